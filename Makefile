@@ -1,0 +1,46 @@
+# Two commands from a bare checkout: make demo, make test. Each sets up what it needs and is quick when run again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup demo test test-all coverage lint bench clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/speed_up.py --output demo-output
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-all: $(READY)
+	$(BIN)/python -m pytest -m 'slow or not slow'
+
+# Line coverage of src/: the ordinary tests, and the tiny agreement tests with the compiled code interpreted.
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m coverage run -m pytest -q
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q tests/agreement -k tiny
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
+
+lint: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[lint]'
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench: $(READY)
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) demo-output .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	find . -name __pycache__ -prune -exec rm -rf {} +
