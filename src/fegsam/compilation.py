@@ -1,0 +1,216 @@
+"""Compilation with a disk cache keyed by content.
+
+Numba's own cache misses in every process for a closure over a rule, and does not notice an edited helper. Here the key is
+the content: the rule's code, its closure cells, the globals and helpers that it names, and the sources of this package.
+What cannot be keyed is compiled afresh in each process. The cache leans on one private class of Numba's, which is why
+pyproject bounds Numba's version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import pathlib
+import re
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
+from numba.core.errors import NumbaError
+
+from fegsam.errors import ProblemError
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_LINE = re.compile(r'File ".*", line (\d+):')
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+
+
+# Modules whose content goes with their version, and Numba's cache with that.
+_STABLE = ("builtins", "math", "cmath", "numpy", "numba")
+
+
+class _Unkeyable(Exception):
+    """Something in a rule has no content that a key could be made of."""
+
+
+class _ContentCache(FunctionCache):
+    def __init__(self, py_func: Callable[..., Any], key: str) -> None:
+        super().__init__(py_func)
+        self._key = key
+        # One index file per content: processes that fill the cache side by side never write each other's entries.
+        self._cache_file = IndexDataCacheFile(self._cache_path, f"{self._impl.filename_base}-{key[:20]}", key)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # What was stored may name a module that this process cannot import; then it is compiled again.
+        with contextlib.suppress(ImportError):
+            return super().load_overload(sig, target_context)
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return sig, codegen.magic_tuple(), self._key
+
+
+def compiled(function: Callable[..., Any] | None = None, *, key: str | None = "", **options: Any) -> Any:
+    """`numba.njit` without the GIL, without reference counts, and with the content-keyed cache.
+
+    `key` adds what the function closes over; None means that it cannot be cached. A function that allocates asks for
+    reference counts again, with ``_nrt=True``.
+    """
+    if function is None:
+        return functools.partial(compiled, key=key, **options)
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, **options}
+    dispatcher: Any = numba.njit(**settings)(function)
+    interpreted = dispatcher is function
+    if key is not None and not interpreted:
+        content = (
+            f"{package_digest()} {np.__version__} {function.__module__} {function.__qualname__} {sorted(options.items())} {key}"
+        )
+        # A function typed at a prompt has no file to keep a cache beside; Numba says so with a RuntimeError.
+        with contextlib.suppress(RuntimeError):
+            dispatcher._cache = _ContentCache(function, hashlib.sha256(content.encode()).hexdigest())
+    return dispatcher
+
+
+@functools.cache
+def package_digest() -> str:
+    """The sources that compiled code can come from, as one hash."""
+    state = hashlib.sha256()
+    for source in sorted(_PACKAGE.rglob("*.py")):
+        state.update(source.relative_to(_PACKAGE).as_posix().encode() + source.read_bytes())
+    return state.hexdigest()
+
+
+def rule_key(rule: Callable[..., Any]) -> str | None:
+    """A hash of all that decides what `rule` compiles to, or None where something in it has no content to hash."""
+    state = hashlib.sha256()
+    try:
+        _hash_function(rule, state, set())
+    except _Unkeyable:
+        return None
+    return state.hexdigest()
+
+
+def _hash_function(function: Any, state: Any, seen: set[int]) -> None:
+    function = getattr(function, "py_func", function)
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    # Numba finds what it stored by the function's module, which a function typed at a prompt may not have.
+    if not isinstance(function, types.FunctionType) or function.__module__ is None:
+        raise _Unkeyable
+    state.update(f"{function.__module__}.{function.__qualname__}".encode())
+    _hash_code(function.__code__, state)
+    for cell in function.__closure__ or ():
+        _hash_value(cell.cell_contents, state, seen)
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        _hash_value(value, state, seen)
+    names = _names(function.__code__)
+    for name in names:
+        if name in function.__globals__:
+            state.update(name.encode())
+            _hash_value(function.__globals__[name], state, seen, names)
+
+
+def _hash_code(code: types.CodeType, state: Any) -> None:
+    state.update(code.co_code)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _hash_code(constant, state)
+        else:
+            state.update(repr(constant).encode())
+    state.update(repr((code.co_names, code.co_varnames)).encode())
+
+
+def _names(code: types.CodeType) -> list[str]:
+    inner = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _names(constant)]
+    return [*code.co_names, *inner]
+
+
+def _hash_value(value: Any, state: Any, seen: set[int], names: list[str] | None = None) -> None:
+    """`names`: what may be taken as an attribute of a module."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        state.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, bool | int | float | complex | str | bytes | np.generic | type(None)):
+        state.update(f"{type(value).__name__} {value!r}".encode())
+    elif isinstance(value, tuple | list):
+        state.update(f"{type(value).__qualname__} {len(value)}".encode())
+        for item in value:
+            _hash_value(item, state, seen)
+    elif isinstance(value, types.ModuleType):
+        _hash_module(value, state, seen, names or [])
+    elif isinstance(value, types.FunctionType | Dispatcher):
+        _hash_function(value, state, seen)
+    elif isinstance(value, types.BuiltinFunctionType | np.ufunc | type) and getattr(value, "__module__", "numpy") in _STABLE:
+        state.update(repr(value).encode())
+    else:
+        raise _Unkeyable
+
+
+def _hash_module(module: types.ModuleType, state: Any, seen: set[int], names: list[str]) -> None:
+    state.update(module.__name__.encode())
+    if module.__name__.partition(".")[0] in _STABLE or id(module) in seen:
+        return
+    seen.add(id(module))
+    # Which names are attributes of which module is not worth finding out: all that could be are.
+    for name in names:
+        _hash_value(getattr(module, name, None), state, seen, names)
+
+
+def renewed(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """`rule`, as Numba has never seen it: a function object is compiled once, with the globals that it finds then."""
+    renew = getattr(rule, "renew", None)
+    _refuse_stale_helpers(rule)
+    return rule if renew is None else renew()
+
+
+_helper_keys: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+"""What each helper of a user's rule was when it was first compiled."""
+
+
+def _refuse_stale_helpers(rule: Callable[..., Any]) -> None:
+    own = getattr(rule, "user_rule", None)
+    if own is None:
+        return
+    reached = [cell.cell_contents for cell in own.__closure__ or ()]
+    reached += [own.__globals__[name] for name in _names(own.__code__) if name in own.__globals__]
+    for helper in reached:
+        if isinstance(helper, types.FunctionType | Dispatcher):
+            now = rule_key(helper)
+            if _helper_keys.setdefault(helper, now) != now:
+                name = getattr(helper, "__name__", "helper")
+                raise ProblemError(
+                    f"The helper {name!r} of the rule {own.__name__!r} reads something that has changed since it was compiled; "
+                    "define the helper again, or hand that to it as an argument."
+                )
+
+
+@contextlib.contextmanager
+def explained(rule: Callable[..., Any]) -> Iterator[None]:
+    """Turn a compilation error into one sentence with the rule's line."""
+    try:
+        yield
+    except NumbaError as error:
+        own = getattr(rule, "user_rule", rule)
+        text = _ANSI.sub("", str(_error_of_rule(own) if own is not rule else error)).splitlines()
+        reason = next(line.strip() for line in text if line.strip() and not line.startswith("Failed in"))
+        lines = [match[1] for match in map(_LINE.match, text) if match]
+        number = lines[-1] if lines else str(own.__code__.co_firstlineno)
+        raise ProblemError(
+            f"Numba cannot compile the rule {own.__name__!r} ({own.__code__.co_filename}, line {number}: {reason}); use loops, "
+            "arithmetic, math functions and numbers or arrays from outside, or engine='reference', which runs it uncompiled."
+        ) from error
+
+
+def _error_of_rule(rule: Callable[..., Any]) -> NumbaError | str:
+    """What Numba says of a user's rule by itself: shorter, and at the rule's own line."""
+    params = numba.types.Array(numba.types.float64, 1, "C")
+    try:
+        numba.njit(rule).compile((params, numba.types.int64, numba.types.int64, params))
+    except NumbaError as error:
+        return error
+    return "it compiles by itself, but not inside the engine"
