@@ -1,0 +1,236 @@
+"""What every array of a problem must satisfy, and the sentence that says where one does not.
+
+Values are checked once, here, when a problem is built; the rest of the library trusts them. Whatever passes is a
+read-only copy, so a problem cannot change under a run.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from fegsam.errors import ProblemError
+
+ROW_SUM_TOLERANCE = 1e-8
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Forbid writes to `array`, and return it.
+
+    >>> import numpy as np
+    >>> read_only(np.ones(2)).flags.writeable
+    False
+    """
+    array.flags.writeable = False
+    return array
+
+
+def read_only_csr(matrix: sparse.csr_array) -> sparse.csr_array:
+    """Forbid writes to the arrays of a canonical CSR matrix, and return it.
+
+    >>> from scipy.sparse import csr_array
+    >>> read_only_csr(csr_array([[1.0]])).data.flags.writeable
+    False
+    """
+    for part in (matrix.data, matrix.indices, matrix.indptr):
+        read_only(part)
+    return matrix
+
+
+def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
+    """A float64 copy of `value`, whose expected `shape` is named in the error if it is not an array of real numbers.
+
+    >>> real_array([1, 2], "rewards", "(S, A)")
+    array([1., 2.])
+    """
+    try:
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise TypeError
+        return np.array(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise ProblemError(
+            f"{name} is a {type(value).__name__} that cannot be read as an array of real numbers: "
+            f"give an array of shape {shape}"
+        ) from None
+
+
+def finite_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
+    """As `real_array`, and refuse NaN and infinity, naming the first entry that is one.
+
+    >>> finite_array([1, 2], "rewards", "(S, A)")
+    array([1., 2.])
+    """
+    array = real_array(value, name, shape)
+    if not np.isfinite(array).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        index = ", ".join(str(i) for i in first)
+        raise ProblemError(f"{name}[{index}] is {array[first]}, but must be finite: replace NaN and infinity by numbers")
+    return array
+
+
+def integer(value: Any, name: str, least: int = 1) -> int:
+    """`value` as an int of at least `least`.
+
+    >>> integer(3, "num_agents")
+    3
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)) or number < least:
+        raise ProblemError(f"{name} is {value!r}, but must be a whole number of at least {least}: give such a number")
+    return number
+
+
+def fraction(value: Any, name: str, *, closed: bool = False) -> float:
+    """`value` as a float in (0, 1), or in [0, 1] where `closed`.
+
+    >>> fraction(0.9, "discount")
+    0.9
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not (0.0 <= number <= 1.0 if closed else 0.0 < number < 1.0):
+        bounds = "between 0 and 1" if closed else "strictly between 0 and 1"
+        raise ProblemError(f"{name} is {value!r}, but must lie {bounds}: give such a number")
+    return number
+
+
+def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> sparse.csr_array:
+    """A canonical, read-only copy of `rows` in which every row is a probability law.
+
+    Parameters
+    ----------
+    rows : (R, C) csr_array
+        Each row sums to one within 1e-8, and is divided by its sum so that it does so to rounding.
+    where : callable
+        Says what row r is, for the error.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> stochastic_rows(csr_array([[0.5, 0.5], [0.0, 1.0]]), lambda r: f"row {r}").toarray()
+    array([[0.5, 0.5],
+           [0. , 1. ]])
+    """
+    rows = _canonical(rows)
+    bad = np.flatnonzero(~((rows.data >= 0.0) & np.isfinite(rows.data)))
+    if bad.size:
+        first = int(bad[0])
+        row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
+        raise ProblemError(
+            f"{where(row)} has probability {rows.data[first]} at index {rows.indices[first]}, but probabilities must "
+            "be finite and not negative: correct that entry"
+        )
+    sums = rows.sum(axis=1)
+    bad = np.flatnonzero(np.abs(sums - 1.0) > ROW_SUM_TOLERANCE)
+    if bad.size:
+        row = int(bad[0])
+        raise ProblemError(
+            f"{where(row)} sums to {sums[row]:.12g}, but must sum to one within {ROW_SUM_TOLERANCE:g}: "
+            "divide the row by its sum or add the probability that is missing"
+        )
+    lengths = np.diff(rows.indptr)
+    # Rows that already sum to one to rounding stay as they are: checking a checked matrix changes no bit of it.
+    sums[np.abs(sums - 1.0) <= lengths * np.finfo(np.float64).eps] = 1.0
+    rows.data /= np.repeat(sums, lengths)
+    return read_only_csr(rows)
+
+
+def distribution(value: ArrayLike | None, size: int, name: str) -> FloatArray:
+    """`value` as a probability law on `size` states; the uniform law if it is None.
+
+    >>> distribution(None, 4, "initial_distribution")
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    if value is None:
+        return read_only(np.full(size, 1.0 / size))
+    law = real_array(value, name, f"({size},)")
+    if law.shape != (size,):
+        raise ProblemError(f"{name} has shape {law.shape}, but must have one probability per state: give shape ({size},)")
+    return read_only(stochastic_rows(sparse.csr_array(law[None, :]), lambda _: name).toarray()[0])
+
+
+def agent_count(num_agents: int | None) -> int:
+    """`num_agents` as an int of at least one; missing is an error too.
+
+    >>> agent_count(3)
+    3
+    """
+    if num_agents is None:
+        raise ProblemError("num_agents is missing, but a federation needs at least one agent: give num_agents=N")
+    return integer(num_agents, "num_agents")
+
+
+def agent_kinds(assignment: ArrayLike | None, agents: int, kinds: int) -> IntArray:
+    """The kind of each of the `agents` agents, read-only; agent i is of kind i % kinds if `assignment` is None.
+
+    >>> agent_kinds(None, 5, 2)
+    array([0, 1, 0, 1, 0])
+    """
+    if assignment is None:
+        return read_only(np.arange(agents, dtype=np.int64) % kinds)
+    kind_of = np.asarray(assignment)
+    if kind_of.shape != (agents,) or not np.issubdtype(kind_of.dtype, np.integer):
+        raise ProblemError(
+            f"assignment has shape {kind_of.shape} and type {kind_of.dtype}, but must name the kind of each of the "
+            f"{agents} agents: give ({agents},) whole numbers"
+        )
+    wrong = np.flatnonzero((kind_of < 0) | (kind_of >= kinds))
+    if wrong.size:
+        agent = int(wrong[0])
+        raise ProblemError(
+            f"assignment[{agent}] is {kind_of[agent]}, but the kinds are numbered 0 to {kinds - 1}: "
+            "name one of those, or give more MDPs or policies"
+        )
+    return read_only(kind_of.astype(np.int64))
+
+
+def chain_kernels(kernels: Any) -> tuple[sparse.csr_array, ...]:
+    """One checked (Y, Y) kernel per kind, from (M, Y, Y), (Y, Y) or a sequence of sparse matrices.
+
+    >>> [kernel.shape for kernel in chain_kernels([[0.5, 0.5], [1.0, 0.0]])]
+    [(2, 2)]
+    """
+    shape = "(M, Y, Y) or (Y, Y)"
+    if sparse.issparse(kernels):
+        kernels = [kernels]
+    if isinstance(kernels, Sequence) and any(sparse.issparse(kernel) for kernel in kernels):
+        tables = [k if sparse.issparse(k) else real_array(k, f"kernels[{i}]", "(Y, Y)") for i, k in enumerate(kernels)]
+    else:
+        table = real_array(kernels, "kernels", shape)
+        tables = list(table[None] if table.ndim == 2 else table) if table.ndim in (2, 3) else []
+    if not tables:
+        raise ProblemError(f"kernels has shape {np.shape(kernels)}, but must hold at least one chain: give shape {shape}")
+    states = tables[0].shape[0]
+    for kind, table in enumerate(tables):
+        if table.shape != (states, states) or states == 0:
+            raise ProblemError(
+                f"kernels[{kind}] has shape {table.shape}, but every kernel must be square and of one size: give shape {shape}"
+            )
+    return tuple(
+        stochastic_rows(sparse.csr_array(table), lambda row, kind=kind: f"kernels[{kind}] in state {row}")
+        for kind, table in enumerate(tables)
+    )
+
+
+def _canonical(rows: sparse.csr_array) -> sparse.csr_array:
+    """A copy with sorted indices of the narrowest type, duplicates summed, no explicit zeros."""
+    rows = sparse.csr_array(rows, dtype=np.float64, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    narrow = np.int32 if max(rows.nnz, len(rows.indptr)) <= np.iinfo(np.int32).max else np.int64
+    parts = (rows.data, rows.indices.astype(narrow, copy=False), rows.indptr.astype(narrow, copy=False))
+    return sparse.csr_array(parts, shape=rows.shape)

@@ -1,0 +1,337 @@
+"""Who learns: N agents of M kinds, each kind with its environment and behaviour policy (the paper's Section 3).
+
+`Federation` is what Algorithms 2 to 5 run on; `MarkovNoise` is what Algorithm 1 runs on, where an agent sees the states
+of a Markov chain and nothing else is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+from fegsam.errors import ProblemError
+from fegsam.problem.checks import (
+    FloatArray,
+    IntArray,
+    agent_count,
+    agent_kinds,
+    chain_kernels,
+    distribution,
+    finite_array,
+    read_only,
+    real_array,
+    stochastic_rows,
+)
+from fegsam.problem.mdp import MDP
+from fegsam.problem.policies import check_policy
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Federation:
+    """N agents that learn about the same question, each in its own environment and with its own behaviour.
+
+    Parameters
+    ----------
+    mdp : MDP, or a sequence of M of them
+        One environment for all, or one per kind of agent; all with the same S, A and discount.
+    behavior_policies : (M, S, A) array, or (S, A) for all, optional
+        What each kind does while it learns; None: every agent follows `target_policy`.
+    num_agents : int
+        N. Required.
+    assignment : (N,) array of int, optional
+        The kind of each agent; by default agent i is of kind i % M.
+    target_policy : (S, A) array, optional
+        What is evaluated (Algorithms 2, 3 and 5).
+    features : (S, d) array, optional
+        Linear function approximation (Algorithms 2 and 5); columns must be linearly independent.
+    initial_distribution : (S,) array, optional
+        Law of every agent's first state; uniform by default.
+
+    Attributes
+    ----------
+    mdps : tuple of 1 or M MDPs
+    behavior_policies : (1 or M, S, A) array, or None
+    num_agents, num_kinds, num_states, num_actions : int
+    discount : float
+    assignment : (N,) int64 array
+    kind_counts : (M,) int64 array
+        How many agents are of each kind.
+    target_policy : (S, A) array, or None
+    features : (S, d) array, or None
+    initial_distribution : (S,) array
+
+    Examples
+    --------
+    >>> from fegsam.problem import examples, policies
+    >>> mdp = examples.garnet(states=10, actions=3, branching=4, discount=0.9, seed=0)
+    >>> fed = Federation(mdp, policies.random(10, 3, count=2, seed=1), num_agents=5)
+    >>> fed
+    Federation(agents=5, kinds=2, states=10, actions=3, discount=0.9)
+    >>> fed.assignment
+    array([0, 1, 0, 1, 0])
+    """
+
+    mdps: tuple[MDP, ...]
+    behavior_policies: FloatArray | None
+    num_agents: int
+    num_kinds: int
+    assignment: IntArray
+    kind_counts: IntArray
+    target_policy: FloatArray | None
+    features: FloatArray | None
+    initial_distribution: FloatArray
+
+    def __init__(
+        self,
+        mdp: MDP | Sequence[MDP],
+        behavior_policies: ArrayLike | None = None,
+        *,
+        num_agents: int | None = None,
+        assignment: ArrayLike | None = None,
+        target_policy: ArrayLike | None = None,
+        features: ArrayLike | None = None,
+        initial_distribution: ArrayLike | None = None,
+    ) -> None:
+        mdps = _check_mdps(mdp)
+        states, actions = mdps[0].num_states, mdps[0].num_actions
+        policies = None if behavior_policies is None else _check_behaviors(behavior_policies, states, actions)
+        kinds = _count_kinds(len(mdps), 1 if policies is None else len(policies))
+        agents = agent_count(num_agents)
+        kind_of = agent_kinds(assignment, agents, kinds)
+        target = None if target_policy is None else check_policy(target_policy, states, actions, "target_policy")
+        values = {
+            "mdps": mdps,
+            "behavior_policies": policies,
+            "num_agents": agents,
+            "num_kinds": kinds,
+            "assignment": kind_of,
+            "kind_counts": read_only(np.bincount(kind_of, minlength=kinds).astype(np.int64)),
+            "target_policy": target,
+            "features": None if features is None else _check_features(features, states),
+            "initial_distribution": distribution(initial_distribution, states, "initial_distribution"),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return (
+            f"Federation(agents={self.num_agents}, kinds={self.num_kinds}, states={self.num_states}, "
+            f"actions={self.num_actions}, discount={self.discount})"
+        )
+
+    @property
+    def num_states(self) -> int:
+        """S.
+
+        >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), num_agents=1).num_states
+        1
+        """
+        return self.mdps[0].num_states
+
+    @property
+    def num_actions(self) -> int:
+        """A.
+
+        >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), num_agents=1).num_actions
+        1
+        """
+        return self.mdps[0].num_actions
+
+    @property
+    def discount(self) -> float:
+        """The discount that all MDPs share.
+
+        >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), num_agents=1).discount
+        0.5
+        """
+        return self.mdps[0].discount
+
+    def mdp_index(self, kind: int) -> int:
+        """Where in `mdps` the environment of a kind is.
+
+        >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), [[[1.0]], [[1.0]]], num_agents=2).mdp_index(1)
+        0
+        """
+        return kind if len(self.mdps) > 1 else 0
+
+    def policy_index(self, kind: int) -> int:
+        """Where in `behavior_policies` the policy of a kind is.
+
+        >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), [[[1.0]], [[1.0]]], num_agents=2).policy_index(1)
+        1
+        """
+        return kind if self.behavior_policies is not None and len(self.behavior_policies) > 1 else 0
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
+
+        >>> mdp = MDP([[[1.0]]], [[0.0]], 0.5)
+        >>> Federation(mdp, num_agents=1).fingerprint() == Federation(mdp, num_agents=1).fingerprint()
+        True
+        """
+        parts: list[NDArray[Any] | None] = [np.array([self.discount])]
+        for mdp in self.mdps:
+            parts += [*_csr_parts(mdp.transitions), mdp.rewards]
+        parts += [self.behavior_policies, self.assignment, self.target_policy, self.features, self.initial_distribution]
+        return _digest("Federation", parts)
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class MarkovNoise:
+    """N agents that each walk a Markov chain of their kind on the same Y states.
+
+    Parameters
+    ----------
+    kernels : (M, Y, Y) array, (Y, Y) for all, or a sequence of M scipy sparse (Y, Y) matrices
+        Probability of the next state; rows sum to one within 1e-8, and are divided by their sum.
+    num_agents : int
+        N. Required.
+    assignment : (N,) array of int, optional
+        The kind of each agent; by default agent i is of kind i % M.
+    initial_distribution : (Y,) array, optional
+        Law of every agent's first state; uniform by default.
+
+    Attributes
+    ----------
+    kernels : tuple of M (Y, Y) csr_arrays, read-only
+    num_agents, num_kinds, num_states : int
+    assignment : (N,) int64 array
+    kind_counts : (M,) int64 array
+    initial_distribution : (Y,) array
+
+    Examples
+    --------
+    >>> MarkovNoise([[0.75, 0.25], [0.25, 0.75]], num_agents=5)
+    MarkovNoise(agents=5, kinds=1, states=2)
+    """
+
+    kernels: tuple[sparse.csr_array, ...]
+    num_agents: int
+    num_kinds: int
+    assignment: IntArray
+    kind_counts: IntArray
+    initial_distribution: FloatArray
+
+    def __init__(
+        self,
+        kernels: ArrayLike | sparse.sparray | sparse.spmatrix | Sequence[Any],
+        *,
+        num_agents: int | None = None,
+        assignment: ArrayLike | None = None,
+        initial_distribution: ArrayLike | None = None,
+    ) -> None:
+        chains = chain_kernels(kernels)
+        agents = agent_count(num_agents)
+        kind_of = agent_kinds(assignment, agents, len(chains))
+        values = {
+            "kernels": chains,
+            "num_agents": agents,
+            "num_kinds": len(chains),
+            "assignment": kind_of,
+            "kind_counts": read_only(np.bincount(kind_of, minlength=len(chains)).astype(np.int64)),
+            "initial_distribution": distribution(initial_distribution, len(chains[0].indptr) - 1, "initial_distribution"),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"MarkovNoise(agents={self.num_agents}, kinds={self.num_kinds}, states={self.num_states})"
+
+    @property
+    def num_states(self) -> int:
+        """Y.
+
+        >>> MarkovNoise([[1.0]], num_agents=1).num_states
+        1
+        """
+        return len(self.kernels[0].indptr) - 1
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
+
+        >>> MarkovNoise([[1.0]], num_agents=1).fingerprint() == MarkovNoise([[[1]]], num_agents=1).fingerprint()
+        True
+        """
+        parts = [part for kernel in self.kernels for part in _csr_parts(kernel)]
+        return _digest("MarkovNoise", [*parts, self.assignment, self.initial_distribution])
+
+
+def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
+    mdps = (mdp,) if isinstance(mdp, MDP) else tuple(mdp) if isinstance(mdp, Iterable) else ()
+    if not mdps or not all(isinstance(one, MDP) for one in mdps):
+        raise ProblemError(f"mdp is {mdp!r:.80}, but a federation needs an MDP or a sequence of them: build them with MDP")
+    first = mdps[0]
+    for kind, other in enumerate(mdps):
+        for name in ("num_states", "num_actions", "discount"):
+            given, expected = getattr(other, name), getattr(first, name)
+            if given != expected:
+                raise ProblemError(
+                    f"MDP {kind} has {name} {given} and MDP 0 has {expected}, but the agents share their parameters: "
+                    f"give MDPs of equal {name}"
+                )
+    return mdps
+
+
+def _check_behaviors(policies: ArrayLike, states: int, actions: int) -> FloatArray:
+    table = real_array(policies, "behavior_policies", "(M, S, A) or (S, A)")
+    if table.ndim == 2:
+        table = table[None]
+    if table.ndim != 3 or len(table) == 0 or table.shape[1:] != (states, actions):
+        raise ProblemError(
+            f"behavior_policies has shape {np.shape(policies)}, but the MDP has {states} states and {actions} actions: "
+            f"give shape (M, {states}, {actions}), or ({states}, {actions}) for all agents"
+        )
+    rows = stochastic_rows(
+        sparse.csr_array(table.reshape(-1, actions)),
+        lambda row: f"behavior_policies of agent kind {row // states} in state {row % states}",
+    )
+    return read_only(rows.toarray().reshape(table.shape))
+
+
+def _count_kinds(mdps: int, policies: int) -> int:
+    kinds = max(mdps, policies)
+    if mdps not in (1, kinds) or policies not in (1, kinds):
+        raise ProblemError(
+            f"there are {mdps} MDPs and {policies} behavior_policies, but agent kind k has the k-th of each: "
+            "give one of either, or as many of both"
+        )
+    return kinds
+
+
+def _check_features(features: ArrayLike, states: int) -> FloatArray:
+    table = finite_array(features, "features", "(S, d)")
+    if table.ndim != 2 or table.shape[0] != states or table.shape[1] == 0:
+        raise ProblemError(
+            f"features has shape {table.shape}, but needs one row for each of the {states} states: give shape "
+            f"({states}, d) with d at least 1"
+        )
+    columns = table.shape[1]
+    # The triangular factor has the same singular values and is small, however many states there are.
+    rank = int(np.linalg.matrix_rank(np.linalg.qr(table, mode="r")))
+    if rank < columns:
+        raise ProblemError(
+            f"features has {columns} columns but rank {rank}, so the parameters are not determined: "
+            "drop the columns that are combinations of others"
+        )
+    return read_only(table)
+
+
+def _csr_parts(matrix: sparse.csr_array) -> list[NDArray[Any]]:
+    return [matrix.indptr, matrix.indices, matrix.data]
+
+
+def _digest(what: str, parts: Iterable[NDArray[Any] | None]) -> str:
+    digest = hashlib.sha256(what.encode())
+    for part in parts:
+        if part is None:
+            digest.update(b"none;")
+        else:
+            digest.update(f"{part.dtype.str}{part.shape};".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()

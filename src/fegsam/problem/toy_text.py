@@ -1,0 +1,102 @@
+"""Gymnasium's toy-text environments as MDPs, if Gymnasium is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fegsam.errors import ProblemError
+from fegsam.problem.mdp import MDP
+
+_Outcomes = dict[int, list[tuple[float, int, float, bool]]]
+"""Of one state, by action: (probability, next state, reward, whether the episode ends)."""
+
+
+def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
+    """A toy-text environment of Gymnasium: FrozenLake, Taxi, CliffWalking, in the versions that are installed.
+
+    States that cannot be reached from the start law are dropped; ``labels`` holds Gymnasium's number of each state that
+    is kept. The reward is E[r | s, a]. A state that ends the episode is one whose every action pays 0 and leads to the
+    start law, so that values include the episodes that follow; there is no time limit.
+
+    Parameters
+    ----------
+    env_id : str
+        For instance ``"FrozenLake-v1"``.
+    discount : float
+    **options
+        For `gymnasium.make`, for instance ``is_slippery=False``.
+
+    Examples
+    --------
+    >>> from_gymnasium("FrozenLake-v1", discount=0.99)
+    MDP(states=16, actions=4, discount=0.99, successors=148)
+    """
+    env = _make(env_id, options)
+    start = np.asarray(env.initial_state_distrib, dtype=np.float64)
+    beginning = [int(state) for state in np.flatnonzero(start)]
+    outcomes, ends = _explore(env_id, env.P, beginning)
+    kept = sorted(outcomes.keys() | ends)
+    number = {state: index for index, state in enumerate(kept)}
+    actions = len(env.P[beginning[0]])
+    transitions = sparse.lil_array((len(kept) * actions, len(kept)))
+    rewards = np.zeros((len(kept), actions))
+    for state, by_action in outcomes.items():
+        for action, results in by_action.items():
+            for chance, reached, reward, _ in results:
+                transitions[number[state] * actions + action, number[reached]] += chance
+                rewards[number[state], action] += chance * reward
+    for state in ends:
+        for row in range(number[state] * actions, (number[state] + 1) * actions):
+            for reached in beginning:
+                transitions[row, number[reached]] = start[reached]
+    return MDP(transitions, rewards, discount, labels=kept)
+
+
+def _make(env_id: str, options: dict[str, Any]) -> Any:
+    try:
+        import gymnasium
+    except ImportError:
+        raise ProblemError(f"{env_id} needs Gymnasium, which is not installed: run `pip install fegsam[gymnasium]`") from None
+    try:
+        env = gymnasium.make(env_id, **options).unwrapped
+    except (gymnasium.error.Error, TypeError) as error:
+        raise ProblemError(f"Gymnasium cannot make {env_id!r}: {error}") from error
+    if not hasattr(env, "P") or not hasattr(env, "initial_state_distrib"):
+        raise ProblemError(
+            f"{env_id} does not publish its transition table, so it cannot be read as a finite MDP: "
+            "use FrozenLake, Taxi or CliffWalking"
+        )
+    if getattr(env, "fickle_passenger", False):
+        raise ProblemError(
+            f"{env_id} with fickle_passenger=True changes destinations in ways its transition table leaves out: "
+            "use fickle_passenger=False"
+        )
+    return env
+
+
+def _explore(env_id: str, table: Any, beginning: list[int]) -> tuple[dict[int, _Outcomes], set[int]]:
+    """What can happen in each state that an episode visits and goes on from, and the states that end one."""
+    visited: dict[int, _Outcomes] = {}
+    ends: set[int] = set()
+    waiting = list(beginning)
+    while waiting:
+        state = waiting.pop()
+        if state in visited:
+            continue
+        visited[state] = {
+            int(action): [(p, int(reached), r, bool(end)) for p, reached, r, end in results if p > 0.0]
+            for action, results in table[state].items()
+        }
+        for results in visited[state].values():
+            ends.update(reached for _, reached, _, end in results if end)
+            waiting.extend(reached for _, reached, _, end in results if not end)
+    both = sorted(ends & visited.keys())
+    if both:
+        raise ProblemError(
+            f"{env_id}: state {both[0]} ends the episode when reached on some ways and not on others, so it is not one "
+            "state of an MDP: use another environment"
+        )
+    return visited, ends
