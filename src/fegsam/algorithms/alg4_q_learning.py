@@ -1,0 +1,81 @@
+"""Algorithm 4: federated Q-learning (Section 6.2, Theorem 6.2).
+
+At step t agent i, at S with action A ~ pi^i(.|S) and next state S', moves one cell of its own table,
+
+    Q(S, A) += alpha * (R(S, A) + gamma * max_a Q(S', a) - Q(S, A)),
+
+and every K steps all agents replace their table by the average. The fixed point is Q* for every agent: each behaviour
+policy must try every action. The theorem's norm is the sup norm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fegsam.algorithms.rule import ONE, Path
+from fegsam.algorithms.td import behavior_policies, require_federation, stacked_rewards
+from fegsam.errors import ProblemError
+from fegsam.problem.federation import Federation
+
+
+class QTables(NamedTuple):
+    rewards: np.ndarray
+    """(1 or M, S, A)"""
+    discount: np.float64
+    num_actions: np.uint64
+
+
+def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> tuple[Any, Any]:
+    """The temporal difference of the visited cell, with the best action of the next state in the agent's own table."""
+    s, a, s_next = path.states[t], path.actions[t], path.states[t + ONE]
+    row = s_next * tables.num_actions
+    best = params[row]
+    for other in range(tables.num_actions):
+        value = params[row + other]
+        best = value if value > best else best
+    cell = s * tables.num_actions + a
+    return cell, tables.rewards[path.mdp, s, a] + tables.discount * best - params[cell]
+
+
+@dataclass(frozen=True)
+class QLearning:
+    """Federated Q-learning: all agents learn Q* of the shared MDP from their own behaviour policies.
+
+    Parameters are the flat table, cell ``s * num_actions + a``.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> mdp = fg.examples.garnet(10, 3, 4, discount=0.8, seed=0)
+    >>> fed = fg.Federation(mdp, fg.policies.uniform(10, 3), num_agents=8)
+    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=10, num_steps=10_000)
+    >>> bool(history.data.squared_error[0, -1] < history.data.squared_error[0, 0] / 10)
+    True
+    """
+
+    form = "cell"
+    norm = "sup"
+    window = 1
+    rule = staticmethod(q_learning_rule)
+
+    def check(self, problem: Any) -> None:
+        policies = self.policies(problem)
+        missing = np.argwhere(policies <= 0)
+        if len(missing):
+            kind, state, action = missing[0]
+            raise ProblemError(
+                f"Q-learning needs every action tried everywhere, but the behaviour policy of agent kind {kind} never "
+                f"takes action {action} in state {state}; give it a positive probability there."
+            )
+
+    def dimension(self, problem: Federation) -> int:
+        return problem.num_states * problem.num_actions
+
+    def policies(self, problem: Any) -> np.ndarray:
+        return behavior_policies(require_federation(problem, self))
+
+    def tables(self, problem: Federation) -> QTables:
+        return QTables(stacked_rewards(problem), np.float64(problem.discount), np.uint64(problem.num_actions))

@@ -1,0 +1,77 @@
+"""What an algorithm is: one agent's update at one step, written once and run by every engine.
+
+A *rule* is a pure Python function that reads the agent's parameters, the agent's path and constant tables, and says what
+to add where. It draws no random numbers and writes nothing but `out`. Three forms:
+
+=======  ==========================================  ==================================================
+form     signature                                   the engine then does
+=======  ==========================================  ==================================================
+cell     ``rule(params, path, t, tables)``           ``params[index] += step_size * scale``
+row      ``rule(params, path, t, tables)``           ``params += step_size * scale * tables.rows[index]``
+dense    ``rule(params, path, t, tables, out)``      ``params += step_size * out``
+=======  ==========================================  ==================================================
+
+Cell and row rules return ``(index, scale)``. The same function object is interpreted by the `reference` engine and
+compiled by the others, so it may use only what Numba compiles for a CPU and for a GPU; a helper it calls carries
+`numba.extending.register_jitable`. Indices are unsigned: a signed index costs a wrap-around test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+ONE = np.uint64(1)
+"""A one that leaves an unsigned index unsigned when added to it."""
+
+
+class Path(NamedTuple):
+    """What one agent sees: the window of step `t` starts at ``states[t]``, ``actions[t]``."""
+
+    states: np.ndarray
+    actions: np.ndarray
+    kind: Any
+    """The agent's kind."""
+    mdp: Any
+    """Which MDP that kind lives in: `kind`, or 0 where all share one."""
+    policy: Any
+    """Which policy that kind follows: `kind`, or 0 where all share one."""
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """What every algorithm tells an engine. Instances are frozen values."""
+
+    @property
+    def form(self) -> str:
+        """ "cell", "row" or "dense"."""
+        ...
+
+    @property
+    def rule(self) -> Callable[..., Any]: ...
+
+    @property
+    def window(self) -> int:
+        """How many transitions one step looks at (the paper's n; 0 for Algorithm 1, which sees a state)."""
+        ...
+
+    @property
+    def norm(self) -> str:
+        """The norm of the algorithm's theorem: "2" or "sup"."""
+        ...
+
+    def check(self, problem: Any) -> None:
+        """Raise `ProblemError` where this algorithm cannot run on `problem`."""
+        ...
+
+    def dimension(self, problem: Any) -> int: ...
+
+    def policies(self, problem: Any) -> np.ndarray:
+        """(1 or M, S, A): what the agents follow while they learn."""
+        ...
+
+    def tables(self, problem: Any) -> Any:
+        """The constants the rule reads, as a NamedTuple of arrays and NumPy scalars."""
+        ...

@@ -1,0 +1,85 @@
+"""What the reinforcement-learning algorithms (2 to 5) share: their data's policies, their tables, their checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from fegsam.errors import ProblemError
+from fegsam.problem.federation import Federation
+from fegsam.problem.policies import check_coverage
+
+
+@register_jitable
+def linear_value(params, rows, s):
+    """phi(s)' v, in four running sums so that it does not wait on one addition after the other."""
+    size = params.shape[0]
+    whole = size - size % 4
+    sum_0 = sum_1 = sum_2 = sum_3 = 0.0
+    for j in range(0, whole, 4):
+        sum_0 += rows[s, j] * params[j]
+        sum_1 += rows[s, j + 1] * params[j + 1]
+        sum_2 += rows[s, j + 2] * params[j + 2]
+        sum_3 += rows[s, j + 3] * params[j + 3]
+    for j in range(whole, size):
+        sum_0 += rows[s, j] * params[j]
+    return (sum_0 + sum_1) + (sum_2 + sum_3)
+
+
+def require_federation(problem: Any, algorithm: Any) -> Federation:
+    if not isinstance(problem, Federation):
+        raise ProblemError(
+            f"{type(algorithm).__name__} learns from an MDP and was given a {type(problem).__name__}; pass a fegsam.Federation."
+        )
+    return problem
+
+
+def target_policy(problem: Any, algorithm: Any) -> np.ndarray:
+    """(S, A): the policy that is evaluated."""
+    policy = require_federation(problem, algorithm).target_policy
+    if policy is None:
+        raise ProblemError(
+            f"{type(algorithm).__name__} evaluates a policy and the federation has none; pass target_policy= to Federation."
+        )
+    return policy
+
+
+def behavior_policies(problem: Federation) -> np.ndarray:
+    """(1 or M, S, A): the agents' own policies, or the target policy where none are given."""
+    if problem.behavior_policies is not None:
+        return problem.behavior_policies
+    if problem.target_policy is None:
+        raise ProblemError(
+            "The federation says no policy for its agents to follow; pass behavior_policies= (or target_policy=) to Federation."
+        )
+    return problem.target_policy[None]
+
+
+def features(problem: Any, algorithm: Any) -> np.ndarray:
+    """(S, d)."""
+    matrix = require_federation(problem, algorithm).features
+    if matrix is None:
+        raise ProblemError(
+            f"{type(algorithm).__name__} is linear and the federation has no features; pass features= (S, d) to Federation."
+        )
+    return matrix
+
+
+def check_off_policy(problem: Any, algorithm: Any) -> None:
+    """Each behaviour policy must be able to take whatever the target policy takes."""
+    check_coverage(target_policy(problem, algorithm), behavior_policies(problem), type(algorithm).__name__)
+
+
+def importance_ratios(problem: Federation, algorithm: Any) -> np.ndarray:
+    """(1 or M, S, A): pi(a|s) / pi^k(a|s), zero where neither policy goes."""
+    behavior = behavior_policies(problem)
+    ratios = np.zeros_like(behavior)
+    np.divide(target_policy(problem, algorithm)[None], behavior, out=ratios, where=behavior > 0)
+    return ratios
+
+
+def stacked_rewards(problem: Federation) -> np.ndarray:
+    """(1 or M, S, A)."""
+    return np.ascontiguousarray(np.stack([mdp.rewards for mdp in problem.mdps]))
