@@ -1,0 +1,88 @@
+"""The chains that the agents walk while they learn, and the stationary laws mu^i of the paper's Assumption 3.1.
+
+What all kinds of agents share, a chain or a mean field, is kept once for all of them, as a list or array of length one,
+and repeated only for who asks kind by kind.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from fegsam.problem.chains import distinct_chains, distinct_stationary_laws
+from fegsam.problem.federation import Federation, MarkovNoise
+
+
+def visit_frequencies(problem: Federation, algorithm: Any) -> np.ndarray:
+    """(M or 1, S*A): ``mu_k(s) pi_k(a|s)``, how often each kind takes each action in each state."""
+    policies = algorithm.policies(problem)
+    laws = distinct_stationary_laws(problem, policies)
+    return (laws[:, :, None] * policies).reshape(len(laws), -1)
+
+
+def kind_weights(problem: Federation | MarkovNoise, distinct: int) -> np.ndarray:
+    """(distinct,): the share of the agents that each kind has; 1.0 where a single entry stands for all kinds."""
+    return np.ones(1) if distinct == 1 else problem.kind_counts / problem.num_agents
+
+
+def visit_shares(weights: np.ndarray, visits: np.ndarray) -> np.ndarray:
+    """(M, cells): which part of all agents' visits to a cell each kind makes, from its own frequencies `visits`."""
+    shares = weights[:, None] * visits
+    return shares / shares.sum(axis=0)
+
+
+def look_ahead(chain: csr_array, discount: float, horizon: int, values: np.ndarray) -> np.ndarray:
+    """``gamma^n P^n values`` for values (S,) or (S, m), by n sparse products."""
+    for _ in range(horizon):
+        values = np.asarray(chain @ values) * discount
+    return values
+
+
+def n_step_rewards(chain: csr_array, rewards: np.ndarray, discount: float, horizon: int) -> np.ndarray:
+    """(S,): ``r_n = sum_{k<n} (gamma P)^k r``, by n sparse products."""
+    total = np.zeros_like(rewards)
+    for _ in range(horizon):
+        total = rewards + discount * (chain @ total)
+    return total
+
+
+def kind_chains(problem: Federation | MarkovNoise, algorithm: Any) -> list[csr_array]:
+    """The chain of states that each kind of agent walks while it learns.
+
+    Returns
+    -------
+    list of M csr_arrays of shape (S, S)
+        Kernels under ``algorithm.policies``; for a `MarkovNoise` its own kernels.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> mdp = fg.MDP([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]], [[0.0, 1.0], [0.0, 1.0]], 0.9)
+    >>> fed = fg.Federation(mdp, fg.policies.uniform(2, 2), num_agents=3)
+    >>> kind_chains(fed, fg.QLearning())[0].toarray()
+    array([[0.75, 0.25],
+           [0.25, 0.75]])
+    """
+    chains = list(distinct_chains(problem, algorithm.policies(problem)))
+    return chains * (problem.num_kinds // len(chains))
+
+
+def kind_stationary_laws(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+    """The stationary law of the chain of each kind of agent, all of which must be ergodic.
+
+    Returns
+    -------
+    (M, S) array
+        Positive rows that sum to one.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> noise = fg.MarkovNoise([[0.75, 0.25], [0.5, 0.5]], num_agents=3)
+    >>> kind_stationary_laws(noise, fg.LinearSA([[[-1.0]], [[-1.0]]], [[1.0], [4.0]])).round(4)
+    array([[0.6667, 0.3333]])
+    """
+    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
+    return np.repeat(laws, problem.num_kinds // len(laws), axis=0)

@@ -1,0 +1,182 @@
+"""Where the algorithms go: theta*, the agents' own theta^{i,*}, and their distance, the heterogeneity varepsilon.
+
+==============================  ===================================================================================
+algorithm                       fixed point
+==============================  ===================================================================================
+1 `LinearSA`                    ``mean_i E[A_i(y)] theta + mean_i E[b_i(y)] = 0``
+1 `StochasticApproximation`     ``mean_i (Gbar_i(theta) + bbar_i) = theta``, iterated
+2 `OnPolicyTD`                  eq. BE_FA: ``Phi' D (r_n + gamma^n P^n Phi v - Phi v) = 0``; depends on n
+3 `OffPolicyTabularTD`          eq. BE_tabular: V^pi, for every n
+4 `QLearning`                   Q*
+5 `OffPolicyLinearTD`           ``sum_i Phi' D_i (r_n + gamma^n P^n Phi v - Phi v) = 0``; depends on n
+5 with preconditioned=True      eq. BEO_FA_off: ``sum_i H_i (r_n + gamma^n P^n Phi v) = N v``,
+                                ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``
+==============================  ===================================================================================
+
+D is the diagonal of the stationary law of the agents' own chain, P the target policy's chain and
+``r_n = sum_{k<n} (gamma P)^k r``. Where every kind of agent has its own MDP, P, r_n and R carry the index i too, and
+the sum over the agents of the expected increments is what vanishes, in algorithms 3 and 4 as well. For Algorithm 5
+the paper states eq. BEO_FA_off, which its increments do not solve; `projected_average_point` is that point.
+
+Small problems are solved directly. With many states algorithms 3 and 4 are iterated until the bound on the error in
+the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10; or, where the values are so large that double
+precision stops short of it, until the residual is 32 units in the last place of the largest value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.errors import ProblemError
+from fegsam.exact.chains import kind_weights
+from fegsam.exact.linear_field import LinearField, projected_field
+from fegsam.exact.mean_fields import MeanField, mean_field
+from fegsam.exact.solvers import discounted_value
+from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.mdp import MDP
+
+
+def fixed_point(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+    """The point that the average of the agents converges to as the step size goes to zero.
+
+    Returns
+    -------
+    (d,), (S,) or (S*A,) array
+        The paper's theta*, in the flat form of the parameters.
+
+    Raises
+    ------
+    ProblemError
+        Where a linear algorithm runs away from its fixed point, or a rule of the user's own does not contract. Then
+        ``run(..., fixed_point=...)`` takes a point to measure against.
+
+    Examples
+    --------
+    A state that pays 1 for ever is worth 1 / (1 - 0.75):
+
+    >>> import fegsam as fg
+    >>> mdp = fg.MDP([[[1.0], [1.0]]], [[1.0, 0.0]], 0.75)
+    >>> fg.fixed_point(fg.Federation(mdp, [[0.5, 0.5]], num_agents=2), fg.QLearning())
+    array([4., 3.])
+    """
+    return _common_root(problem, _checked_field(problem, algorithm))
+
+
+def agent_fixed_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+    """The point that each kind of agent would converge to on its own.
+
+    Returns
+    -------
+    (M, d) array
+        One row per kind, the paper's theta^{i,*}: the root of the agent's own mean field, in the paper's centred
+        coordinates ``Gbar_i(theta) + bbar_i = theta``.
+
+    Examples
+    --------
+    Two kinds of agents with different noise:
+
+    >>> import fegsam as fg
+    >>> noise = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2)
+    >>> fg.agent_fixed_points(noise, fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [4.0]]))
+    array([[2.],
+           [1.]])
+    """
+    return _own_roots(problem, _checked_field(problem, algorithm))
+
+
+def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
+    """How far the agents' own fixed points lie from the common one, on average over the agents.
+
+    Returns
+    -------
+    float
+        The paper's varepsilon, the mean of ``eta_i = ||theta^{i,*} - theta*||`` in the norm of the algorithm's
+        theorem: the sup norm for algorithms 3 and 4, the 2-norm otherwise, for your own rule the one you gave.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> noise = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2)
+    >>> fg.heterogeneity(noise, fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [4.0]]))
+    0.5
+    """
+    field = _checked_field(problem, algorithm)
+    gaps = _own_roots(problem, field) - _common_root(problem, field)
+    distances = np.linalg.norm(gaps, 2 if algorithm.norm == "2" else np.inf, axis=1)
+    return float(kind_weights(problem, problem.num_kinds) @ distances)
+
+
+def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -> np.ndarray:
+    """The paper's eq. BEO_FA_off: the fixed point of the average of the agents' projected n-step Bellman operators.
+
+    ``v = mean_i H_i (r_n + gamma^n P^n Phi v)`` with ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``. Algorithm 5 as stated does
+    not go there but to `fixed_point`; its preconditioned form does. The two points agree if d = S or all agents have
+    the same stationary law.
+
+    Returns
+    -------
+    (d,) array
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> mdp = fg.examples.garnet(6, 2, 3, discount=0.9, seed=0)
+    >>> fed = fg.Federation(mdp, fg.policies.random(6, 2, count=3, seed=1), num_agents=3,
+    ...                     target_policy=fg.policies.uniform(6, 2), features=[[1.0]] * 5 + [[2.0]])
+    >>> paper = fg.exact.projected_average_point(fed, fg.OffPolicyLinearTD())
+    >>> bool(abs(paper - fg.fixed_point(fed, fg.OffPolicyLinearTD(preconditioned=True))) < 1e-12)
+    True
+    >>> bool(abs(paper - fg.fixed_point(fed, fg.OffPolicyLinearTD())) > 1e-6)
+    True
+    """
+    if not isinstance(algorithm, OffPolicyLinearTD):
+        raise ProblemError(
+            f"The average of projections belongs to OffPolicyLinearTD and was asked of {type(algorithm).__name__}; "
+            "use fixed_point for other algorithms."
+        )
+    algorithm.check(problem)
+    field = projected_field(problem, algorithm, preconditioned=True)
+    return field.root(kind_weights(problem, len(field)))
+
+
+def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
+    """The exact value of a policy, the paper's V^pi of eq. value_func.
+
+    Parameters
+    ----------
+    mdp : MDP
+    policy : (S, A) array
+
+    Returns
+    -------
+    (S,) array
+        The root of ``V = r + gamma P V`` (eq. BE_tabular) under the policy.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fg.policy_value(fg.MDP([[[1.0], [1.0]]], [[1.0, 0.0]], 0.75), [[0.5, 0.5]])
+    array([2.])
+    """
+    return discounted_value(mdp.policy_chain(policy), mdp.policy_rewards(policy), mdp.discount)
+
+
+def _checked_field(problem: Federation | MarkovNoise, algorithm: Any) -> MeanField:
+    algorithm.check(problem)
+    return mean_field(algorithm, problem)
+
+
+def _common_root(problem: Federation | MarkovNoise, field: MeanField) -> np.ndarray:
+    weights = kind_weights(problem, len(field))
+    if isinstance(field, LinearField):
+        field.require_stable(weights)
+    return field.root(weights)
+
+
+def _own_roots(problem: Federation | MarkovNoise, field: MeanField) -> np.ndarray:
+    roots = np.stack([field.root(alone) for alone in np.eye(len(field))])
+    return np.repeat(roots, problem.num_kinds // len(field), axis=0)

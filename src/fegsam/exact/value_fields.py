@@ -1,0 +1,85 @@
+"""Mean fields of the tabular algorithms 3 and 4: sup-norm contractions, solved with a certificate at any size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array, diags_array
+
+from fegsam.exact.chains import look_ahead, n_step_rewards, visit_shares
+from fegsam.exact.solvers import DENSE_STATES, discounted_value, optimal_q, sweep_to_the_end
+from fegsam.problem.mdp import MDP
+
+
+@dataclass(frozen=True, eq=False)
+class TabularField:
+    """Off-policy tabular TD: kind k has ``D_k (r_{n,k} + gamma^n P_k^n V - V)``, P_k the *target* policy's chain.
+
+    One environment: zero at V^pi whatever the weights and n (the paper's eq. BE_tabular). Several: zero where
+    ``V = sum_k omega_k (r_{n,k} + gamma^n P_k^n V)``, omega_k(s) the share of kind k in the visits to s.
+    """
+
+    chains: list[csr_array]
+    """One (S, S) per environment"""
+    rewards: list[np.ndarray]
+    """One (S,) per environment"""
+    laws: np.ndarray | None
+    """(M, S): how often kind k is in each state; None where there is one environment"""
+    discount: float
+    horizon: int
+
+    def __len__(self) -> int:
+        return len(self.chains)
+
+    def root(self, weights: np.ndarray) -> np.ndarray:
+        """(S,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
+        present = np.flatnonzero(weights)
+        if self.laws is None or len(present) == 1:
+            return discounted_value(self.chains[present[0]], self.rewards[present[0]], self.discount)
+        shares = visit_shares(weights, self.laws)
+        settings = self.discount, self.horizon
+        offset = np.zeros(shares.shape[1])
+        for k in present:
+            offset += shares[k] * n_step_rewards(self.chains[k], self.rewards[k], *settings)
+
+        def mixed_look_ahead(values: np.ndarray) -> np.ndarray:
+            total = np.zeros_like(values)
+            for k in present:
+                total += (shares[k] * look_ahead(self.chains[k], *settings, values).T).T
+            return total
+
+        if len(offset) <= DENSE_STATES:
+            identity = np.eye(len(offset))
+            return np.linalg.solve(identity - mixed_look_ahead(identity), offset)
+        return sweep_to_the_end(lambda value: offset + mixed_look_ahead(value), self.discount**self.horizon, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class QField:
+    """Q-learning: kind k has ``mu_k(s) pi_k(a|s) (R_k + gamma P_k max_a Q - Q)(s, a)``.
+
+    One environment: zero at Q* whatever the weights. Several: zero at Q* of the MDP that mixes them at each (s, a),
+    in the shares of the kinds in the visits to (s, a).
+    """
+
+    mdps: tuple[MDP, ...]
+    visits: np.ndarray | None
+    """(M, S*A): how often kind k takes each action in each state; None where there is one environment"""
+
+    def __len__(self) -> int:
+        return len(self.mdps)
+
+    def root(self, weights: np.ndarray) -> np.ndarray:
+        """(S*A,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
+        present = np.flatnonzero(weights)
+        first = self.mdps[present[0]]
+        if self.visits is None or len(present) == 1:
+            return optimal_q(first.transitions, first.rewards, first.discount)
+        shares = visit_shares(weights, self.visits)
+        transitions = csr_array(first.transitions.shape)
+        rewards = np.zeros(first.rewards.shape)
+        for k in present:
+            transitions = transitions + diags_array(shares[k]) @ self.mdps[k].transitions
+            rewards += shares[k].reshape(rewards.shape) * self.mdps[k].rewards
+        return optimal_q(csr_array(transitions), rewards, first.discount)

@@ -1,0 +1,191 @@
+"""The contraction gamma_c of the mean operators and the negative drift phi_2 that it leaves (eq. def:constants).
+
+The theorem needs one norm in which the mean operators of all agents contract by gamma_c < 1. Its Lyapunov function, a
+smooth envelope of that norm, then shrinks by ``1 - alpha phi_2`` a step, ``phi_2 = 1 - gamma_c sqrt(phi_1)``, up to
+noise.
+
+**Linear algorithms** are rescaled by a beta > 0: ``Gbar_i = I - A_i / beta`` with the step ``alpha beta``. In the
+2-norm, which is smooth itself, phi_1 = 1 and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i / beta||_2``, below
+one for some beta if and only if every ``A_i + A_i'`` is positive definite. On-policy it always is; off-policy it may
+not be, and then no norm is found here.
+
+**Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, mu_min the rarest state (for Q-learning
+state and action, and n = 1) over all agents. The lemma on off-policy TD prints gamma^{n+1}, which its own mean
+operator contradicts. The envelope is that of the p-norm, p = max(2, 2 ln d), with ``l_cs = d^(-1/p)``,
+``psi = ((1 + gamma_c) / (2 gamma_c))^2 - 1`` and ``phi_1 = (1 + psi) / (1 + psi l_cs^2)``; the paper leaves out the
+square of l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.exact.chains import visit_frequencies
+from fegsam.exact.linear_field import LinearField
+from fegsam.exact.mean_fields import mean_field
+from fegsam.exact.rule_field import given_contraction
+from fegsam.problem.chains import distinct_stationary_laws
+from fegsam.problem.federation import Federation, MarkovNoise
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How fast the theorem's Lyapunov function falls.
+
+    Attributes
+    ----------
+    contraction : float
+        gamma_c; NaN where no norm is found.
+    drift : float
+        phi_2; NaN where no norm is found.
+    beta : float
+        The step size of the general theorem is ``alpha * beta``; 1 but for the linear algorithms.
+    norm_found : bool
+        Whether a norm was found in which all agents' mean operators contract.
+
+    Examples
+    --------
+    >>> Drift(contraction=0.75, drift=0.25, beta=1.0, norm_found=True).drift
+    0.25
+    """
+
+    contraction: float
+    drift: float
+    beta: float
+    norm_found: bool
+
+
+NO_NORM = Drift(contraction=math.nan, drift=math.nan, beta=1.0, norm_found=False)
+
+
+def drift(problem: Federation | MarkovNoise, algorithm: Any) -> Drift:
+    """gamma_c, phi_2 and beta of an algorithm on a problem.
+
+    Examples
+    --------
+    One state, so the mean operator of one-step TD contracts by the discount:
+
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.75), num_agents=2, target_policy=[[1.0]])
+    >>> drift(fed, fg.OffPolicyTabularTD()).contraction
+    0.75
+    """
+    return _drift(algorithm, problem)
+
+
+@singledispatch
+def _drift(algorithm: Any, problem: Any) -> Drift:
+    return NO_NORM
+
+
+@_drift.register(OnPolicyTD)
+@_drift.register(OffPolicyLinearTD)
+@_drift.register(LinearSA)
+def _(algorithm: Any, problem: Any) -> Drift:
+    field = mean_field(algorithm, problem)
+    assert isinstance(field, LinearField)
+    return linear_drift(field.matrices)
+
+
+@_drift.register
+def _(algorithm: OffPolicyTabularTD, problem: Federation) -> Drift:
+    rarest = float(distinct_stationary_laws(problem, algorithm.policies(problem)).min())
+    return sup_norm_drift(-rarest * math.expm1(algorithm.horizon * math.log(problem.discount)), problem.num_states)
+
+
+@_drift.register
+def _(algorithm: QLearning, problem: Federation) -> Drift:
+    visits = visit_frequencies(problem, algorithm)
+    return sup_norm_drift(float(visits.min()) * (1 - problem.discount), visits.shape[1])
+
+
+@_drift.register
+def _(algorithm: StochasticApproximation, problem: MarkovNoise) -> Drift:
+    contraction = given_contraction(algorithm)
+    if contraction is None:
+        return NO_NORM
+    gap = 1 - contraction
+    return sup_norm_drift(gap, algorithm.dim) if algorithm.norm == "sup" else smooth_drift(gap)
+
+
+def smooth_drift(gap: float, beta: float = 1.0) -> Drift:
+    """phi_2 = 1 - gamma_c, for ``gap = 1 - gamma_c`` in an inner-product norm."""
+    return Drift(contraction=1 - gap, drift=gap, beta=beta, norm_found=True)
+
+
+def sup_norm_drift(gap: float, dim: int) -> Drift:
+    """phi_2 for ``gap = 1 - gamma_c`` in the sup norm of `dim` parameters.
+
+    With h = (1 + gamma_c) / 2 the definitions give
+
+        phi_2 = 1 - h gamma_c / sqrt(gamma_c^2 + l_cs^2 (h^2 - gamma_c^2)).
+
+    It is computed without subtracting nearly equal numbers, as gaps of 1e-12 are common, and holds in the limit
+    gamma_c = 0.
+
+    Examples
+    --------
+    >>> sup_norm_drift(0.1, dim=100).drift
+    0.0693476692330...
+    """
+    contraction, half = 1 - gap, 1 - gap / 2
+    order = max(2.0, 2 * math.log(dim))
+    lower = dim ** (-2 / order)
+    spread = lower * (gap / 2) * (half + contraction)
+    root = math.sqrt(contraction**2 + spread)
+    excess = contraction**2 * (gap / 2) * (1 + half) + spread
+    return Drift(contraction, excess / (root * (root + half * contraction)), beta=1.0, norm_found=True)
+
+
+def linear_drift(matrices: np.ndarray) -> Drift:
+    """The beta that minimises ``gamma_c = max_k ||I - A_k / beta||_2``, for `matrices` A_k (M, d, d).
+
+    With s = 1 / beta, ``1 - gamma_c^2`` is the smallest eigenvalue of ``s (A_k + A_k') - s^2 A_k' A_k``, concave in
+    s, zero at s = 0 and not positive from ``2 / max_k ||A_k||_2`` on.
+
+    Examples
+    --------
+    >>> linear_drift(np.array([[[1.0]], [[3.0]]])).beta
+    2.0...
+    """
+    symmetric = matrices + matrices.transpose(0, 2, 1)
+    squares = matrices.transpose(0, 2, 1) @ matrices
+    if np.linalg.eigvalsh(symmetric).min() <= 0:
+        return NO_NORM
+
+    def margin(s: float) -> float:
+        return float(np.linalg.eigvalsh(s * symmetric - s**2 * squares).min())
+
+    largest = 2 / math.sqrt(float(np.linalg.eigvalsh(squares).max()))
+    best = _golden_section(margin, largest)
+    gained = min(margin(best), 1.0)
+    return smooth_drift(gained / (1 + math.sqrt(1 - gained)), 1 / best) if gained > 0 else NO_NORM
+
+
+def _golden_section(concave: Callable[[float], float], end: float) -> float:
+    """Where a concave function on [0, end] is largest, to 1e-8 of `end`."""
+    shrink = (math.sqrt(5) - 1) / 2
+    low, high = 0.0, end
+    left, right = high - shrink * (high - low), low + shrink * (high - low)
+    at_left, at_right = concave(left), concave(right)
+    while high - low > 1e-8 * end:
+        if at_left > at_right:
+            high, right, at_right = right, left, at_left
+            left = high - shrink * (high - low)
+            at_left = concave(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + shrink * (high - low)
+            at_right = concave(right)
+    return (low + high) / 2
