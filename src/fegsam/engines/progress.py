@@ -1,0 +1,52 @@
+"""A progress bar for whoever is watching; silent in scripts, logs and pipes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+_PATIENCE = 2.0
+"""Seconds before a bar appears: what is over sooner needs none."""
+
+
+_MOMENT = 1.0
+
+
+class Progress:
+    """``with Progress(total, unit) as progress: progress.show(done)``; needs tqdm, and does without where it is missing."""
+
+    def __init__(self, total: int, unit: str) -> None:
+        self._bar: Any = None
+        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            try:
+                from tqdm.auto import tqdm
+            except ImportError:
+                return
+            self._bar = tqdm(total=total, unit=unit, unit_scale=True, delay=_PATIENCE, leave=False)
+
+    def show(self, done: int) -> None:
+        if self._bar is not None:
+            self._bar.update(min(done, self._bar.total) - self._bar.n)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Notice:
+    """``with Notice(text): ...`` says `text` if that takes longer than a moment and a person is watching."""
+
+    def __init__(self, text: str) -> None:
+        self._timer = threading.Timer(_MOMENT, print, (text,), {"file": sys.stderr, "flush": True})
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        if sys.stderr.isatty():
+            self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()

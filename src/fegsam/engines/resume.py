@@ -1,0 +1,115 @@
+"""Going on from a stored history, so that the result equals the unbroken run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fegsam.engines.plan import Plan
+from fegsam.errors import ProblemError
+from fegsam.history.history import Checkpoint, History
+from fegsam.history.recorder import output_error
+from fegsam.history.settings import Settings
+
+Runner = Callable[[Plan, Settings], History]
+
+_SAME = ("algorithm", "num_agents", "step_size", "sync_period", "seeds", "sampling", "record_params", "fingerprint")
+
+
+def check_resumable(history: History, settings: Settings) -> Checkpoint:
+    """Where a run with `settings` goes on; `ProblemError` unless it begins as `history` did."""
+    if settings.stop_at_output or history.checkpoint is None:
+        raise ProblemError("A run that stops at its output times cannot be resumed; run with stop_at_output=False.")
+    for name in _SAME:
+        before, now = getattr(history.settings, name), getattr(settings, name)
+        if before != now:
+            what = "the problem, its operator, initial_params or fixed_point" if name == "fingerprint" else name
+            raise ProblemError(f"The history to resume from differs in {what} ({before!r}, now {now!r}); give the same again.")
+    if settings.num_steps < history.settings.num_steps:
+        raise ProblemError(
+            f"The history to resume from has {history.settings.num_steps} steps already and num_steps is "
+            f"{settings.num_steps}; give the total, at least as many."
+        )
+    return history.checkpoint
+
+
+def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray:
+    """The recorded times of a resumed run: what was recorded before, and what is `asked` for after.
+
+    Where `record` says explicitly what to record, a time of the earlier part must be one that was recorded there.
+    """
+    known, done = history.data.time.values, history.settings.num_steps
+    if record is None:
+        return np.union1d(known, asked[asked > done])
+    missing = np.setdiff1d(asked[asked <= done], known)
+    if len(missing):
+        raise ProblemError(
+            f"record has time {missing[0]}, which the history to resume from did not record; "
+            "leave it out, or run from the start."
+        )
+    return asked
+
+
+def merge(history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray) -> History:
+    """Run the rest of every seed that is still finite, and put it behind what `history` has."""
+    alive = np.flatnonzero(history.data.diverged_at.values < 0)
+    data = _blank(history, settings, plan)
+    checkpoint = Checkpoint(plan.start.time, np.full_like(plan.start.params, np.nan), _zeros_like(plan.start.states))
+    if len(alive):
+        rest = runner(_only(plan, alive), dataclasses.replace(settings, seeds=tuple(settings.seeds[i] for i in alive)))
+        fresh = rest.data.time.values >= plan.start.time
+        for name, variable in rest.data.data_vars.items():
+            if "time" in variable.dims:
+                data[name].values[np.ix_(alive, fresh)] = variable.values[:, fresh]
+            else:
+                data[name].values[alive] = variable.values
+        assert rest.checkpoint is not None
+        checkpoint.params[alive] = rest.checkpoint.params
+        states = rest.checkpoint.states
+        if states is not None:
+            all_states = np.zeros((len(settings.seeds), states.shape[1]), states.dtype)
+            all_states[alive] = states
+            checkpoint = Checkpoint(rest.checkpoint.time, checkpoint.params, all_states)
+    _earlier_outputs(data, history, runner, plan, settings, initial)
+    data["output_squared_error"].values[:] = output_error(data.output_params.values, plan.truth)
+    return History(data, settings, checkpoint)
+
+
+def _only(plan: Plan, alive: np.ndarray) -> Plan:
+    """The plan for some of its seeds."""
+    states = None if plan.start.states is None else plan.start.states[alive]
+    start = Checkpoint(plan.start.time, plan.start.params[alive], states)
+    return dataclasses.replace(plan, start=start, output_times=plan.output_times[alive])
+
+
+def _zeros_like(states: np.ndarray | None) -> np.ndarray | None:
+    return None if states is None else np.zeros_like(states)
+
+
+def _blank(history: History, settings: Settings, plan: Plan) -> Any:
+    """The new dataset, filled as far as `history` goes."""
+    data = history.data.reindex(time=settings.record).copy(deep=True)
+    data["output_params"].values[:] = np.nan
+    data["final_params"].values[:] = np.nan
+    data["output_time"].values[:] = plan.output_times
+    return data
+
+
+def _earlier_outputs(data: Any, history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray) -> None:
+    """Outputs whose time lies in the part that was done before: known already, or found by running up to them."""
+    diverged, known = history.data.diverged_at.values, history.data.output_time.values
+    done = (plan.output_times < plan.start.time) | (diverged >= 0)
+    finite = (diverged < 0) | (plan.output_times < diverged)
+    same = np.flatnonzero(done & finite & (plan.output_times == known))
+    data.output_params.values[same] = history.data.output_params.values[same]
+    again = np.flatnonzero(done & finite & (plan.output_times != known))
+    if len(again) == 0:
+        return
+    beginning = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), plan.dimension)))
+    seeds = tuple(settings.seeds[i] for i in again)
+    short = dataclasses.replace(settings, seeds=seeds, record=np.zeros(1, np.int64), record_params=False, stop_at_output=True)
+    rerun = runner(_only(dataclasses.replace(plan, start=beginning), again), short)
+    data.output_params.values[again] = rerun.data.output_params.values

@@ -1,0 +1,104 @@
+"""When a run hands over its average: one seed's run as a sequence of calls of the compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the compiled loop."""
+
+    time: int
+    """a synchronisation"""
+    stop: int
+    cuts: np.ndarray
+    """int64: times after `time` and up to `stop` at which the average is handed over"""
+    recorded: bool = True
+    """False: run for an output or final average alone, from the start of its round"""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call can hold."""
+
+    steps: int
+    """steps of each agent after which Python looks up again; a round is never split for it"""
+    rows: int
+    """averages handed over by one call"""
+    cuts: int
+    """averages inside one round"""
+
+
+class Schedule:
+    """The calls of one seed, from a synchronisation at `start` to `end`, recording at `record` and at the output time.
+
+    Where averages inside a round are `logged`, each is rounded as the cuts before it in its round fall. An output or final
+    average must come out the same whatever else is recorded, and must not change what is recorded: or a resumed run
+    would differ from the unbroken one in the last bit. So where it shares its round with other cuts it is taken alone, in
+    a call of its own.
+    """
+
+    def __init__(
+        self, record: np.ndarray, output: int, start: int, end: int, period: int, logged: bool, limits: Limits
+    ) -> None:
+        self._start, self._end, self._period, self._limits = start, end, period, limits
+        special = np.unique([output, end])
+        times = np.union1d(record, special)
+        self._alone: list[int] = []
+        if logged:
+            inside = times[times % period > 0]
+            rounds, counts = np.unique(inside // period, return_counts=True)
+            shared = np.isin(special // period, rounds[counts > 1]) & (special % period > 0)
+            self._alone = [int(t) for t in special[shared] if start < t <= end]
+        self._times = np.setdiff1d(times, np.setdiff1d(self._alone, record))
+
+    def takes(self, call: Call, time: int) -> bool:
+        """Whether an output or final average at `time` is to be taken from `call`."""
+        return call.recorded != (time in self._alone)
+
+    def __iter__(self) -> Iterator[Call]:
+        time, alone = self._start, list(self._alone)
+        while time < self._end:
+            while alone and alone[0] < time + self._period:
+                yield Call(time, alone[0], np.array(alone[:1]), recorded=False)
+                del alone[0]
+            horizon = alone[0] // self._period * self._period if alone else self._end
+            stop = self._reach(time, horizon)
+            yield from self._pieces(time, stop)
+            time = stop
+
+    def _reach(self, time: int, horizon: int) -> int:
+        """How far one call goes: some time's work, in rounds, with no more averages than can be handed over."""
+        rounds = max(1, self._limits.steps // self._period)
+        while rounds > 1 and not self._fits(time, time + rounds * self._period):
+            rounds //= 2
+        return min(horizon, time + rounds * self._period)
+
+    def _fits(self, time: int, stop: int) -> bool:
+        cuts = between(self._times, time, stop)
+        return len(cuts) <= self._limits.rows and most_in_a_round(cuts, self._period) <= self._limits.cuts
+
+    def _pieces(self, time: int, stop: int) -> Iterator[Call]:
+        cuts = between(self._times, time, stop)
+        most = min(self._limits.cuts, self._limits.rows)
+        while stop - time <= self._period and len(cuts) > most:
+            # Too many to hold: run the round up to some of them, then again from its start for the rest.
+            yield Call(time, int(cuts[most - 1]), cuts[:most])
+            cuts = cuts[most:]
+        yield Call(time, stop, cuts)
+
+
+def between(times: np.ndarray, after: int, until: int) -> np.ndarray:
+    """Of the sorted `times` those t with after < t <= until."""
+    first, last = np.searchsorted(times, (after, until), side="right")
+    return times[first:last]
+
+
+def most_in_a_round(times: np.ndarray, period: int) -> int:
+    """How many of the sorted `times` lie between one synchronisation and the next, at most."""
+    inside = times[times % period > 0] // period
+    return int(np.unique(inside, return_counts=True)[1].max()) if len(inside) else 0

@@ -1,0 +1,136 @@
+"""A run's labelled result, and its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fegsam.errors import ProblemError
+from fegsam.history.settings import Settings
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run can go on from: its last synchronisation (for one agent, its last step)."""
+
+    time: int
+    params: np.ndarray
+    """(seeds, d): the average at `time`, which every agent holds"""
+    states: np.ndarray | None = None
+    """uint32 (seeds, N): each agent's state at `time`; None at time 0, where it is drawn"""
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What a run leaves behind.
+
+    Attributes
+    ----------
+    data : xarray.Dataset
+        Dimensions seed, time, param. Variables: squared_error, squared_error_2, sync_error (seed, time); value_error
+        (seed, time) where a policy is evaluated; average_params (seed, time, param) if asked for; final_params,
+        output_params (seed, param); output_time, output_squared_error, diverged_at (seed).
+    settings : Settings
+        What the run was asked to do.
+    checkpoint : Checkpoint or None
+        Where ``run(..., resume_from=history)`` goes on; None where the run stopped at its output times.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100, seeds=range(3), record=25)
+    >>> history.data.squared_error.dims, history.data.time.values.tolist()
+    (('seed', 'time'), [0, 25, 50, 75, 100])
+    >>> history.settings.communications
+    20
+    """
+
+    data: xr.Dataset
+    settings: Settings
+    checkpoint: Checkpoint | None = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a NetCDF file: to a temporary name first, so that the file is whole or not there."""
+        _require_netcdf()
+        target = pathlib.Path(path)
+        stored = self.data.assign_attrs(_attributes(self.settings))
+        if self.checkpoint is not None:
+            stored.attrs["checkpoint_time"] = self.checkpoint.time
+            stored["checkpoint_params"] = (("seed", "param"), self.checkpoint.params)
+            if self.checkpoint.states is not None:
+                stored["checkpoint_states"] = (("seed", "agent"), self.checkpoint.states)
+        if not target.parent.is_dir():
+            raise ProblemError(f"There is no folder {str(target.parent)!r} to save the history in; create it first.")
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            stored.to_netcdf(temporary, engine="netcdf4")
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def load_history(path: str | os.PathLike[str]) -> History:
+    """Read what `History.save` wrote.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     history.save(pathlib.Path(folder) / "run.nc")
+    ...     again = fg.load_history(pathlib.Path(folder) / "run.nc")
+    >>> again.data.equals(history.data)
+    True
+    """
+    _require_netcdf()
+    if not pathlib.Path(path).is_file():
+        raise ProblemError(f"There is no history at {str(path)!r}; check the path.")
+    try:
+        stored = xr.load_dataset(path, engine="netcdf4")
+        settings = _settings(stored.attrs, stored["time"].values, stored["seed"].values)
+        checkpoint = _checkpoint(stored)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ProblemError(
+            f"{str(path)!r} is not a history that fegsam wrote, or it is damaged ({error}); save it again."
+        ) from error
+    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs()
+    return History(data, settings, checkpoint)
+
+
+def _attributes(settings: Settings) -> dict[str, Any]:
+    plain = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings) if f.name not in ("record", "seeds")}
+    return {"fegsam_format": _FORMAT, "settings": json.dumps(plain), "communications": settings.communications}
+
+
+def _settings(attributes: dict[str, Any], times: np.ndarray, seeds: np.ndarray) -> Settings:
+    if attributes["fegsam_format"] != _FORMAT:
+        raise ValueError(f"format {attributes['fegsam_format']}, expected {_FORMAT}")
+    plain = json.loads(attributes["settings"])
+    return Settings(record=times.astype(np.int64), seeds=tuple(int(seed) for seed in seeds), **plain)
+
+
+def _checkpoint(stored: xr.Dataset) -> Checkpoint | None:
+    if "checkpoint_params" not in stored:
+        return None
+    states = stored["checkpoint_states"].values if "checkpoint_states" in stored else None
+    return Checkpoint(int(stored.attrs["checkpoint_time"]), stored["checkpoint_params"].values, states)
+
+
+def _require_netcdf() -> None:
+    try:
+        import netCDF4  # noqa: F401
+    except ImportError as error:
+        raise ProblemError("Saving and loading histories needs NetCDF; run: pip install 'fegsam[netcdf]'") from error

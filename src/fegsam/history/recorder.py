@@ -1,0 +1,156 @@
+"""From averages to a history: engines hand their averages to a `Recorder`, so that errors are measured in one place."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from fegsam.compilation import compiled
+from fegsam.errors import DivergenceWarning
+from fegsam.history.history import Checkpoint, History
+from fegsam.history.settings import Settings
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the averages are measured against."""
+
+    fixed_point: np.ndarray
+    """(d)"""
+    norm: str
+    """the norm of the algorithm's theorem, "2" or "sup\""""
+    value: ValueForm | None = None
+    """how far a parameter's value function is from V^pi, for the algorithms that evaluate a policy"""
+
+
+@dataclass(frozen=True)
+class ValueForm:
+    """||Phi v - V^pi||^2 weighted by a law, as a quadratic x' G x + 2 g' x + c in x = v - theta*.
+
+    Centred at the fixed point, so that nothing is lost to subtraction near it.
+    """
+
+    gram: np.ndarray
+    """G (d, d), or its diagonal (1, d)"""
+    slope: np.ndarray
+    """g (d)"""
+    floor: float
+    """c, the error of the fixed point itself"""
+
+
+# Compiled row by row, so that an error does not depend on which other times are measured with it.
+@compiled
+def _norms(averages, fixed_point, square, largest):
+    """Squared 2-norm and squared sup norm of each row's deviation."""
+    for r in range(averages.shape[0]):
+        total, top = 0.0, 0.0
+        for c in range(averages.shape[1]):
+            off = averages[r, c] - fixed_point[c]
+            total += off * off
+            top = max(top, abs(off))
+        square[r] = total
+        largest[r] = top * top
+
+
+@compiled(_nrt=True)
+def _value_errors(averages, fixed_point, gram, slope, floor, errors):
+    off = np.empty(averages.shape[1])
+    for r in range(averages.shape[0]):
+        total = floor
+        for c in range(averages.shape[1]):
+            off[c] = averages[r, c] - fixed_point[c]
+        for i in range(averages.shape[1]):
+            inner = 2.0 * slope[i]
+            if gram.shape[0] == 1:
+                inner += gram[0, i] * off[i]
+            else:
+                for j in range(averages.shape[1]):
+                    inner += gram[i, j] * off[j]
+            total += inner * off[i]
+        errors[r] = max(total, 0.0)
+
+
+class Recorder:
+    """Collects one run. Rows of different seeds may come from different threads."""
+
+    def __init__(self, truth: Truth, settings: Settings) -> None:
+        self._truth = truth
+        self._settings = settings
+        seeds, times, dim = len(settings.seeds), len(settings.record), len(truth.fixed_point)
+        self._by_time = {name: np.full((seeds, times), np.nan) for name in ("squared_error", "squared_error_2", "sync_error")}
+        if truth.value is not None:
+            self._by_time["value_error"] = np.full((seeds, times), np.nan)
+        self._averages = np.full((seeds, times, dim), np.nan) if settings.record_params else None
+        self._final = np.full((seeds, dim), np.nan)
+        self._output = np.full((seeds, dim), np.nan)
+        self._diverged_at = np.full(seeds, -1, np.int64)
+        self._diverged_kind = np.full(seeds, -1, np.int64)
+
+    def add(self, seed: int, times: np.ndarray, averages: np.ndarray, sync_errors: np.ndarray) -> None:
+        """Averages (rows, d) of seed number `seed` at some `times`; those that nobody asked for are passed over."""
+        index = np.searchsorted(self._settings.record, times)
+        wanted = self._settings.record[np.minimum(index, len(self._settings.record) - 1)] == times
+        index = index[wanted]
+        averages = np.ascontiguousarray(averages[wanted])
+        square, largest = np.empty((2, len(averages)))
+        _norms(averages, self._truth.fixed_point, square, largest)
+        self._by_time["squared_error_2"][seed, index] = square
+        self._by_time["squared_error"][seed, index] = square if self._truth.norm == "2" else largest
+        self._by_time["sync_error"][seed, index] = sync_errors[wanted]
+        if self._truth.value is not None:
+            value = self._truth.value
+            _value_errors(averages, self._truth.fixed_point, value.gram, value.slope, value.floor, square)
+            self._by_time["value_error"][seed, index] = square
+        if self._averages is not None:
+            self._averages[seed, index] = averages
+
+    def add_final(self, seed: int, params: np.ndarray) -> None:
+        self._final[seed] = params
+
+    def add_output(self, seed: int, params: np.ndarray) -> None:
+        """The average at the output time."""
+        self._output[seed] = params
+
+    def add_divergence(self, seed: int, time: int, kind: int) -> None:
+        """A parameter of an agent of `kind` was first not finite at `time`; nothing comes after it."""
+        self._diverged_at[seed] = time
+        self._diverged_kind[seed] = kind
+
+    def history(self, output_times: np.ndarray, checkpoint: Checkpoint | None) -> History:
+        settings = self._settings
+        self._warn_of_divergence()
+        data: dict[str, Any] = {name: (("seed", "time"), values) for name, values in self._by_time.items()}
+        if self._averages is not None:
+            data["average_params"] = (("seed", "time", "param"), self._averages)
+        data["final_params"] = (("seed", "param"), self._final)
+        data["output_params"] = (("seed", "param"), self._output)
+        data["output_time"] = (("seed",), np.asarray(output_times, np.int64))
+        data["output_squared_error"] = (("seed",), output_error(self._output, self._truth))
+        data["diverged_at"] = (("seed",), self._diverged_at)
+        coords = {"seed": np.array(settings.seeds, np.uint64), "time": settings.record}
+        return History(xr.Dataset(data, coords), settings, checkpoint)
+
+    def _warn_of_divergence(self) -> None:
+        diverged = np.flatnonzero(self._diverged_at >= 0)
+        if len(diverged) == 0:
+            return
+        first = diverged[self._diverged_at[diverged].argmin()]
+        others = f" ({len(diverged)} of {len(self._diverged_at)} seeds diverged)" if len(self._diverged_at) > 1 else ""
+        warnings.warn(
+            f"Seed {self._settings.seeds[first]} left the finite numbers at time {self._diverged_at[first]}, "
+            f"at an agent of kind {self._diverged_kind[first]}{others}; its history is NaN from there on: "
+            f"use a step_size below {self._settings.step_size:g}.",
+            DivergenceWarning,
+            stacklevel=5,
+        )
+
+
+def output_error(output: np.ndarray, truth: Truth) -> np.ndarray:
+    """(seeds,): squared error of the output in the theorem's norm."""
+    deviations = output - truth.fixed_point
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.square(np.linalg.norm(deviations, ord=np.inf if truth.norm == "sup" else 2, axis=1))
