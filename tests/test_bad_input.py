@@ -1,0 +1,341 @@
+"""Bad input gets one sentence that names the value, the place and the cure, through the public names alone."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fegsam as fg
+import golden
+
+B1, B2, TARGET = golden.B1, golden.B2, golden.TARGET
+RUN = {"step_size": 0.1, "sync_period": 2, "num_steps": 10, "engine": "reference"}
+NEVER_SECOND = np.array([[1.0, 0.0], [0.5, 0.5]])
+
+
+def mdp(**changes: Any) -> fg.MDP:
+    arrays = {"transitions": golden.TRANSITIONS, "rewards": golden.REWARDS, "discount": golden.DISCOUNT}
+    return fg.MDP(**(arrays | changes))
+
+
+def transitions(state: int, action: int, row: list[float]) -> np.ndarray:
+    table = golden.TRANSITIONS.copy()
+    table[state, action] = row
+    return table
+
+
+def run(problem: Any = None, algorithm: Any = None, **changes: Any) -> Any:
+    problem = golden.federation() if problem is None else problem
+    return fg.run(problem, fg.QLearning() if algorithm is None else algorithm, **(RUN | changes))
+
+
+def run_policies(*policies: np.ndarray, algorithm: Any = None, **changes: Any) -> Any:
+    return run(golden.federation(policies, **changes), algorithm)
+
+
+def noise(kernel: Any = ((0.5, 0.5), (0.5, 0.5)), **changes: Any) -> fg.MarkovNoise:
+    return fg.MarkovNoise(kernel, **({"num_agents": 2} | changes))
+
+
+def linear(states: int = 2, kinds: int = 1) -> fg.LinearSA:
+    return fg.LinearSA(-np.ones((kinds, states, 1, 1)), np.zeros((kinds, states, 1)))
+
+
+def always_first(world: fg.MDP) -> fg.Federation:
+    return fg.Federation(world, num_agents=1, target_policy=[[1.0, 0.0]] * 2, features=[[1.0], [1.0]])
+
+
+def pull(params, y, kind, out):
+    out[0] = 1.0 - params[0]
+
+
+class Call:
+    def __call__(self, params, y, kind, out):
+        out[0] = 1.0 - params[0]
+
+
+def path(**changes: Any) -> Any:
+    return fg.sample_path(golden.federation(), fg.QLearning(), **({"seed": 0, "agent": 0, "num_steps": 3} | changes))
+
+
+def resume(first: dict[str, Any] | None = None, **changes: Any) -> Any:
+    """A run of 10 steps, then `changes` of its settings to 20."""
+    history = run(**({"record": [0, 5, 10], "seeds": (1, 2)} | (first or {})))
+    return run(resume_from=history, **({"num_steps": 20, "seeds": (1, 2)} | changes))
+
+
+PROBLEMS = {
+    # rows that do not sum to one
+    "transition row": (
+        lambda: mdp(transitions=transitions(1, 0, [0.5, 0.4])),
+        r"transitions for state 1, action 0 sums to 0\.9\b.*divide the row by its sum",
+    ),
+    "sparse transition row": (
+        lambda: mdp(transitions=sparse.csr_array(transitions(0, 1, [0.5, 0.75]).reshape(4, 2))),
+        r"transitions for state 0, action 1 sums to 1\.25\b",
+    ),
+    "behaviour row": (
+        lambda: golden.federation([B1, B2 * [[1.0], [0.5]]]),
+        r"behavior_policies of agent kind 1 in state 1 sums to 0\.5\b",
+    ),
+    "target row": (lambda: golden.federation(target_policy=TARGET * 2), r"target_policy in state 0 sums to 2\b"),
+    "initial law": (lambda: golden.federation(initial_distribution=[0.5, 0.25]), r"initial_distribution sums to 0\.75\b"),
+    "noise row": (lambda: noise([[0.5, 0.5], [0.5, 0.6]]), r"kernels\[0\] in state 1 sums to 1\.1\b"),
+    # negative or NaN probabilities
+    "negative": (
+        lambda: mdp(transitions=transitions(0, 1, [1.5, -0.5])),
+        r"state 0, action 1 has probability -0\.5 at index 1.*correct that entry",
+    ),
+    "NaN": (lambda: mdp(transitions=transitions(1, 1, [np.nan, 1.0])), "state 1, action 1 has probability nan at index 0"),
+    "negative policy": (
+        lambda: golden.federation([B1, [[0.5, 0.5], [1.5, -0.5]]]),
+        r"agent kind 1 in state 1 has probability -0\.5 at index 1",
+    ),
+    "NaN policy": (
+        lambda: golden.federation(target_policy=[[np.nan, 1.0], [0.5, 0.5]]),
+        "target_policy in state 0 has probability nan at index 0",
+    ),
+    "negative noise": (lambda: noise([[1.0, 0.0], [1.5, -0.5]]), r"kernels\[0\] in state 1 has probability -0\.5 at index 1"),
+    # wrong shapes
+    "transitions' shape": (
+        lambda: mdp(transitions=golden.TRANSITIONS[:, :1]),
+        r"transitions has shape \(2, 1, 2\).*\(2, 2, 2\).*give",
+    ),
+    "rewards' shape": (lambda: mdp(rewards=[1.0, 2.0]), r"rewards has shape \(2,\).*give shape \(S, A\)"),
+    "behaviours' shape": (
+        lambda: golden.federation(behavior_policies=np.ones((2, 2, 3)) / 3),
+        r"behavior_policies has shape \(2, 2, 3\).*give shape \(M, 2, 2\)",
+    ),
+    "target's shape": (lambda: golden.federation(target_policy=TARGET[:1]), r"target_policy has shape \(1, 2\).*give"),
+    "features' shape": (lambda: golden.federation(features=[[1.0]]), r"features has shape \(1, 1\).*give shape \(2, d\)"),
+    "initial law's shape": (lambda: golden.federation(initial_distribution=[1.0]), r"initial_distribution has shape \(1,\)"),
+    "kernel's shape": (lambda: noise(np.ones((2, 3)) / 3), r"kernels\[0\] has shape \(2, 3\).*square.*give"),
+    "matrices' shape": (lambda: fg.LinearSA([[1.0]], [[1.0]]), r"matrices of shape \(1, 1\).*give \(M, Y, d, d\)"),
+    "offsets' shape": (
+        lambda: fg.LinearSA([[[1.0]]], [[1.0], [2.0]]),
+        r"offsets of shape \(2, 1\).*give \(M, Y, d, d\) and \(M, Y, d\)",
+    ),
+    "matrices that are none": (lambda: fg.LinearSA("fast", [[1.0]]), "(?i)matrices.*give"),
+    "matrices that are not finite": (lambda: fg.LinearSA([[[np.nan]]], [[1.0]]), r"matrices\[0, 0, 0\] is nan.*finite"),
+    "rewards that are not finite": (lambda: mdp(rewards=[[0.0, np.inf], [0.0, 0.0]]), r"rewards\[0, 1\] is inf"),
+    "features that are not finite": (lambda: golden.federation(features=[[1.0], [np.nan]]), r"features\[1, 0\] is nan"),
+    # discount
+    "discount of one": (lambda: mdp(discount=1.0), r"discount is 1\.0.*strictly between 0 and 1"),
+    "discount of zero": (lambda: mdp(discount=0.0), r"discount is 0\.0.*strictly between 0 and 1"),
+    "negative discount": (lambda: mdp(discount=-0.5), r"discount is -0\.5"),
+    # coverage
+    "target not covered, tabular": (
+        lambda: run_policies(B1, NEVER_SECOND, algorithm=fg.OffPolicyTabularTD()),
+        r"agent kind 1 never takes action 1 in state 0.*behavior_policies\[1, 0, 1\] positive",
+    ),
+    "target not covered, linear": (
+        lambda: run_policies(NEVER_SECOND, B1, algorithm=fg.OffPolicyLinearTD()),
+        r"agent kind 0 never takes action 1 in state 0.*behavior_policies\[0, 0, 1\] positive",
+    ),
+    "an action never tried": (
+        lambda: run_policies(B1, NEVER_SECOND),
+        "agent kind 1 never takes action 1 in state 0.*positive",
+    ),
+    # features
+    "rank": (
+        lambda: golden.federation(features=[[1.0, 2.0], [2.0, 4.0]]),
+        "features has 2 columns but rank 1.*drop the columns",
+    ),
+    # chains that are not ergodic
+    "reducible": (
+        lambda: run(fg.Federation(mdp(transitions=np.stack([np.eye(2)] * 2, axis=1)), [B1, B2], num_agents=2)),
+        r"agent kind 0.*reducible.*\[0\].*never reaches state 1.*give",
+    ),
+    "periodic": (
+        lambda: run(fg.Federation(mdp(transitions=np.stack([1 - np.eye(2)] * 2, axis=1)), B1, num_agents=2)),
+        "every agent.*period 2.*let some state stay",
+    ),
+    "periodic noise of one kind": (
+        lambda: run(noise([[[0.5, 0.5], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]]), linear()),
+        "agent kind 1.*period 2",
+    ),
+    "reducible under the target policy": (
+        lambda: run(always_first(mdp(transitions=transitions(0, 0, [1.0, 0.0]))), fg.OnPolicyTD()),
+        r"every agent.*reducible.*states \[0\].*never reaches state 1",
+    ),
+    # kinds and agents
+    "a policy that is not there": (
+        lambda: golden.federation(assignment=[0, 2]),
+        r"assignment\[1\] is 2.*numbered 0 to 1.*name one of those",
+    ),
+    "a kernel that is not there": (lambda: noise(assignment=[0, -1]), r"assignment\[1\] is -1"),
+    "assignment's length": (lambda: golden.federation(assignment=[0]), r"assignment has shape \(1,\).*2 agents"),
+    "no number of agents": (lambda: fg.Federation(mdp(), B1), "num_agents is missing.*give num_agents="),
+    "no number of noisy agents": (lambda: fg.MarkovNoise([[1.0]]), "num_agents is missing.*give num_agents="),
+    "no agents": (lambda: noise(num_agents=0), "num_agents is 0.*at least 1"),
+    "three MDPs and two policies": (
+        lambda: fg.Federation([mdp()] * 3, [B1, B2], num_agents=3),
+        "3 MDPs and 2 behavior_policies.*give one of either, or as many of both",
+    ),
+    "MDPs that differ in discount": (
+        lambda: fg.Federation([mdp(), mdp(discount=0.75)], B1, num_agents=2),
+        r"MDP 1 has discount 0\.75 and MDP 0 has 0\.5.*equal discount",
+    ),
+}
+
+ALGORITHMS = {
+    "horizon of zero": (lambda: fg.OnPolicyTD(horizon=0), "horizon is 0.*at least 1"),
+    "negative horizon": (lambda: fg.OffPolicyTabularTD(-1), "horizon is -1.*at least 1"),
+    "half a horizon": (lambda: fg.OffPolicyLinearTD(1.5), r"horizon is 1\.5.*whole number"),
+    "no target, alg2": (
+        lambda: run(golden.federation(target_policy=None), fg.OnPolicyTD()),
+        "OnPolicyTD evaluates a policy.*pass target_policy=",
+    ),
+    "no target, alg3": (
+        lambda: run(golden.federation(target_policy=None), fg.OffPolicyTabularTD()),
+        "OffPolicyTabularTD evaluates a policy.*pass target_policy=",
+    ),
+    "no target, alg5": (
+        lambda: run(golden.federation(target_policy=None), fg.OffPolicyLinearTD()),
+        "OffPolicyLinearTD evaluates a policy.*pass target_policy=",
+    ),
+    "no features, alg2": (
+        lambda: run(golden.federation(features=None), fg.OnPolicyTD()),
+        r"OnPolicyTD is linear.*pass features= \(S, d\)",
+    ),
+    "no features, alg5": (
+        lambda: run(golden.federation(features=None), fg.OffPolicyLinearTD()),
+        r"OffPolicyLinearTD is linear.*pass features= \(S, d\)",
+    ),
+    "no policy at all": (
+        lambda: run(golden.federation(behavior_policies=None, target_policy=None)),
+        "no policy.*pass behavior_policies=",
+    ),
+    "an MDP for a federation": (lambda: run(mdp()), "QLearning.*given a MDP; pass a fegsam.Federation"),
+    "noise for a federation": (
+        lambda: run(noise(), fg.OffPolicyLinearTD()),
+        "OffPolicyLinearTD.*given a MarkovNoise; pass a fegsam.Federation",
+    ),
+    "a federation for noise": (
+        lambda: run(algorithm=linear()),
+        "LinearSA runs on a Markov chain.*given a Federation; pass a fegsam.MarkovNoise",
+    ),
+    "a federation for one's own rule": (
+        lambda: run(algorithm=fg.StochasticApproximation(pull, dim=1)),
+        "StochasticApproximation.*given a Federation; pass a fegsam.MarkovNoise",
+    ),
+    "matrices for other states": (
+        lambda: run(noise(), linear(states=3)),
+        "LinearSA has matrices for 1 kinds and 3 states.*has 1 kinds and 2 states; make them agree",
+    ),
+    "matrices for other kinds": (lambda: run(noise(), linear(kinds=2)), "2 kinds and 2 states.*1 kinds and 2 states"),
+    "no algorithm": (lambda: run(algorithm="Q"), r"The algorithm is 'Q'; give one of.*QLearning\(\)"),
+    "a class for an algorithm": (lambda: run(algorithm=fg.QLearning), r"QLearning.*give one of.*QLearning\(\)"),
+    "no rule": (lambda: fg.StochasticApproximation(3, dim=1), r"rule is 3; give a function rule\(params, y, kind, out\)"),
+    "no dimension": (lambda: fg.StochasticApproximation(pull, dim=0), "dim is 0.*at least 1"),
+    "another norm": (lambda: fg.StochasticApproximation(pull, dim=1, norm=1), "norm is 1; give 2 or"),
+    "a partial function for a rule": (
+        lambda: run(noise(), fg.StochasticApproximation(functools.partial(pull), dim=1), fixed_point=[1.0]),
+        "(?i)the rule is .*give a function",
+    ),
+    "an object for a rule": (
+        lambda: run(noise(), fg.StochasticApproximation(Call(), dim=1), fixed_point=[1.0]),
+        "(?i)the rule is .*give a function",
+    ),
+}
+
+SETTINGS = {
+    "sync_period of zero": (lambda: run(sync_period=0), "sync_period is 0.*at least 1"),
+    "half a sync_period": (lambda: run(sync_period=1.5), r"sync_period is 1\.5.*whole number"),
+    "no steps": (lambda: run(num_steps=0), "num_steps is 0.*at least 1"),
+    "negative steps": (lambda: run(num_steps=-3), "num_steps is -3.*at least 1"),
+    "step size of zero": (lambda: run(step_size=0), "step_size is 0; give a positive number"),
+    "negative step size": (lambda: run(step_size=-0.1), r"step_size is -0\.1; give a positive number"),
+    "step size of NaN": (lambda: run(step_size=np.nan), "step_size is nan; give a positive number"),
+    "infinite step size": (lambda: run(step_size=np.inf), "step_size is inf; give a positive number"),
+    "a word for a step size": (lambda: run(step_size="small"), "step_size is 'small'; give a positive number"),
+    "record too late": (lambda: run(record=[0, 11]), "record has time 11; times run from 0 to num_steps=10"),
+    "record too early": (lambda: run(record=[-1, 3]), "record has time -1; times run from 0 to num_steps=10"),
+    "record of nothing": (lambda: run(record=[]), r"record is \[\]; give"),
+    "record every zero": (lambda: run(record=0), "record is 0.*at least 1"),
+    "record at half times": (lambda: run(record=[0.5]), r"record is \[0\.5\]; give.*list of times"),
+    "record in rows": (lambda: run(record=[[1, 2]]), r"record is \[\[1, 2\]\]; give"),
+    "no seeds": (lambda: run(seeds=[]), r"seeds is empty; give at least one"),
+    "seeds twice": (lambda: run(seeds=[3, 1, 3]), "seeds has 3 more than once; give each seed once"),
+    "negative seed": (lambda: run(seeds=[0, -1]), r"seeds has -1; give whole numbers from 0 to 2\*\*64 - 1"),
+    "seed too large": (lambda: run(seeds=[2**64]), f"seeds has {2**64}; give whole numbers from 0"),
+    "one number for seeds": (lambda: run(seeds=5), "seeds is 5; give"),
+    "half a seed": (lambda: run(seeds=[0.5]), r"seeds .*0\.5.*give whole numbers"),
+    "a word for a seed": (lambda: run(seeds=["first"]), "seeds .*'?first'?.*give"),
+    "a word for seeds": (lambda: run(seeds="12"), "seeds .*'12'.*give"),
+    "an engine that is not there": (
+        lambda: run(engine="abacus"),
+        r"engine is 'abacus'; choose one of 'cpu', .*'reference'.*callable",
+    ),
+    "nothing for an engine": (lambda: run(engine=None), "engine is None; choose one of"),
+    "no threads": (lambda: fg.engines.Cpu(threads=0), "threads is 0.*at least 1"),
+    "half a thread": (lambda: fg.engines.Cpu(threads=0.5), r"threads is 0\.5.*whole number"),
+    "another sampling": (lambda: run(sampling="sobol"), "sampling is 'sobol'; give 'markov' or 'iid'"),
+    "output decay of one": (lambda: run(output_decay=1.0), r"output_decay is 1\.0; .*between 0 and 1"),
+    "output decay of a word": (lambda: run(output_decay="slow"), "output_decay is 'slow'; .*between 0 and 1"),
+    "start's length": (lambda: run(initial_params=[0.0]), r"initial_params has shape \(1,\); give .*\(4,\)"),
+    "a table for a start": (lambda: run(initial_params=np.zeros((2, 2))), r"initial_params has shape \(2, 2\); give .*\(4,\)"),
+    "start that is not finite": (lambda: run(initial_params=[0, 0, np.inf, 0]), r"initial_params\[2\] is not finite"),
+    "a word for a start": (lambda: run(initial_params="zero"), "initial_params .*give"),
+    "complex start": (lambda: run(initial_params=np.full(4, 1j)), "initial_params .*give"),
+    "fixed point's length": (lambda: run(fixed_point=[0.0] * 5), r"fixed_point has shape \(5,\); give .*\(4,\)"),
+    "fixed point that is not finite": (lambda: run(fixed_point=[np.nan] * 4), r"fixed_point\[0\] is not finite"),
+    "path of nobody": (lambda: path(agent=2), "agent is 2; there are agents 0 to 1"),
+    "path of a negative agent": (lambda: path(agent=-1), "agent is -1; there are agents 0 to 1"),
+    "path of no steps": (lambda: path(num_steps=0), "num_steps is 0.*at least 1"),
+    "path of a negative seed": (lambda: path(seed=-1), r"seed.* -1\b.*give"),
+    "path of a seed too large": (lambda: path(seed=2**64), f"seed.* {2**64}.*give"),
+    "path of another sampling": (lambda: path(sampling="sobol"), "sampling is 'sobol'; give 'markov' or 'iid'"),
+}
+
+RESUMES = {
+    "step size": (lambda: resume(step_size=0.2), r"differs in step_size \(0\.1, now 0\.2\); give the same"),
+    "sync period": (lambda: resume(sync_period=5), r"differs in sync_period \(2, now 5\)"),
+    "seeds": (lambda: resume(seeds=(2, 1)), r"differs in seeds \(\(1, 2\), now \(2, 1\)\)"),
+    "sampling": (lambda: resume(sampling="iid"), r"differs in sampling \('markov', now 'iid'\)"),
+    "record_params": (lambda: resume(record_params=True), r"differs in record_params \(False, now True\)"),
+    "algorithm": (
+        lambda: resume({"algorithm": fg.OnPolicyTD(2)}, algorithm=fg.OnPolicyTD(3)),
+        r"differs in algorithm \('OnPolicyTD\(horizon=2\)', now 'OnPolicyTD\(horizon=3\)'\)",
+    ),
+    "number of agents": (lambda: resume(problem=golden.federation(num_agents=3)), r"differs in num_agents \(2, now 3\)"),
+    "problem": (lambda: resume(problem=golden.federation(assignment=[1, 0])), "differs in the problem.*give the same"),
+    "start": (lambda: resume(initial_params=[1.0, 0, 0, 0]), "differs in .*initial_params.*give the same"),
+    "fixed point": (lambda: resume(fixed_point=[0.0] * 4), "differs in .*fixed_point.*give the same"),
+    "fewer steps": (lambda: resume(num_steps=9), r"has 10 steps already and num_steps is 9; give the total"),
+    "a time that was not recorded": (lambda: resume(record=[4, 20]), "record has time 4.*did not record; leave it out"),
+    "after stopping at the output": (
+        lambda: resume({"stop_at_output": True}),
+        "stops at its output.*cannot be resumed; run with stop_at_output=False",
+    ),
+    "to stop at the output": (lambda: resume(stop_at_output=True), "stops at its output.*cannot be resumed"),
+    "a path for a history": (lambda: run(resume_from="run.nc"), r"resume_from is 'run\.nc'.*load_history"),
+}
+
+EVERY = PROBLEMS | ALGORITHMS | SETTINGS | {f"resume: {what}": case for what, case in RESUMES.items()}
+
+
+@pytest.mark.parametrize("what", EVERY)
+def test_bad_input_is_named_with_its_place_and_its_cure_in_one_sentence(what) -> None:
+    call, expected = EVERY[what]
+    with pytest.raises(fg.ProblemError) as caught:
+        call()
+    message = str(caught.value)
+    assert re.search(expected, message), message
+    assert "\n" not in message
+    assert len(message) < 400
+
+
+def test_a_problem_error_can_be_caught_as_a_value_error() -> None:
+    assert issubclass(fg.ProblemError, ValueError)
+    assert issubclass(fg.DivergenceWarning, RuntimeWarning)
+
+
+def test_resuming_with_no_more_steps_gives_the_history_back(assert_same_bits) -> None:
+    history = run(record=[0, 5, 10], seeds=(1, 2))
+    assert_same_bits(run(record=[0, 5, 10], seeds=(1, 2), resume_from=history), history)
