@@ -1,0 +1,61 @@
+"""What both baselines read: the engine's own alias tables for Q-learning, and what else the update needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.engines.plan import lower_agents, lower_chain
+
+
+class Tables(NamedTuple):
+    """Q-learning of N agents in arrays; row ``(mdp * S + s) * A + a`` holds the successors of s under a."""
+
+    num_states: int
+    num_actions: int
+    agent_policy: np.ndarray
+    """(N,) uint32: the policy that each agent follows."""
+    agent_mdp: np.ndarray
+    """(N,) uint32: the MDP that each agent lives in."""
+    policy_threshold: np.ndarray
+    """(policies * S * A,) uint32, entry ``(policy * S + s) * A + j``."""
+    policy_alias: np.ndarray
+    """(policies * S * A,) uint32."""
+    row_start: np.ndarray
+    """(rows + 1,) uint64."""
+    threshold: np.ndarray
+    """(entries,) uint32."""
+    stay: np.ndarray
+    """(entries,) uint32: the successor that an entry stands for."""
+    go: np.ndarray
+    """(entries,) uint32: its alias."""
+    rewards: np.ndarray
+    """(rows,) float64."""
+    discount: float
+
+    @property
+    def num_agents(self) -> int:
+        return len(self.agent_policy)
+
+
+def q_learning_tables(federation: fg.Federation) -> Tables:
+    algorithm = fg.QLearning()
+    agents = lower_agents(federation, algorithm)
+    chain = lower_chain(federation, algorithm)
+    rule_tables = algorithm.tables(federation)
+    return Tables(
+        num_states=federation.num_states,
+        num_actions=federation.num_actions,
+        agent_policy=agents.policies[agents.kinds],
+        agent_mdp=agents.mdps[agents.kinds],
+        policy_threshold=chain.policy[:, 0],
+        policy_alias=chain.policy[:, 1],
+        row_start=np.append(chain.row[:, 0], len(chain.entry)).astype(np.uint64),
+        threshold=chain.entry[:, 0],
+        stay=chain.entry[:, 1],
+        go=chain.entry[:, 2],
+        rewards=np.ascontiguousarray(rule_tables.rewards, np.float64).ravel(),
+        discount=float(rule_tables.discount),
+    )
