@@ -16,7 +16,7 @@ from fegsam.compilation import compiled
 from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, TWO, choose, choose_index, philox, words
 from fegsam.engines.team import private
 
-TILE = 16
+TILE = 32
 LANES = 512
 
 
