@@ -37,13 +37,11 @@ def test_one_policy_serves_all_kinds_of_environment():
     assert fed.behavior_policies is not None
     assert fed.behavior_policies.shape == (1, 2, 2)
     assert [fed.mdp_index(k) for k in range(3)] == [0, 1, 2]
-    assert [fed.policy_index(k) for k in range(3)] == [0, 0, 0]
 
 
 def test_one_environment_serves_all_kinds_of_policy():
     fed = Federation(MDP_2, BEHAVIORS, num_agents=4)
     assert [fed.mdp_index(k) for k in range(2)] == [0, 0]
-    assert [fed.policy_index(k) for k in range(2)] == [0, 1]
 
 
 def test_what_is_left_out_is_none_and_the_start_is_uniform():
@@ -52,7 +50,6 @@ def test_what_is_left_out_is_none_and_the_start_is_uniform():
     assert fed.behavior_policies is None
     assert fed.target_policy is None
     assert fed.features is None
-    assert fed.policy_index(0) == 0
     np.testing.assert_array_equal(fed.initial_distribution, [0.5, 0.5])
 
 

@@ -160,14 +160,6 @@ class Federation:
         """
         return kind if len(self.mdps) > 1 else 0
 
-    def policy_index(self, kind: int) -> int:
-        """Where in `behavior_policies` the policy of a kind is.
-
-        >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), [[[1.0]], [[1.0]]], num_agents=2).policy_index(1)
-        1
-        """
-        return kind if self.behavior_policies is not None and len(self.behavior_policies) > 1 else 0
-
     def fingerprint(self) -> str:
         """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
 
