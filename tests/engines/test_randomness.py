@@ -212,7 +212,7 @@ def test_a_word_draws_the_outcome_that_the_table_counts_it_for() -> None:
         for word in near:
             entry, low = divmod(word * size, 2**32)
             expected = table[entry, 1] if low < table[entry, 0] else table[entry, 2]
-            assert choose(np.uint64(word), np.uint64(0), np.uint64(size), table) == expected
+            assert choose(np.uint64(word), np.uint64(0), np.uint64(size), table.ravel()) == expected
 
 
 def test_rows_of_one_table_do_not_touch_each_other() -> None:
@@ -231,8 +231,8 @@ def test_an_index_is_drawn_as_an_outcome_is() -> None:
     table = alias_row(np.array([0.1, 0.0, 0.55, 0.35]))
     rng = np.random.default_rng(3)
     for word in rng.integers(0, 2**32, 200, dtype=np.uint64):
-        drawn = choose(word, np.uint64(0), np.uint64(4), table)
-        index = np.ascontiguousarray(table[:, (0, 2)])
+        drawn = choose(word, np.uint64(0), np.uint64(4), table.ravel())
+        index = table[:, (0, 2)].ravel()
         assert randomness.choose_index(word, np.uint64(0), np.uint64(4), index) == drawn
 
 

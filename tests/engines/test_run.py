@@ -310,7 +310,7 @@ class MeanReward:
     @staticmethod
     def rule(params, path, t, tables):
         s = path.states[t]
-        return s, tables.rewards[path.mdp, s, path.actions[t]] - params[s]
+        return s, tables.rewards[path.mdp, s * tables.num_actions + path.actions[t]] - params[s]
 
     def check(self, problem) -> None:
         """Any federation will do."""

@@ -23,7 +23,7 @@ from fegsam.problem.federation import Federation
 
 class QTables(NamedTuple):
     rewards: np.ndarray
-    """(1 or M, S, A)"""
+    """(1 or M, S * A)"""
     discount: np.float64
     num_actions: np.uint64
 
@@ -33,11 +33,11 @@ def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> 
     s, a, s_next = path.states[t], path.actions[t], path.states[t + ONE]
     row = s_next * tables.num_actions
     best = params[row]
-    for other in range(tables.num_actions):
+    for other in range(ONE, tables.num_actions):
         value = params[row + other]
         best = value if value > best else best
     cell = s * tables.num_actions + a
-    return cell, tables.rewards[path.mdp, s, a] + tables.discount * best - params[cell]
+    return cell, tables.rewards[path.mdp, cell] + tables.discount * best - params[cell]
 
 
 @dataclass(frozen=True)
@@ -78,4 +78,4 @@ class QLearning:
         return behavior_policies(require_federation(problem, self))
 
     def tables(self, problem: Federation) -> QTables:
-        return QTables(stacked_rewards(problem), np.float64(problem.discount), np.uint64(problem.num_actions))
+        return QTables(stacked_rewards(problem).reshape(len(problem.mdps), -1), np.float64(problem.discount), np.uint64(problem.num_actions))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fegsam.algorithms.rule import Path
+from fegsam.algorithms.rule import ONE, Path
 from fegsam.compilation import compiled
 from fegsam.engines.kernels import (
     NEVER,
@@ -52,21 +52,24 @@ def make_steps(form, rule):
 
     def cell_steps(params, out, path, tables, step_size, at, stride, count, log, entry, sums, write):
         cells, olds, news = log.cell, log.old, log.new
+        # Unsigned: a signed index costs a wrap-around test.
+        slot = np.uint64(entry)
         for k in range(count):
             cell, scale = rule(params, path, at, tables)
             old = params[cell]
             new = old + step_size * scale
             params[cell] = new
             if write.log:
-                cells[entry + k] = cell
-                olds[entry + k] = old
+                cells[slot] = cell
+                olds[slot] = old
             if write.new:
-                news[entry + k] = new
+                news[slot] = new
             if write.sum:
                 sums[cell] += new - old
             if not abs(new) <= LARGEST:
                 return k
             at += stride
+            slot += ONE
         return count
 
     def row_steps(params, out, path, tables, step_size, at, stride, count, log, entry, sums, write):

@@ -8,6 +8,7 @@ import numpy as np
 
 from fegsam.compilation import compiled
 from fegsam.engines.plan import LARGEST
+from fegsam.engines.randomness import ONE
 from fegsam.engines.sampling import draw_windows, enter, extend
 from fegsam.engines.team import meet
 
@@ -82,8 +83,10 @@ def cut_whole(average, params, sums):
 @compiled(forceinline=True)
 def undo_logged(params, log, begin, end):
     cells, olds = log.cell, log.old
-    for back in range(end - begin):
-        params[cells[end - 1 - back]] = olds[end - 1 - back]
+    slot = np.uint64(end)
+    for _ in range(end - begin):
+        slot -= ONE
+        params[cells[slot]] = olds[slot]
 
 
 @compiled(forceinline=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fegsam.algorithms.rule import Algorithm, Path
 from fegsam.engines.plan import Agents, Chain, Plan, Sampling, check_sampling, check_seeds, lower_agents, lower_chain
-from fegsam.engines.randomness import FIRST_STATE, IID, ONE, PATH, choose, choose_index, words
+from fegsam.engines.randomness import FIRST_STATE, IID, ONE, PATH, TWO, choose, choose_index, words
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import integer
 from fegsam.problem.federation import Federation, MarkovNoise
@@ -118,5 +118,5 @@ def _transition(chain: Chain, mdp: Any, policy: Any, s: Any, action_word: Any, s
     s = np.uint64(s)
     start = (policy * chain.num_states + s) * chain.num_actions
     action = choose_index(action_word, start, chain.num_actions, chain.policy)
-    begin, size = chain.row[(mdp * chain.num_states + s) * chain.num_actions + action]
-    return action, choose(state_word, np.uint64(begin), np.uint64(size), chain.entry)
+    row = TWO * ((mdp * chain.num_states + s) * chain.num_actions + action)
+    return action, choose(state_word, np.uint64(chain.row[row]), np.uint64(chain.row[row + ONE]), chain.entry)

@@ -27,19 +27,19 @@ LARGEST = 1e300
 class Chain(NamedTuple):
     """The laws that paths are drawn from, as alias tables (see `randomness`), for any number of MDPs and policies.
 
-    Markov noise without actions is a chain of one action.
+    All are flat arrays of uint32, entry behind entry. Markov noise without actions is a chain of one action.
     """
 
     policy: np.ndarray
-    """uint32 (policies * S * A, 2): threshold and alias; row ``policy * S + s`` has A entries"""
+    """threshold and alias of each entry; row ``policy * S + s`` has A entries"""
     row: np.ndarray
-    """uint32 (mdps * S * A, 2): first entry and number of entries of row ``(mdp * S + s) * A + a``"""
+    """first entry and number of entries of each row ``(mdp * S + s) * A + a``"""
     entry: np.ndarray
-    """uint32 (transitions, 3): threshold, next state, other next state; rows hold only the reachable ones"""
+    """threshold, next state and other next state of each entry; rows hold only the reachable ones"""
     first: np.ndarray
-    """uint32 (S, 2): the law of the first state"""
+    """the law of the first state: threshold and alias"""
     law: np.ndarray
-    """uint32 (kinds * S, 2): the stationary law of each kind; empty unless sampling is i.i.d."""
+    """the stationary law of each kind, likewise; empty unless sampling is i.i.d."""
     num_states: np.uint64
     num_actions: np.uint64
 
@@ -129,8 +129,8 @@ def lower_chain(problem: Federation | MarkovNoise, algorithm: Algorithm, samplin
     start = np.asarray(transitions.indptr, np.int64)
     return Chain(
         policy=_index_rows(policies.reshape(-1, num_actions)),
-        row=np.stack([start[:-1], np.diff(start)], axis=1).astype(np.uint32),
-        entry=_alias_rows(start, transitions.data, transitions.indices),
+        row=np.stack([start[:-1], np.diff(start)], axis=1).astype(np.uint32).ravel(),
+        entry=_alias_rows(start, transitions.data, transitions.indices).ravel(),
         first=_index_rows(problem.initial_distribution[None]),
         law=_index_rows(laws),
         num_states=np.uint64(num_states),
@@ -144,10 +144,10 @@ def _transition_rows(problem: Federation | MarkovNoise) -> list[Any]:
 
 
 def _index_rows(laws: np.ndarray) -> np.ndarray:
-    """uint32 (entries, 2): alias rows over 0, 1, ..."""
+    """Alias rows over 0, 1, ..."""
     rows, size = laws.shape
     outcomes = np.tile(np.arange(size, dtype=np.uint32), rows)
-    return np.ascontiguousarray(_alias_rows(np.arange(rows + 1) * size, laws.ravel(), outcomes)[:, (0, 2)])
+    return _alias_rows(np.arange(rows + 1) * size, laws.ravel(), outcomes)[:, (0, 2)].ravel()
 
 
 def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:

@@ -19,6 +19,7 @@ MASK = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
 ONE = np.uint64(1)
 TWO = np.uint64(2)
+THREE = np.uint64(3)
 
 # What a word is for. A purpose is one word of the counter, so streams of different purposes never meet.
 PATH = np.uint64(0)
@@ -62,11 +63,11 @@ def words(seed, agent, t, purpose):
 
 @register_jitable(**_INLINE)
 def choose(word, start, size, table):
-    """Draw from the alias row of `size` entries (threshold, outcome, other outcome) that begins at `start`."""
+    """Draw from the alias row of `size` entries (threshold, outcome, other outcome) that begins at entry `start`."""
     product = word * size
-    entry = start + (product >> HALF)
+    at = THREE * (start + (product >> HALF))
     # All are read before one is taken: a branch here would be mispredicted every other time.
-    threshold, outcome, other = table[entry, 0], table[entry, 1], table[entry, 2]
+    threshold, outcome, other = table[at], table[at + ONE], table[at + TWO]
     return outcome if (product & MASK) < threshold else other
 
 
@@ -75,7 +76,8 @@ def choose_index(word, start, size, table):
     """Draw from an alias row of entries (threshold, alias) whose j-th stands for the outcome j itself."""
     product = word * size
     index = product >> HALF
-    threshold, other = table[start + index, 0], np.uint64(table[start + index, 1])
+    at = TWO * (start + index)
+    threshold, other = table[at], np.uint64(table[at + ONE])
     return index if (product & MASK) < threshold else other
 
 

@@ -72,15 +72,14 @@ def enter(tile, chain, agents, first, count):
 def make_words(tile, seed, first, count, first_pair, num_pairs, purpose):
     """Words of `num_pairs` pairs of steps for each agent: lane ``pair * count + agent``."""
     pairs, agents = tile.pairs, tile.agents
-    lane = 0
-    for p in range(num_pairs):
-        for a in range(count):
-            pairs[lane] = first_pair + np.uint64(p)
-            agents[lane] = np.uint64(first + a)
-            lane += 1
+    lanes, many, base = np.uint64(num_pairs * count), np.uint64(count), np.uint64(first)
+    for p in range(np.uint64(num_pairs)):
+        for a in range(many):
+            pairs[p * many + a] = first_pair + p
+            agents[p * many + a] = base + a
     w0, w1, w2, w3 = tile.words[0], tile.words[1], tile.words[2], tile.words[3]
     k0, k1 = seed & MASK, seed >> HALF
-    for i in range(lane):
+    for i in range(lanes):
         pair = pairs[i]
         a0, a1, a2, a3 = philox(pair & MASK, pair >> HALF, agents[i], purpose, k0, k1)
         w0[i] = a0
@@ -115,7 +114,7 @@ def extend(tile, chain, seed, first, count, time, steps, ahead):
                 s = current[a]
                 action = choose_index(np.uint64(action_words[lane + a]), (policies[a] + s) * num_actions, num_actions, policy)
                 row = (mdps[a] + s) * num_actions + action
-                begin, size = np.uint64(rows[row, 0]), np.uint64(rows[row, 1])
+                begin, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
                 s = np.uint64(choose(np.uint64(state_words[lane + a]), begin, size, entries))
                 actions[a * pitch + column - ONE] = action
                 states[a * pitch + column] = s
@@ -148,7 +147,7 @@ def draw_windows(tile, chain, agents, seed, first, count, time, steps, window):
                 start = (tile.policies[a] + s) * chain.num_actions
                 action = choose_index(action_word, start, chain.num_actions, chain.policy)
                 row = (tile.mdps[a] + s) * chain.num_actions + action
-                begin, size = np.uint64(chain.row[row, 0]), np.uint64(chain.row[row, 1])
+                begin, size = np.uint64(chain.row[TWO * row]), np.uint64(chain.row[TWO * row + ONE])
                 s = np.uint64(choose(state_word, begin, size, chain.entry))
                 tile.actions[a, column + l] = action
                 tile.states[a, column + l + 1] = s
