@@ -78,4 +78,5 @@ class QLearning:
         return behavior_policies(require_federation(problem, self))
 
     def tables(self, problem: Federation) -> QTables:
-        return QTables(stacked_rewards(problem).reshape(len(problem.mdps), -1), np.float64(problem.discount), np.uint64(problem.num_actions))
+        rewards = stacked_rewards(problem).reshape(len(problem.mdps), -1)
+        return QTables(rewards, np.float64(problem.discount), np.uint64(problem.num_actions))

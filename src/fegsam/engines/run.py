@@ -25,7 +25,7 @@ from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.problem.chains import check_chains, stationary_laws
-from fegsam.problem.checks import integer, real_array
+from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 
 Engine = Callable[[Plan, Settings], History]
@@ -104,14 +104,14 @@ def run(
         raise ProblemError(f"resume_from is {resume_from!r}; give a History, for example fegsam.load_history(path).")
     algorithm.check(problem)
     runner = _engine(engine)
-    step_size = _positive(step_size)
+    step_size = positive(step_size, "step_size")
     sync_period = integer(sync_period, "sync_period")
     num_steps = integer(num_steps, "num_steps")
     check_sampling(sampling)
     check_chains(problem, algorithm.policies(problem))
     dimension = algorithm.dimension(problem)
-    initial = _vector("initial_params", initial_params, dimension) if initial_params is not None else np.zeros(dimension)
-    known = _vector("fixed_point", fixed_point, dimension) if fixed_point is not None else None
+    initial = flat_params(initial_params, "initial_params", dimension) if initial_params is not None else np.zeros(dimension)
+    known = flat_params(fixed_point, "fixed_point", dimension) if fixed_point is not None else None
     settings = Settings(
         algorithm=_describe(algorithm),
         num_agents=problem.num_agents,
@@ -155,22 +155,6 @@ def _engine(engine: str | Engine) -> Engine:
             "or pass a callable (Plan, Settings) -> History."
         )
     return _ENGINES[engine]()
-
-
-def _positive(step_size: Any) -> float:
-    number = isinstance(step_size, int | float | np.integer | np.floating) and not isinstance(step_size, bool)
-    if not number or not np.isfinite(step_size) or step_size <= 0:
-        raise ProblemError(f"step_size is {step_size!r}; give a positive number.")
-    return float(step_size)
-
-
-def _vector(name: str, value: ArrayLike, dimension: int) -> np.ndarray:
-    vector = real_array(value, name, f"({dimension},)")
-    if vector.shape != (dimension,):
-        raise ProblemError(f"{name} has shape {vector.shape}; give a flat array of shape ({dimension},).")
-    if not np.isfinite(vector).all():
-        raise ProblemError(f"{name}[{np.flatnonzero(~np.isfinite(vector))[0]}] is not finite; give finite numbers.")
-    return vector
 
 
 def _record_times(record: int | ArrayLike | None, num_steps: int) -> np.ndarray:

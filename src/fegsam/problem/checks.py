@@ -108,6 +108,32 @@ def fraction(value: Any, name: str, *, closed: bool = False) -> float:
     return number
 
 
+def positive(value: Any, name: str) -> float:
+    """`value` as a finite float above zero.
+
+    >>> positive(1, "step_size")
+    1.0
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or value <= 0:
+        raise ProblemError(f"{name} is {value!r}; give a positive number.")
+    return float(value)
+
+
+def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
+    """`value` as `dimension` finite parameters.
+
+    >>> flat_params([1, 2], "initial_params", 2)
+    array([1., 2.])
+    """
+    vector = real_array(value, name, f"({dimension},)")
+    if vector.shape != (dimension,):
+        raise ProblemError(f"{name} has shape {vector.shape}; give a flat array of shape ({dimension},).")
+    if not np.isfinite(vector).all():
+        raise ProblemError(f"{name}[{np.flatnonzero(~np.isfinite(vector))[0]}] is not finite; give finite numbers.")
+    return vector
+
+
 def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> sparse.csr_array:
     """A canonical, read-only copy of `rows` in which every row is a probability law.
 
@@ -174,14 +200,12 @@ def agent_count(num_agents: int | None) -> int:
     return integer(num_agents, "num_agents")
 
 
-def agent_kinds(assignment: ArrayLike | None, agents: int, kinds: int) -> IntArray:
-    """The kind of each of the `agents` agents, read-only; agent i is of kind i % kinds if `assignment` is None.
+def agent_kinds(assignment: ArrayLike, agents: int, kinds: int) -> IntArray:
+    """The kind of each of the `agents` agents, read-only.
 
-    >>> agent_kinds(None, 5, 2)
-    array([0, 1, 0, 1, 0])
+    >>> agent_kinds([0, 1, 0], 3, 2)
+    array([0, 1, 0])
     """
-    if assignment is None:
-        return read_only(np.arange(agents, dtype=np.int64) % kinds)
     kind_of = np.asarray(assignment)
     if kind_of.shape != (agents,) or not np.issubdtype(kind_of.dtype, np.integer):
         raise ProblemError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,31 @@ from fegsam.problem.mdp import MDP
 from fegsam.problem.policies import check_policy
 
 
+class _Assigned:
+    """Who is of which kind: agent i of kind i % M unless it was said. No list is made of more agents than are run."""
+
+    num_agents: int
+    num_kinds: int
+    _assignment: IntArray | None
+
+    @cached_property
+    def assignment(self) -> IntArray:
+        """(N,)"""
+        if self._assignment is not None:
+            return self._assignment
+        return read_only(np.arange(self.num_agents, dtype=np.int64) % self.num_kinds)
+
+    @cached_property
+    def kind_counts(self) -> IntArray:
+        """(M,)"""
+        if self._assignment is not None:
+            return read_only(np.bincount(self._assignment, minlength=self.num_kinds).astype(np.int64))
+        each, more = divmod(self.num_agents, self.num_kinds)
+        return read_only(each + (np.arange(self.num_kinds) < more).astype(np.int64))
+
+
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Federation:
+class Federation(_Assigned):
     """N agents that learn about the same question, each in its own environment and with its own behaviour.
 
     Parameters
@@ -81,8 +105,6 @@ class Federation:
     behavior_policies: FloatArray | None
     num_agents: int
     num_kinds: int
-    assignment: IntArray
-    kind_counts: IntArray
     target_policy: FloatArray | None
     features: FloatArray | None
     initial_distribution: FloatArray
@@ -103,15 +125,13 @@ class Federation:
         policies = None if behavior_policies is None else _check_behaviors(behavior_policies, states, actions)
         kinds = _count_kinds(len(mdps), 1 if policies is None else len(policies))
         agents = agent_count(num_agents)
-        kind_of = agent_kinds(assignment, agents, kinds)
         target = None if target_policy is None else check_policy(target_policy, states, actions, "target_policy")
         values = {
             "mdps": mdps,
             "behavior_policies": policies,
             "num_agents": agents,
             "num_kinds": kinds,
-            "assignment": kind_of,
-            "kind_counts": read_only(np.bincount(kind_of, minlength=kinds).astype(np.int64)),
+            "_assignment": None if assignment is None else agent_kinds(assignment, agents, kinds),
             "target_policy": target,
             "features": None if features is None else _check_features(features, states),
             "initial_distribution": distribution(initial_distribution, states, "initial_distribution"),
@@ -175,7 +195,7 @@ class Federation:
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class MarkovNoise:
+class MarkovNoise(_Assigned):
     """N agents that each walk a Markov chain of their kind on the same Y states.
 
     Parameters
@@ -206,8 +226,6 @@ class MarkovNoise:
     kernels: tuple[sparse.csr_array, ...]
     num_agents: int
     num_kinds: int
-    assignment: IntArray
-    kind_counts: IntArray
     initial_distribution: FloatArray
 
     def __init__(
@@ -220,13 +238,11 @@ class MarkovNoise:
     ) -> None:
         chains = chain_kernels(kernels)
         agents = agent_count(num_agents)
-        kind_of = agent_kinds(assignment, agents, len(chains))
         values = {
             "kernels": chains,
             "num_agents": agents,
             "num_kinds": len(chains),
-            "assignment": kind_of,
-            "kind_counts": read_only(np.bincount(kind_of, minlength=len(chains)).astype(np.int64)),
+            "_assignment": None if assignment is None else agent_kinds(assignment, agents, len(chains)),
             "initial_distribution": distribution(initial_distribution, len(chains[0].indptr) - 1, "initial_distribution"),
         }
         for name, value in values.items():
