@@ -29,6 +29,8 @@ from fegsam.errors import ProblemError
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r'File ".*", line (\d+):')
 _PACKAGE = pathlib.Path(__file__).resolve().parent
+_PARTS = ("algorithms", "engines", "exact", "history", "problem")
+"""Where code is compiled, and all that it may name."""
 
 
 # Modules whose content goes with their version, and Numba's cache with that.
@@ -80,7 +82,8 @@ def compiled(function: Callable[..., Any] | None = None, *, key: str | None = ""
 def package_digest() -> str:
     """The sources that compiled code can come from, as one hash."""
     state = hashlib.sha256()
-    for source in sorted(_PACKAGE.rglob("*.py")):
+    compiled_from = [_PACKAGE / "compilation.py", *(file for part in _PARTS for file in (_PACKAGE / part).rglob("*.py"))]
+    for source in sorted(compiled_from):
         state.update(source.relative_to(_PACKAGE).as_posix().encode() + source.read_bytes())
     return state.hexdigest()
 
