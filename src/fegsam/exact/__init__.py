@@ -1,4 +1,4 @@
-"""What needs no sampling: fixed points, heterogeneity and the stationary laws behind them."""
+"""What needs no sampling: fixed points, heterogeneity, and the moments of the error."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from fegsam.exact.fixed_points import (
     policy_value,
     projected_average_point,
 )
+from fegsam.exact.moments import Moments, mean_squared_error, moments, stationary_error, weighted_error
 
 __all__ = [
+    "Moments",
     "agent_fixed_points",
     "fixed_point",
     "heterogeneity",
     "kind_chains",
     "kind_stationary_laws",
+    "mean_squared_error",
+    "moments",
     "policy_value",
     "projected_average_point",
+    "stationary_error",
+    "weighted_error",
 ]

@@ -1,0 +1,210 @@
+"""Every window that an agent of Algorithms 2, 3 and 5 can meet, as the edges of a finite Markov chain.
+
+A step at time t reads the window ``y_t = (S_t, A_t, ..., S_{t+n})``. All that it shares with later windows is its *mode*
+``z_t = (S_t, A_t, ..., S_{t+n-1})``, without the last transition: theta_t depends on the past only through transitions
+before the one that the window adds. So the chain of modes, with windows as its edges, carries every moment exactly.
+
+The n-step temporal difference is linear in the parameters. With ``g_l = gamma^l rho_t ... rho_{t+l}`` it is
+
+    E = sum_{l<n} g_l (R_l + gamma v(S_{t+l+1}) - v(S_{t+l})) = reward + sum_{l<=n} coefficient_l v(S_{t+l}).
+
+Actions of a state that pay the same reward at the same ratio are one action here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.td import features, importance_ratios, stacked_rewards
+from fegsam.errors import ProblemError
+from fegsam.problem.chains import distinct_stationary_laws
+from fegsam.problem.federation import Federation
+
+MOST_WINDOWS = 1 << 24
+
+TemporalDifference = OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The modes of one kind of agent and the windows between them; E windows, m modes."""
+
+    source: np.ndarray
+    """(E,): the mode that the window begins with; sorted"""
+    target: np.ndarray
+    """(E,): the mode of the next step"""
+    probability: np.ndarray
+    """(E,): of the window, given its source"""
+    states: np.ndarray
+    """(E, n + 1): S_t, ..., S_{t+n}"""
+    coefficients: np.ndarray
+    """(E, n + 1)"""
+    reward: np.ndarray
+    """(E,)"""
+    rows: np.ndarray | None
+    """(S, d): the direction of the step from each state; None: the unit vectors, one cell for each state"""
+    features: np.ndarray | None
+    """(S, d): ``v(s) = features[s] @ params``; None: the unit vectors"""
+    first_state: np.ndarray
+    """(m,): S_t"""
+    initial: np.ndarray
+    """(m,): the law of z_0"""
+    stationary: np.ndarray
+    """(m,)"""
+
+    @property
+    def num_modes(self) -> int:
+        return len(self.first_state)
+
+    def values(self, params: np.ndarray) -> np.ndarray:
+        """(S,): v at the parameters."""
+        return params if self.features is None else self.features @ params
+
+    def errors(self, params: np.ndarray) -> np.ndarray:
+        """(E,): the n-step temporal difference of each window at the parameters."""
+        return self.reward + np.einsum("el,el->e", self.coefficients, self.values(params)[self.states])
+
+    def chain(self) -> sparse.csr_array:
+        """(m, m): the kernel of the modes."""
+        shape = (self.num_modes, self.num_modes)
+        return sparse.csr_array(sparse.coo_array((self.probability, (self.source, self.target)), shape=shape))
+
+
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The transitions of one kind: from a state, by a class of actions, to a state; sorted by the state."""
+
+    start: np.ndarray
+    """(S + 1,): the steps of state s are start[s] .. start[s + 1] - 1"""
+    state: np.ndarray
+    next: np.ndarray
+    probability: np.ndarray
+    ratio: np.ndarray
+    reward: np.ndarray
+
+
+def chain_windows(problem: Federation, algorithm: TemporalDifference) -> list[Windows]:
+    """The windows of each kind of agent; kinds that meet the same ones share the object.
+
+    Raises
+    ------
+    ProblemError
+        Where there are more than 2**24 windows.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> mdp = fg.examples.garnet(4, 2, 2, discount=0.5, seed=0)
+    >>> fed = fg.Federation(mdp, num_agents=3, target_policy=fg.policies.uniform(4, 2))
+    >>> [windows] = chain_windows(fed, fg.OffPolicyTabularTD(horizon=2))
+    >>> windows.num_modes, windows.states.shape
+    (16, (64, 3))
+    """
+    algorithm.check(problem)
+    policies = algorithm.policies(problem)
+    laws = distinct_stationary_laws(problem, policies)
+    rewards = stacked_rewards(problem)
+    off_policy = not isinstance(algorithm, OnPolicyTD)
+    ratios = importance_ratios(problem, algorithm) if off_policy else np.ones_like(policies)
+    found = []
+    for kind in range(len(laws)):
+        mdp, policy = problem.mdps[kind % len(problem.mdps)], policies[kind % len(policies)]
+        steps = _steps(mdp.transitions, policy, ratios[kind % len(ratios)], rewards[kind % len(rewards)])
+        _check_count(steps, algorithm.horizon, kind, problem.num_kinds)
+        found.append(_windows(problem, algorithm, steps, kind, laws[kind]))
+    return found * (problem.num_kinds // len(found))
+
+
+def _steps(transitions: Any, policy: np.ndarray, ratios: np.ndarray, rewards: np.ndarray) -> _Steps:
+    num_states, num_actions = policy.shape
+    cells = np.flatnonzero(policy > 0)
+    marks = np.stack([cells // num_actions, ratios.ravel()[cells], rewards.ravel()[cells]], axis=1)
+    classes, class_of = np.unique(marks, axis=0, return_inverse=True)
+    shape = (len(classes), num_states * num_actions)
+    weights = sparse.csr_array((policy.ravel()[cells], (class_of.ravel(), cells)), shape=shape)
+    joint = sparse.csr_array(weights @ transitions)
+    joint.sum_duplicates()
+    joint.eliminate_zeros()
+    class_of_step = np.repeat(np.arange(len(classes)), np.diff(joint.indptr))
+    state = classes[class_of_step, 0].astype(np.int64)
+    return _Steps(
+        start=np.searchsorted(state, np.arange(num_states + 1)),
+        state=state,
+        next=joint.indices.astype(np.int64),
+        probability=joint.data,
+        ratio=classes[class_of_step, 1],
+        reward=classes[class_of_step, 2],
+    )
+
+
+def _check_count(steps: _Steps, horizon: int, kind: int, num_kinds: int) -> None:
+    count = np.ones(len(steps.start) - 1)
+    for _ in range(horizon):
+        count = np.bincount(steps.state, weights=count[steps.next], minlength=len(count))
+    if count.sum() > MOST_WINDOWS:
+        raise ProblemError(
+            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can meet {count.sum():.3g} windows of {horizon} "
+            f"transitions, some {count.sum() * (horizon + 2) * 24 / 1e9:.3g} GB of them; at most {MOST_WINDOWS} are looked at: "
+            "use a smaller horizon or fewer states."
+        )
+
+
+def _windows(problem: Federation, algorithm: TemporalDifference, steps: _Steps, kind: int, law: np.ndarray) -> Windows:
+    # Paths of l transitions, the continuations of each one side by side. `tail` is a path without its first transition.
+    num_states = len(law)
+    sequence = np.empty((num_states, 0), np.int64)
+    last = np.arange(num_states)
+    parent, tail = last, last
+    begin_before = begin = np.zeros(0, np.int64)
+    sequence_before = sequence
+    for length in range(1, algorithm.horizon + 1):
+        sequence_before, begin_before = sequence, begin
+        many = steps.start[last + 1] - steps.start[last]
+        begin = np.concatenate([[0], np.cumsum(many)])
+        parent = np.repeat(np.arange(len(last)), many)
+        place = np.arange(begin[-1]) - begin[parent]
+        step = steps.start[last[parent]] + place
+        tail = steps.next[step] if length == 1 else begin_before[tail[parent]] + place
+        sequence = np.column_stack([sequence_before[parent], step])
+        last = steps.next[step]
+
+    first_state = steps.state[sequence_before[:, 0]] if algorithm.horizon > 1 else np.arange(num_states)
+    chance = steps.probability[sequence_before].prod(axis=1)
+    coefficients, reward = _expanded(steps, sequence, problem.discount)
+    phi = None if isinstance(algorithm, OffPolicyTabularTD) else features(problem, algorithm)
+    rows = phi
+    if isinstance(algorithm, OffPolicyLinearTD) and algorithm.preconditioned:
+        rows = algorithm.tables(problem).rows.reshape(-1, num_states, algorithm.dimension(problem))[kind]
+    return Windows(
+        source=parent,
+        target=tail,
+        probability=steps.probability[sequence[:, -1]],
+        states=np.column_stack([steps.state[sequence], last]),
+        coefficients=coefficients,
+        reward=reward,
+        rows=rows,
+        features=phi,
+        first_state=first_state,
+        initial=problem.initial_distribution[first_state] * chance,
+        stationary=law[first_state] * chance,
+    )
+
+
+def _expanded(steps: _Steps, sequence: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    """(E, n + 1) and (E,): the coefficients and the reward of each window."""
+    windows, horizon = sequence.shape
+    coefficients, reward, weight = np.zeros((windows, horizon + 1)), np.zeros(windows), np.ones(windows)
+    for l in range(horizon):
+        weight = weight * steps.ratio[sequence[:, l]]
+        reward += weight * steps.reward[sequence[:, l]]
+        coefficients[:, l] -= weight
+        weight = discount * weight
+        coefficients[:, l + 1] += weight
+    return coefficients, reward
