@@ -1,7 +1,38 @@
-"""What the paper's theorems say about a problem: their constants and the law of the output time."""
+"""What the paper's theorems say about a problem: whether they apply, their constants, their bound, and what it leaves open."""
 
 from __future__ import annotations
 
+from fegsam.theory.assumptions import Assumptions, assumptions
+from fegsam.theory.bound import Bound, error_bound
+from fegsam.theory.complexity import Complexity, complexity
+from fegsam.theory.conditions import Condition, largest_step, largest_sync_period
+from fegsam.theory.constants import Constants, constants
+from fegsam.theory.corollary import Schedule, schedule
+from fegsam.theory.horizons import HorizonScan, scan_horizons
+from fegsam.theory.orders import orders
 from fegsam.theory.output_time import OutputTimeDistribution, default_output_decay, output_time_distribution
+from fegsam.theory.small_step import SmallStepLaw, small_step_law
 
-__all__ = ["OutputTimeDistribution", "default_output_decay", "output_time_distribution"]
+__all__ = [
+    "Assumptions",
+    "Bound",
+    "Complexity",
+    "Condition",
+    "Constants",
+    "HorizonScan",
+    "OutputTimeDistribution",
+    "Schedule",
+    "SmallStepLaw",
+    "assumptions",
+    "complexity",
+    "constants",
+    "default_output_decay",
+    "error_bound",
+    "largest_step",
+    "largest_sync_period",
+    "orders",
+    "output_time_distribution",
+    "scan_horizons",
+    "schedule",
+    "small_step_law",
+]

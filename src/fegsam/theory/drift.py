@@ -19,7 +19,6 @@ square of l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -37,6 +36,7 @@ from fegsam.exact.mean_fields import mean_field
 from fegsam.exact.rule_field import given_contraction
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.theory.norms import smallest_contraction
 
 
 @dataclass(frozen=True)
@@ -149,43 +149,12 @@ def sup_norm_drift(gap: float, dim: int) -> Drift:
 
 
 def linear_drift(matrices: np.ndarray) -> Drift:
-    """The beta that minimises ``gamma_c = max_k ||I - A_k / beta||_2``, for `matrices` A_k (M, d, d).
-
-    With s = 1 / beta, ``1 - gamma_c^2`` is the smallest eigenvalue of ``s (A_k + A_k') - s^2 A_k' A_k``, concave in
-    s, zero at s = 0 and not positive from ``2 / max_k ||A_k||_2`` on.
+    """phi_2 and the beta that minimises ``gamma_c = max_k ||I - A_k / beta||_2``, for `matrices` A_k (M, d, d).
 
     Examples
     --------
     >>> linear_drift(np.array([[[1.0]], [[3.0]]])).beta
     2.0...
     """
-    symmetric = matrices + matrices.transpose(0, 2, 1)
-    squares = matrices.transpose(0, 2, 1) @ matrices
-    if np.linalg.eigvalsh(symmetric).min() <= 0:
-        return NO_NORM
-
-    def margin(s: float) -> float:
-        return float(np.linalg.eigvalsh(s * symmetric - s**2 * squares).min())
-
-    largest = 2 / math.sqrt(float(np.linalg.eigvalsh(squares).max()))
-    best = _golden_section(margin, largest)
-    gained = min(margin(best), 1.0)
-    return smooth_drift(gained / (1 + math.sqrt(1 - gained)), 1 / best) if gained > 0 else NO_NORM
-
-
-def _golden_section(concave: Callable[[float], float], end: float) -> float:
-    """Where a concave function on [0, end] is largest, to 1e-8 of `end`."""
-    shrink = (math.sqrt(5) - 1) / 2
-    low, high = 0.0, end
-    left, right = high - shrink * (high - low), low + shrink * (high - low)
-    at_left, at_right = concave(left), concave(right)
-    while high - low > 1e-8 * end:
-        if at_left > at_right:
-            high, right, at_right = right, left, at_left
-            left = high - shrink * (high - low)
-            at_left = concave(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + shrink * (high - low)
-            at_right = concave(right)
-    return (low + high) / 2
+    best = smallest_contraction(matrices)
+    return NO_NORM if best is None else smooth_drift(*best)

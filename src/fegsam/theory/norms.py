@@ -1,0 +1,293 @@
+"""The norm in which the mean operators of the linear algorithms contract (Assumption 3.2 for Algorithms 1, 2 and 5).
+
+The mean increment of agent i is ``offset - A_i theta``. The theorem needs one norm and one beta > 0 for all agents with
+``gamma_c = max_i ||I - A_i / beta|| < 1``. In the norm ``||x||^2 = x' Lambda x`` such a beta exists if and only if every
+``A_i' Lambda + Lambda A_i`` is positive definite: Lambda is a common Lyapunov matrix. That each A_i is stable on its own
+(its eigenvalues have positive real parts), all that the paper's lemma on Algorithm 5 asks for, is not enough. In order:
+
+=================  ====================================================================================================
+level              meaning
+=================  ====================================================================================================
+``identity``       Lambda = I does. On-policy it always does; off-policy for every large n, see `scan_horizons`.
+``common``         Another Lambda does; the theorem holds in its norm.
+``average-only``   None was found, but the average of the A_i is stable. The theorem does not apply. With K = 1 the
+                   algorithm converges for small steps all the same, with K > 1 while ``alpha K`` is small.
+``unstable``       The average of the A_i is not stable: the algorithm diverges, whatever the step size.
+=================  ====================================================================================================
+
+Lambda maximises the smallest eigenvalue t of Lambda and of all ``A_i' Lambda + Lambda A_i``, each A_i scaled to norm one, at
+trace d. This is a small semidefinite programme; Newton's method follows its central path. On the path t is within
+``(M + 1) d mu`` of its maximum, mu the weight of the barrier, so a search that ends without a Lambda has shown that there
+is none, but for Lambdas so ill-conditioned that they are of no use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fegsam.errors import ProblemError
+from fegsam.exact.linear_field import LinearField
+
+SEARCH_LIMIT = 500_000
+"""The search for Lambda keeps about M d^4 / 2 numbers; beyond this many it is not made."""
+SMALLEST_GAP = 1e-10
+"""Where t is known to be smaller, no Lambda is taken to exist."""
+BARRIER_CUT = 0.1
+NEWTON_STEPS = 100
+CENTRED = 1e-4
+SMALLEST_LENGTH = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """The c-norm of the theorem.
+
+    Attributes
+    ----------
+    name : "sup", "2" or "weighted"
+    weight : (d, d) array, or None
+        Lambda of a weighted 2-norm.
+
+    Examples
+    --------
+    >>> float(Norm("weighted", np.diag([4.0, 1.0])).of(np.array([1.0, 0.0])))
+    2.0
+    """
+
+    name: str
+    weight: np.ndarray | None = None
+
+    def of(self, vectors: np.ndarray) -> np.ndarray:
+        """The norm along the last axis of (..., d)."""
+        if self.name == "sup":
+            return np.abs(vectors).max(axis=-1)
+        return np.linalg.norm(vectors if self.weight is None else vectors @ _roots(self.weight)[0], axis=-1)
+
+    def dual(self, vectors: np.ndarray) -> np.ndarray:
+        """The dual norm along the last axis, of a functional ``x -> w'x``."""
+        if self.name == "sup":
+            return np.abs(vectors).sum(axis=-1)
+        return np.linalg.norm(vectors if self.weight is None else vectors @ _roots(self.weight)[1], axis=-1)
+
+    def of_matrices(self, matrices: np.ndarray) -> np.ndarray:
+        """The operator norm over the last two axes of (..., d, d)."""
+        if self.name == "sup":
+            return np.abs(matrices).sum(axis=-1).max(axis=-1)
+        return np.linalg.norm(self.transformed(matrices), 2, axis=(-2, -1))
+
+    def transformed(self, matrices: np.ndarray) -> np.ndarray:
+        """``h X h^-1`` with ``h = Lambda^(1/2)``: its 2-norm is the norm of X here."""
+        if self.weight is None:
+            return matrices
+        root, inverse = _roots(self.weight)
+        return root @ matrices @ inverse
+
+
+def _roots(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lambda^(1/2) and its inverse."""
+    values, vectors = np.linalg.eigh(weight)
+    return (vectors * np.sqrt(values)) @ vectors.T, (vectors / np.sqrt(values)) @ vectors.T
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """How the mean operators of all agents contract.
+
+    Attributes
+    ----------
+    level : str
+        The level of the ladder above, "sup" for the sup-norm algorithms, "given" for a rule of the user's.
+    norm : Norm
+        The 2-norm where none is found.
+    gap : float
+        1 - gamma_c, not rounded; NaN where no norm is found.
+    beta : float
+        The step size of the general theorem is ``alpha * beta``; 1 but for the linear algorithms.
+
+    Examples
+    --------
+    >>> Contraction("identity", Norm("2"), gap=0.25, beta=2.0).factor
+    0.75
+    """
+
+    level: str
+    norm: Norm
+    gap: float
+    beta: float
+
+    @property
+    def factor(self) -> float:
+        """gamma_c."""
+        return 1 - self.gap
+
+
+def linear_contraction(field: LinearField, weights: np.ndarray) -> Contraction:
+    """The first level of the ladder that a linear mean field reaches; `weights` (M or 1,) are the shares of the kinds.
+
+    Examples
+    --------
+    One agent goes round an ellipse as it shrinks, the other shrinks along the axes:
+
+    >>> ellipse, axes = [[0.1, 10.0], [-0.1, 0.1]], [[1.0, 0.0], [0.0, 2.0]]
+    >>> found = linear_contraction(LinearField(np.array([ellipse, axes]), np.zeros((2, 2))), np.array([0.5, 0.5]))
+    >>> found.level, bool(found.factor < 1)
+    ('common', True)
+    """
+    best = smallest_contraction(field.matrices)
+    if best is not None:
+        return Contraction("identity", Norm("2"), *best)
+    if not _is_stable(field, weights):
+        return Contraction("unstable", Norm("2"), math.nan, 1.0)
+    weight = common_weight(field.matrices)
+    if weight is not None:
+        norm = Norm("weighted", weight)
+        best = smallest_contraction(norm.transformed(field.matrices))
+        if best is not None:
+            return Contraction("common", norm, *best)
+    return Contraction("average-only", Norm("2"), math.nan, 1.0)
+
+
+def _is_stable(field: LinearField, weights: np.ndarray) -> bool:
+    try:
+        field.require_stable(weights)
+    except ProblemError:
+        return False
+    return True
+
+
+def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
+    """The largest ``1 - gamma_c`` and its beta, ``gamma_c = max_k ||I - A_k / beta||_2`` for `matrices` (M, d, d).
+
+    With s = 1 / beta, ``1 - gamma_c^2`` is the smallest eigenvalue of ``s (A_k + A_k') - s^2 A_k' A_k``, concave in
+    s, zero at s = 0 and not positive from ``2 / max_k ||A_k||_2`` on. None where no beta makes gamma_c < 1.
+
+    Examples
+    --------
+    >>> gap, beta = smallest_contraction(np.array([[[1.0]], [[3.0]]]))
+    >>> round(gap, 6), round(beta, 6)
+    (0.5, 2.0)
+    """
+    symmetric = matrices + matrices.transpose(0, 2, 1)
+    squares = matrices.transpose(0, 2, 1) @ matrices
+    if np.linalg.eigvalsh(symmetric).min() <= 0:
+        return None
+
+    def margin(s: float) -> float:
+        return float(np.linalg.eigvalsh(s * symmetric - s**2 * squares).min())
+
+    largest = 2 / math.sqrt(float(np.linalg.eigvalsh(squares).max()))
+    best = _golden_section(margin, largest)
+    gained = min(margin(best), 1.0)
+    return (gained / (1 + math.sqrt(1 - gained)), 1 / best) if gained > 0 else None
+
+
+def _golden_section(concave: Callable[[float], float], end: float) -> float:
+    """Where a concave function on [0, end] is largest, to 1e-8 of `end`."""
+    shrink = (math.sqrt(5) - 1) / 2
+    low, high = 0.0, end
+    left, right = high - shrink * (high - low), low + shrink * (high - low)
+    at_left, at_right = concave(left), concave(right)
+    while high - low > 1e-8 * end:
+        if at_left > at_right:
+            high, right, at_right = right, left, at_left
+            left = high - shrink * (high - low)
+            at_left = concave(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + shrink * (high - low)
+            at_right = concave(right)
+    return (low + high) / 2
+
+
+def can_search(kinds: int, dim: int) -> bool:
+    """Whether `common_weight` looks for a matrix.
+
+    >>> can_search(kinds=5, dim=10), can_search(kinds=5, dim=100)
+    (True, False)
+    """
+    return dim > 1 and (kinds + 1) * dim**3 * (dim + 1) // 2 <= SEARCH_LIMIT
+
+
+def common_weight(matrices: np.ndarray) -> np.ndarray | None:
+    """Lambda with every ``A_k' Lambda + Lambda A_k`` positive definite, for `matrices` A_k (M, d, d).
+
+    Returns
+    -------
+    (d, d) array of trace d, or None
+        None where there is none, where d = 1, which leaves no choice, or where the search would be too large.
+
+    Examples
+    --------
+    >>> weight = common_weight(np.array([[[1.0, 10.0], [-0.1, 1.0]], [[1.0, 0.0], [0.0, 2.0]]]))
+    >>> bool(weight[1, 1] > 10 * weight[0, 0])
+    True
+    >>> common_weight(np.array([[[1.0, 10.0], [-0.1, 1.0]], [[1.0, 0.1], [-10.0, 1.0]]])) is None
+    True
+    """
+    kinds, dim = matrices.shape[:2]
+    if not can_search(kinds, dim) or np.linalg.eigvals(matrices).real.min() <= 0:
+        return None
+    basis = _traceless_basis(dim)
+    scaled = np.concatenate([np.eye(dim)[None] / 2, matrices / np.linalg.norm(matrices, 2, axis=(1, 2))[:, None, None]])
+    # Block j is offset_j + sum_p y_p slopes_jp - t I; the first is Lambda itself, and t is the last unknown.
+    offsets = scaled + scaled.transpose(0, 2, 1)
+    slopes = basis @ scaled[:, None] + scaled.transpose(0, 2, 1)[:, None] @ basis
+    slopes = np.concatenate([slopes, np.broadcast_to(-np.eye(dim), (kinds + 1, 1, dim, dim))], axis=1)
+    slopes = np.ascontiguousarray(slopes.transpose(0, 2, 1, 3))  # so that all p are one product of matrices
+    unknowns = np.zeros(len(basis) + 1)
+    unknowns[-1] = np.linalg.eigvalsh(offsets).min() - 1
+    barrier, blocks = 1.0, (kinds + 1) * dim
+    while True:
+        unknowns = _centre(offsets, slopes, unknowns, barrier)
+        best, slack = unknowns[-1], 2 * blocks * barrier
+        if best > slack:
+            return np.eye(dim) + np.tensordot(unknowns[:-1], basis, axes=1)
+        if best + slack < SMALLEST_GAP:
+            return None
+        barrier *= BARRIER_CUT
+
+
+def _centre(offsets: np.ndarray, slopes: np.ndarray, unknowns: np.ndarray, barrier: float) -> np.ndarray:
+    """Newton's method for the largest ``t / barrier + sum_j log det block_j``, from unknowns that make all blocks positive."""
+    target = np.zeros(len(unknowns))
+    target[-1] = 1 / barrier
+
+    def height(at: np.ndarray) -> float:
+        """Minus infinity where a block is not positive."""
+        eigenvalues = np.linalg.eigvalsh(offsets + np.einsum("japb,p->jab", slopes, at))
+        return float(target @ at + np.log(eigenvalues).sum()) if eigenvalues.min() > 0 else -math.inf
+
+    here = height(unknowns)
+    for _ in range(NEWTON_STEPS):
+        inverses = np.linalg.inv(offsets + np.einsum("japb,p->jab", slopes, unknowns))
+        products = (inverses @ slopes.reshape(*inverses.shape[:2], -1)).reshape(slopes.shape)
+        gradient = target + np.einsum("japa->p", products)
+        rows = products.transpose(2, 0, 1, 3).reshape(len(unknowns), -1)
+        columns = products.transpose(2, 0, 3, 1).reshape(len(unknowns), -1)
+        step = np.linalg.solve(rows @ columns.T, gradient)
+        gain = float(gradient @ step)
+        if gain < CENTRED:
+            return unknowns
+        length = 1.0
+        while (there := height(unknowns + length * step)) < here + gain * length / 4:
+            length /= 2
+            if length < SMALLEST_LENGTH:  # rounding hides what is left to gain
+                return unknowns
+        unknowns, here = unknowns + length * step, there
+    return unknowns
+
+
+def _traceless_basis(dim: int) -> np.ndarray:
+    """(d (d + 1) / 2 - 1, d, d): an orthogonal basis of the symmetric matrices of trace zero."""
+    rows, columns = np.triu_indices(dim, 1)
+    off_diagonal = np.zeros((len(rows), dim, dim))
+    pairs = np.arange(len(rows))
+    off_diagonal[pairs, rows, columns] = off_diagonal[pairs, columns, rows] = math.sqrt(0.5)
+    diagonal = np.zeros((dim - 1, dim, dim))
+    for k in range(1, dim):
+        diagonal[k - 1][np.diag_indices(dim)] = np.r_[np.ones(k), -k, np.zeros(dim - k - 1)] / math.sqrt(k * (k + 1))
+    return np.concatenate([off_diagonal, diagonal])
