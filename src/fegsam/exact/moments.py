@@ -124,7 +124,7 @@ def moments(
     when, place = np.unique(asked, return_inverse=True)
 
     def compute(r: int) -> Computed:
-        return _along(Trajectory(system.hierarchy(step_size, length, r), system.start), when)
+        return _along(Trajectory(system.hierarchy(step_size, length, r), system.start, last // length), when)
 
     found, used, gap = _raise_order(system, compute, order, step_size, length, last // length)
     mean = found.mean[place] + system.fixed_point
@@ -187,7 +187,7 @@ def stationary_error(
     def compute(r: int) -> Computed:
         hierarchy = system.hierarchy(step_size, length, r)
         run = LongRun(hierarchy)
-        end = Trajectory(hierarchy, system.start)
+        end = Trajectory(hierarchy, system.start, 0)
         end.settle(run.unpacked(run.stationary()))
         mse, mean, apart = end.at(0)
         return Computed(np.array([mse]), mean, np.array([apart]), end)
@@ -222,7 +222,7 @@ def weighted_error(
     length = _length(system, sync_period, num_steps)
 
     def compute(r: int) -> Computed:
-        trajectory = Trajectory(system.hierarchy(step_size, length, r), system.start)
+        trajectory = Trajectory(system.hierarchy(step_size, length, r), system.start, num_steps // length)
         total = trajectory.weighted_sum(num_steps, decay)
         return Computed(np.array([total]), np.zeros(0), np.zeros(0), trajectory)
 

@@ -12,10 +12,11 @@ _MIXED = 1e-13
 
 
 class Trajectory:
-    """Where a run stands after some rounds."""
+    """Where a run stands after some rounds, of `rounds_ahead` at its start."""
 
-    def __init__(self, hierarchy: Hierarchy, start: np.ndarray) -> None:
+    def __init__(self, hierarchy: Hierarchy, start: np.ndarray, rounds_ahead: int) -> None:
         self.hierarchy = hierarchy
+        self._last_round = rounds_ahead
         self.parts: Parts = hierarchy.start(start)
         self.before = [each.moves.initial for each in hierarchy.rounds]
         self.rounds = 0
@@ -54,25 +55,25 @@ class Trajectory:
             self.before = [law.after / law.after.sum() for law in laws]
             self._settle()
 
-    def long_run(self, rounds: int) -> LongRun | None:
-        """The map of a round, where so many of them are better done by powers of its matrix."""
+    def long_run(self) -> LongRun | None:
+        """The map of a round, where the rounds ahead are better done by powers of its matrix."""
         if not self.stationary:
             return None
         if self._long_run is None:
             self._long_run = LongRun(self.hierarchy)
-        return self._long_run if self._long_run.entries <= min(DENSE_ENTRIES, rounds // 2) or self._squares else None
+        worth = min(DENSE_ENTRIES, (self._last_round - self.rounds) // 2)
+        return self._long_run if self._squares or self._long_run.entries <= worth else None
 
     def advance(self, goal: int) -> None:
         """Go on to the round `goal`."""
         while self.rounds < goal:
-            ahead = goal - self.rounds
-            run = self.long_run(ahead)
-            if run is None or ahead < 4:
+            run = self.long_run()
+            if run is None:
                 self.step()
                 continue
             if not self._squares:
                 self._squares.append(run.matrix)
-            self.parts = run.unpacked(apply_power(self._squares, run.packed(self.parts), ahead))
+            self.parts = run.unpacked(apply_power(self._squares, run.packed(self.parts), goal - self.rounds))
             self.rounds = goal
 
     def at(self, steps: int) -> tuple[float, np.ndarray, float]:
@@ -86,7 +87,7 @@ class Trajectory:
         rounds, rest = divmod(num_steps, length)
         total = 0.0
         while self.rounds < rounds:
-            run = self.long_run(rounds - self.rounds)
+            run = self.long_run()
             if run is None:
                 total = total * decay**length + self._round_sum(length, decay)
                 self.step()
