@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# One process a core, a test file to each; their linear algebra is small, and a thread of its own for it would only wait.
+PARALLEL := --numprocesses auto --dist loadfile
+export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: setup demo test test-all coverage lint bench clean
 
@@ -12,16 +15,17 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	./.ci/browser
 	touch $@
 
 demo: $(READY)
 	$(BIN)/python examples/speed_up.py --output demo-output
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: $(READY)
-	$(BIN)/python -m pytest -m 'slow or not slow'
+	$(BIN)/python -m pytest $(PARALLEL) -m 'slow or not slow'
 
 # Line coverage of src/: the ordinary tests, and the tiny agreement tests with the compiled code interpreted.
 coverage: $(READY)

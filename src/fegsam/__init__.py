@@ -8,7 +8,7 @@ from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.engines.paths import sample_path
 from fegsam.engines.run import run
-from fegsam.errors import DivergenceWarning, ProblemError
+from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
 from fegsam.history import History, load_history
 from fegsam.problem import examples, policies
@@ -27,6 +27,7 @@ __all__ = [
     "OnPolicyTD",
     "ProblemError",
     "QLearning",
+    "SpecError",
     "StochasticApproximation",
     "agent_fixed_points",
     "engines",

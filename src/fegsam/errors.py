@@ -7,5 +7,9 @@ class ProblemError(ValueError):
     """A problem, a setting or a stored result that cannot be used as it was given."""
 
 
+class SpecError(ProblemError):
+    """A study's TOML file that cannot be used: names the file, the line and the key."""
+
+
 class DivergenceWarning(RuntimeWarning):
     """A run left the finite numbers; its history is NaN from `diverged_at` on."""

@@ -1,0 +1,169 @@
+"""Where a sweep keeps its cells: one file each, whole or not there.
+
+    DIR/study.toml                                   the study, as it was given
+    DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, and behind it a checksum
+    DIR/.lock                                        the process that is at work here
+
+A file gets its name only when all of it is on the disk, so that a sweep may be killed at any moment. Its last 32 bytes are
+the SHA-256 of the rest and of the cell's key (readers of NetCDF pass over them): a file that was cut, changed or moved to
+another cell's name is noticed before anything is read from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fegsam.errors import ProblemError
+from fegsam.history.history import History, load_history
+
+if TYPE_CHECKING:
+    from fegsam.experiments.cells import Cell
+
+_CHECKSUM = hashlib.sha256().digest_size
+_LONGEST = 120
+"""Characters of a file name that say what the cell is; the key behind them tells cells apart."""
+
+
+def describe(cell: Cell) -> str:
+    """Where in the grid a cell is, for people: ``num_agents=4, step_size=0.1``."""
+    return ", ".join(f"{axis}={value}" for axis, value in cell.axes.items()) or "the only cell"
+
+
+class Store:
+    """The results of one study in a directory.
+
+    Parameters
+    ----------
+    directory : path
+        Made when the first result comes.
+
+    Examples
+    --------
+    >>> import tempfile, types
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100)
+    >>> cell = types.SimpleNamespace(axes={"num_agents": 4}, key=64 * "a")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(folder)
+    ...     before = store.read(cell)
+    ...     store.write(cell, history)
+    ...     print(before, store.path(cell).name, store.read(cell).data.equals(history.data))
+    None num_agents=4-aaaaaaaaaaaaaaaa.nc True
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = pathlib.Path(directory)
+        self._cells = self.directory / "cells"
+        self._study = self.directory / "study.toml"
+
+    def path(self, cell: Cell) -> pathlib.Path:
+        """The file of a cell, whether it is there or not."""
+        readable = re.sub(r"[^\w.,=+-]", "", describe(cell).replace(", ", ",").replace(" ", "_"))
+        return self._cells / f"{readable[:_LONGEST]}-{cell.key[:16]}.nc"
+
+    def write(self, cell: Cell, history: History) -> None:
+        """Keep a cell's history: after this it stays, whatever happens to the process or the machine."""
+        target = self.path(cell)
+        temporary = target.with_name(f".{uuid.uuid4().hex}.nc")
+        try:
+            self._cells.mkdir(parents=True, exist_ok=True)
+            history.save(temporary)
+            with temporary.open("rb+") as file:
+                file.write(_checksum(file.read(), cell))
+                file.flush()
+                os.fsync(file.fileno())
+            _put(temporary, target)
+        except OSError as error:
+            raise ProblemError(f"{str(target)!r} cannot be written ({error}); make room there, then run again.") from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def read(self, cell: Cell) -> History | None:
+        """A cell's history, or None where there is none or its file is damaged."""
+        return load_history(self.path(cell)) if self.is_whole(cell) else None
+
+    def is_whole(self, cell: Cell) -> bool:
+        """Whether a cell's file is there and as it was written."""
+        try:
+            content = memoryview(self.path(cell).read_bytes())
+        except FileNotFoundError:
+            return False
+        return content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM], cell)
+
+    def done(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Those of `cells` whose files are whole."""
+        return [cell for cell in cells if self.is_whole(cell)]
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else may run a sweep here meanwhile; the lock of a process that died is free."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            file = (self.directory / ".lock").open("a+")
+        except OSError as error:
+            raise ProblemError(f"{str(self.directory)!r} cannot be written to ({error}); choose another directory.") from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                raise ProblemError(
+                    f"A sweep is at work in {str(self.directory)!r} (process {file.read() or 'unknown'}); "
+                    "wait for it, or choose another directory."
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            # The file stays when the lock goes: were it removed, two processes could hold two files of one name.
+            yield
+
+    def adopt(self, text: str, cells: Sequence[Cell]) -> None:
+        """Make this the directory of a study, unless it holds another's results.
+
+        What belongs to the study stays, so that its grid may have grown since. What a killed sweep left half written goes.
+        """
+        own = {self.path(cell).name for cell in cells}
+        found = sorted(file.name for file in self._cells.glob("*.nc") if not file.name.startswith("."))
+        foreign = next((name for name in found if name not in own), None)
+        content = text.encode()
+        known = self._study.read_bytes() if self._study.exists() else None
+        if foreign is not None or (known not in (None, content) and not found):
+            what = f"{foreign!r} among them" if foreign is not None else "its study.toml is not this one"
+            raise ProblemError(
+                f"{str(self.directory)!r} belongs to another study ({what}); choose another directory, or remove that one."
+            )
+        for leftover in [*self._cells.glob(".*.nc*"), *self.directory.glob(".study.toml.*")]:
+            leftover.unlink()
+        if known != content:
+            temporary = self._study.with_name(f".study.toml.{uuid.uuid4().hex}")
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            _put(temporary, self._study)
+
+
+def _checksum(content: bytes | memoryview, cell: Cell) -> bytes:
+    state = hashlib.sha256(content)
+    state.update(cell.key.encode())
+    return state.digest()
+
+
+def _put(temporary: pathlib.Path, target: pathlib.Path) -> None:
+    """Give a written file its name, for good: the directory goes to the disk too."""
+    os.replace(temporary, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

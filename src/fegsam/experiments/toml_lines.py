@@ -1,0 +1,146 @@
+"""Where in a TOML text a key stands, so that an error can name its line; and how to write one.
+
+`tomllib` gives values without places. A text that it accepts is read once more, line by line: headers open a table,
+any other line starts with a key, and a value goes on for as many lines as `tomllib` needs to accept it.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+Key = tuple[str | int, ...]
+"""The way from the top to a value, with numbers for the entries of arrays: ("figures", 0, "kind")."""
+
+
+def key_lines(text: str) -> dict[Key, int]:
+    """The line, counted from 1, of every table and key of a valid TOML text.
+
+    Entries of a list and keys of an inline table stand where their list or table begins.
+
+    >>> key_lines('[study]\\nname = "a"\\n[[figures]]\\nkind = "floor"')
+    {('study',): 1, ('study', 'name'): 2, ('figures',): 3, ('figures', 0): 3, ('figures', 0, 'kind'): 4}
+    """
+    lines = text.split("\n")
+    found: dict[Key, int] = {}
+    table: Key = ()
+    counts: dict[Key, int] = {}
+    number = 0
+    while number < len(lines):
+        line, first = lines[number].strip(), number
+        number += 1
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            table = _header(line, counts)
+            _note(found, table, first + 1)
+            continue
+        key, rest = _split(line)
+        complete = _complete(rest)
+        while not complete and number < len(lines):
+            rest += "\n" + lines[number]
+            complete = _may_end(lines[number]) and _complete(rest)
+            number += 1
+        _note(found, (*table, *key), first + 1)
+    return found
+
+
+def line_of(lines: dict[Key, int], key: Key) -> int | None:
+    """The line of a key, or of the innermost table around it that the text has.
+
+    >>> line_of({("grid", "num_agents"): 7}, ("grid", "num_agents", 2))
+    7
+    """
+    return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
+
+
+def toml_text(tables: dict[str, Any]) -> str:
+    """Nested dicts and lists as TOML: one header for each table at the top, everything else on one line each.
+
+    >>> print(toml_text({"study": {"name": "a", "seeds": [0, 1]}, "figures": [{"kind": "floor"}]}), end="")
+    figures = [{ kind = "floor" }]
+    <BLANKLINE>
+    [study]
+    name = "a"
+    seeds = [0, 1]
+    """
+    lines = [_assigned(name, value) for name, value in tables.items() if not isinstance(value, dict)]
+    for name, table in tables.items():
+        if isinstance(table, dict):
+            lines += ["", f"[{name}]", *(_assigned(key, value) for key, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _assigned(key: str, value: Any) -> str:
+    bare = key.isascii() and key.replace("-", "_").isidentifier()
+    return f"{key if bare else _written(key)} = {_written(value)}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(_assigned(key, entry) for key, entry in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    if isinstance(value, str):
+        # TOML's texts in double quotes are JSON's, but for one character that JSON leaves as it is.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _note(found: dict[Key, int], key: Key, line: int) -> None:
+    """A dotted key opens the tables on its way."""
+    for end in range(1, len(key) + 1):
+        found.setdefault(key[:end], line)
+
+
+def _header(line: str, counts: dict[Key, int]) -> Key:
+    """The table that a header opens; `counts` has how often each array of tables was opened."""
+    names = _way(tomllib.loads(line))
+    key: Key = ()
+    for name in names[:-1]:
+        key = (*key, name)
+        if key in counts:
+            key = (*key, counts[key] - 1)
+    key = (*key, names[-1])
+    if line.startswith("[["):
+        counts[key] = counts.get(key, 0) + 1
+        key = (*key, counts[key] - 1)
+    return key
+
+
+def _split(line: str) -> tuple[list[str], str]:
+    """A line's key, and what follows its equals sign; a quoted key may hold such a sign itself."""
+    position = line.index("=")
+    while not _accepts(line[:position] + "= 0"):
+        position = line.index("=", position + 1)
+    return _way(tomllib.loads(line[:position] + "= 0")), line[position + 1 :]
+
+
+def _way(nested: Any) -> list[str]:
+    """The names on the one way into a nest of tables."""
+    names: list[str] = []
+    while isinstance(nested, dict) and nested:
+        name, nested = next(iter(nested.items()))
+        names.append(name)
+        if isinstance(nested, Sequence) and nested:
+            nested = nested[0]
+    return names
+
+
+def _may_end(line: str) -> bool:
+    """Whether a value of several lines may end in this one: asked first, since to ask `tomllib` takes long."""
+    return "#" in line or line.rstrip().endswith(("]", "}", '"""', "'''"))
+
+
+def _complete(value: str) -> bool:
+    return _accepts("value = " + value)
+
+
+def _accepts(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
