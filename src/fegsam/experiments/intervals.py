@@ -1,0 +1,100 @@
+"""Intervals of smooth functions of means, and percentiles over resampled seeds: what every estimate is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr, stdtrit
+
+from fegsam.errors import ProblemError
+
+Method = Literal["t", "bootstrap"]
+Bounds = tuple[float, float, float]
+"""value, low, high"""
+RESAMPLES = 2000
+_FEWEST = {"t": 2, "bootstrap": 5}
+"""With fewer than 5 samples a resample is too often one sample repeated, and has no spread to divide by."""
+
+
+def mean_bounds(table: np.ndarray, method: Method, level: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means of the columns of (seeds, columns) and their intervals."""
+    seeds = len(table)
+    value, spread = table.mean(axis=0), table.std(axis=0, ddof=1) / math.sqrt(seeds)
+    if method == "t":
+        half = stdtrit(seeds - 1, (1 + level) / 2) * spread
+        return value, value - half, value + half
+    share = draw_counts(seeds, seed) / seeds
+    # Centred, so that the variance is no difference of large numbers.
+    shifts = share @ (table - value)
+    variances = share @ (table - value) ** 2 - shifts**2
+    low, high = _studentised(value, spread, shifts, np.sqrt(variances.clip(0.0) / (seeds - 1)), level)
+    return value, low, high
+
+
+_Block = tuple[np.ndarray, np.ndarray]
+"""(seeds, columns) samples of the same seeds, and the coefficient of each column."""
+
+
+def log_combination(blocks: Sequence[_Block], method: Method, level: float, seed: int) -> Bounds:
+    """The sum over independent blocks of sum_j c_j log m_j."""
+    whole = [_log_terms(table, c, np.ones((1, len(table)))) for table, c in blocks]
+    method = checked(method, min(len(table) for table, _ in blocks))
+    value, variance = (float(sum(part[k][0] for part in whole)) for k in (0, 1))
+    if method == "t":
+        # Welch and Satterthwaite's degrees of freedom; n - 1 for a single block.
+        share = sum(part[1][0] ** 2 / (len(table) - 1) for part, (table, _) in zip(whole, blocks, strict=True))
+        degrees = variance**2 / share if share > 0 else 1.0
+        half = float(stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
+        return value, value - half, value + half
+    drawn = [_log_terms(table, c, draw_counts(len(table), seed + k)) for k, (table, c) in enumerate(blocks)]
+    values, variances = (np.sum([part[k] for part in drawn], axis=0) for k in (0, 1))
+    low, high = _studentised(np.array(value), np.array(math.sqrt(variance)), values - value, np.sqrt(variances), level)
+    return value, float(low), float(high)
+
+
+def _log_terms(table: np.ndarray, coefficients: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """sum_j c_j log m_j and its variance, (resamples,) each, where row r takes seed s `counts[r, s]` times."""
+    seeds = len(table)
+    # A resample may be all zeros; it then lies infinitely far off.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = counts @ table / seeds
+        pulls = (coefficients / means) @ table.T - coefficients.sum()
+        return np.log(means) @ coefficients, (counts * pulls**2).sum(axis=1) / (seeds * (seeds - 1))
+
+
+def _studentised(
+    value: np.ndarray, spread: np.ndarray, shifts: np.ndarray, spreads: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """The bootstrap-t interval: resampled shifts, each in units of its own standard error, first axis."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        units = np.where(shifts == 0.0, 0.0, shifts / spreads)
+    # Resamples of one sample repeated are infinitely far off, and quantiles between them are not interpolated.
+    below, above = np.quantile(units, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
+    with np.errstate(invalid="ignore"):
+        return np.where(spread > 0, value - above * spread, value), np.where(spread > 0, value - below * spread, value)
+
+
+def draw_counts(seeds: int, seed: int) -> np.ndarray:
+    """(resamples, seeds): how often each resample takes each seed."""
+    return np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1.0 / seeds), size=RESAMPLES).astype(float)
+
+
+def percentiles(values: np.ndarray, seeds: int, level: float) -> tuple[float, float]:
+    """Percentiles further out than the level asks for, as Student's quantiles are further out than the normal law's."""
+    tail = float(ndtr(math.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, (1 - level) / 2)))
+    low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def checked(method: Method, samples: int) -> Method:
+    """`method`, if there is one of that name and the samples are enough for it."""
+    if method not in _FEWEST:
+        raise ProblemError(f"method is {method!r}; give 't' or 'bootstrap'.")
+    if samples < _FEWEST[method]:
+        raise ProblemError(
+            f"An interval by {method!r} needs at least {_FEWEST[method]} seeds, but there are {samples}: run more."
+        )
+    return method

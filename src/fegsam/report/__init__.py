@@ -1,0 +1,10 @@
+"""Figures for print (matplotlib), and one page to read in a browser (Plotly) with a verdict on every claim."""
+
+from __future__ import annotations
+
+from fegsam.report.figure_data import FigureData, Series
+from fegsam.report.figures import save
+from fegsam.report.page import write_report
+from fegsam.report.verdict import Section, Verdict, judge, summary
+
+__all__ = ["FigureData", "Section", "Series", "Verdict", "judge", "save", "summary", "write_report"]

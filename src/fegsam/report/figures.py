@@ -1,0 +1,211 @@
+"""Figures for print: one journal column wide, 8-point type, in grey as readable as in colour."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fegsam.errors import ProblemError
+from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
+from fegsam.report.looks import GREY, Look, looks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+_WIDTH = 3.4
+"""inches: one column of a two-column page"""
+_HEIGHT, _ROW = 2.3, 0.155
+"""inches: without a legend, and more for each of its rows"""
+POINTS_WITH_BARS = 12
+"""More points than this, and a band replaces the bars."""
+_STYLE = {
+    # Comes with matplotlib, and has the mathematics: a figure looks the same on every machine.
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.linewidth": 0.4,
+    "grid.color": "#e4e4e4",
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "lines.linewidth": 1.1,
+    "lines.markersize": 3.6,
+    "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "legend.columnspacing": 1.2,
+    "legend.labelspacing": 0.35,
+    "figure.constrained_layout.use": True,
+    # Letters stay letters in a PDF, and one figure is always the same bytes.
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "fegsam",
+    "savefig.dpi": 300,
+}
+
+
+def save(
+    figure: FigureData, directory: str | os.PathLike[str], formats: Sequence[str] = ("svg", "pdf", "png")
+) -> list[pathlib.Path]:
+    """Write ``directory/key.svg`` and so on; the folder is made if need be. Returns the paths.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fegsam.report.figure_data import Series
+    >>> line = Series("N = 4", [0, 10], [1.0, 0.1], style="exact")
+    >>> figure = FigureData("error", "Error", "The error falls.", "steps", "squared error", "linear", "log", (line,))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in save(figure, folder, formats=("svg",))]
+    ['error.svg']
+    """
+    matplotlib = _matplotlib()
+    folder = pathlib.Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{figure.key}.{ending}" for ending in formats]
+    with matplotlib.rc_context(_STYLE):
+        drawn = draw(figure)
+        # Laid out once for all formats: that is half of the time.
+        drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")
+        for path in paths:
+            drawn.savefig(path, metadata=_metadata(path.suffix, figure))
+    return paths
+
+
+def draw(figure: FigureData) -> Figure:
+    """The figure as a matplotlib figure, without a title: the caption goes below it, in the paper."""
+    matplotlib = _matplotlib()
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        page = Figure(figsize=(_WIDTH, _HEIGHT))
+        axes = page.add_subplot()
+        looked = looks(figure)
+        for series in figure.series:
+            _draw_series(axes, figure, series, looked.get(str(series.group)))
+        axes.set(xscale=figure.x_scale, yscale=figure.y_scale, xlabel=figure.x_label, ylabel=figure.y_label)
+        _place_ticks(axes, figure)
+        handles = _legend(figure, looked)
+        if len(handles) > 1:
+            rows = _add_legend(page, handles)
+            page.set_figheight(_HEIGHT + _ROW * rows)
+    return page
+
+
+def _draw_series(axes: Axes, figure: FigureData, series: Series, look: Look | None) -> None:
+    x, y, low, high = drawable(figure, series)
+    if not len(x):
+        return
+    if look is None:
+        axes.plot(x, y, color=GREY, linewidth=0.9, linestyle=(0, (4, 2.5)), zorder=1.5)
+        return
+    if series.style != "sampled":
+        dash = "dashdot" if series.style == "bound" else look.dash[0]
+        axes.plot(x, y, color=look.colour, linestyle=dash, zorder=2.5 if series.style == "exact" else 2)
+        if low is not None and high is not None:
+            axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
+        return
+    through = any(s.style == "exact" and s.group == series.group for s in figure.series)
+    kept = marked(figure, x)
+    axes.plot(x, y, color=look.colour, linewidth=0 if through else 0.8, alpha=0.9, zorder=2.2)
+    if low is not None and high is not None and len(x) > POINTS_WITH_BARS:
+        axes.fill_between(x, low, high, color=look.colour, alpha=0.22, linewidth=0, zorder=1.8)
+    elif low is not None and high is not None:
+        bars = np.maximum(np.stack([y - low, high - y]), 0.0)
+        axes.errorbar(x, y, bars, fmt="none", ecolor=look.colour, elinewidth=0.8, capsize=2, capthick=0.8, zorder=2.8)
+    spots = {"marker": look.marker[0], "markerfacecolor": "white" if through else look.colour, "markeredgewidth": 0.9}
+    axes.plot(x[kept], y[kept], color=look.colour, linestyle="none", zorder=3, **spots)
+
+
+def marked(figure: FigureData, x: np.ndarray, count: int = POINTS_WITH_BARS) -> np.ndarray:
+    """Which of many points bear a marker: about `count`, evenly spread along the axis."""
+    if len(x) <= count:
+        return np.arange(len(x))
+    places = np.log(x) if figure.x_scale == "log" else x
+    targets = np.linspace(places[0], places[-1], count)
+    return np.unique(np.abs(places[None, :] - targets[:, None]).argmin(axis=1))
+
+
+def _place_ticks(axes: Axes, figure: FigureData) -> None:
+    from matplotlib import ticker
+
+    limits = shown_range(figure)
+    if limits is not None:
+        axes.set_ylim(*limits)
+    places = few_places(figure)
+    if places:
+        axes.set_xticks(places, [f"{place:g}" for place in places])
+        axes.xaxis.set_minor_locator(ticker.NullLocator())
+    _number_short_range(axes.yaxis, figure.y_scale, axes.get_ylim())
+    if not places:
+        _number_short_range(axes.xaxis, figure.x_scale, axes.get_xlim())
+
+
+def _number_short_range(axis: Axis, scale: str, limits: tuple[float, float]) -> None:
+    """A range of about a decade shows numbers of its own, as no power of ten may fall inside."""
+    from matplotlib import ticker
+
+    low, high = limits
+    if scale == "log" and high < 11 * low:
+        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if high > 3 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_locator(ticker.NullLocator())
+
+
+def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
+    """Handles: one per group, one per reference, then what markers and lines mean where a group has both."""
+    from matplotlib.lines import Line2D
+
+    handles, shared = [], set()
+    for group, look in looked.items():
+        styles = {s.style for s in figure.series if s.group == group and s.style != "reference"}
+        shared |= styles if len(styles) > 1 else set()
+        marker = look.marker[0] if "sampled" in styles else ""
+        dash: Any = "dashdot" if styles == {"bound"} else look.dash[0]
+        face = "white" if {"sampled", "exact"} <= styles else look.colour
+        handles.append(Line2D([], [], color=look.colour, marker=marker, linestyle=dash, markerfacecolor=face, label=group))
+    for series in figure.series:
+        if series.style == "reference":
+            handles.append(Line2D([], [], color=GREY, linewidth=0.9, linestyle=(0, (4, 2.5)), label=series.name))
+    keys: dict[str, tuple[str, Any]] = {"sampled": ("o", "none"), "exact": ("", "solid"), "bound": ("", "dashdot")}
+    for style in (style for style in keys if style in shared):
+        marker, dash = keys[style]
+        handles.append(Line2D([], [], color="#444444", marker=marker, linestyle=dash, label=style, markerfacecolor="white"))
+    return handles
+
+
+def _add_legend(page: Figure, handles: list[Any]) -> int:
+    """Below the axes, in as many columns as the width takes; returns the number of rows."""
+    longest = max(len(handle.get_label()) for handle in handles)
+    columns = int(np.clip(58 // (longest + 8), 1, min(4, len(handles))))
+    page.legend(handles=handles, loc="outside lower center", ncols=columns)
+    return -(-len(handles) // columns)
+
+
+def _metadata(suffix: str, figure: FigureData) -> dict[str, str | None]:
+    if suffix == ".png":
+        return {"Title": figure.title, "Description": figure.caption, "Software": None}
+    if suffix == ".pdf":
+        return {"Title": figure.title, "Subject": figure.caption, "CreationDate": None}
+    return {"Title": figure.title, "Description": figure.caption, "Date": None}
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ProblemError("Figures need matplotlib; run: pip install 'fegsam[report]'") from error
+    return matplotlib

@@ -1,0 +1,54 @@
+"""Colours, markers and dashes that both renderers share: told apart by the colour-blind, and on a grey print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fegsam.report.figure_data import FigureData
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette, without the yellow that a white page swallows; black is the page's ink."""
+MARKERS = (
+    ("o", "circle"),
+    ("s", "square"),
+    ("^", "triangle-up"),
+    ("D", "diamond"),
+    ("v", "triangle-down"),
+    ("P", "cross"),
+    ("X", "x"),
+)
+"""In matplotlib's words and in Plotly's."""
+DASHES = (("solid", "solid"), ("dotted", "dot"), ((0, (7, 2)), "longdash"), ((0, (7, 2, 1, 2)), "longdashdot"))
+GREY = "#767676"
+"""Of reference lines: readable on white and on black."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a group is drawn; each pair is for matplotlib and for Plotly."""
+
+    colour: str
+    marker: tuple[str, str]
+    dash: tuple[Any, str]
+    """of its exact curve: solid where sampled points tell groups apart"""
+
+
+def looks(figure: FigureData) -> dict[str, Look]:
+    """One look for each group of the figure.
+
+    Examples
+    --------
+    >>> from fegsam.report.figure_data import Series
+    >>> pair = (Series("one", [1], [1]), Series("one, exact", [1], [1], style="exact", group="one"))
+    >>> list(looks(FigureData("a", "A", "A.", "x", "y", series=pair)))
+    ['one']
+    """
+    sampled = {s.group for s in figure.series if s.style == "sampled"}
+    found, bare = {}, 0
+    for k, group in enumerate(figure.groups):
+        dash = DASHES[0]
+        if group not in sampled:
+            dash, bare = DASHES[bare % len(DASHES)], bare + 1
+        found[group] = Look(COLOURS[k % len(COLOURS)], MARKERS[(k + k // len(COLOURS)) % len(MARKERS)], dash)
+    return found

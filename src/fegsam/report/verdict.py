@@ -1,0 +1,135 @@
+"""What the data say of a claim: holds, does not hold, or cannot be told.
+
+The rule is one: an interval against bounds that were written down before the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from fegsam.errors import ProblemError
+from fegsam.experiments.estimates import Estimate
+from fegsam.report.figure_data import FigureData
+
+Outcome = Literal["holds", "does not hold", "cannot be told"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
+
+def judge(estimate: Estimate, low: float | None = None, high: float | None = None) -> Outcome:
+    """Whether the truth lies in [low, high], as far as the interval of `estimate` can tell; None is no bound.
+
+    Examples
+    --------
+    >>> judge(Estimate(7.9, 7.5, 8.3), low=7, high=9)
+    'holds'
+    >>> judge(Estimate(7.9, 7.5, 8.3), low=9)
+    'does not hold'
+    >>> judge(Estimate(7.9, 7.5, 8.3), low=8)
+    'cannot be told'
+    """
+    least, most = -math.inf if low is None else low, math.inf if high is None else high
+    if not least <= most:
+        raise ProblemError(f"The threshold runs from {least} to {most}; give a lower bound that is not above the upper one.")
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
+        return "cannot be told"
+    if least <= estimate.low and estimate.high <= most:
+        return "holds"
+    return "does not hold" if estimate.high < least or estimate.low > most else "cannot be told"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One thing that was checked.
+
+    Attributes
+    ----------
+    claim : str
+        A few words: which algorithm, on which problem.
+    sentence : str
+        What is claimed, in one plain sentence.
+    outcome : {"holds", "does not hold", "cannot be told"}
+    estimate : Estimate or None
+        The number that decided.
+    threshold : str
+        What it was held against.
+    detail : str
+        Whatever else a reader should know.
+
+    Examples
+    --------
+    >>> estimate = Estimate(7.9, 7.5, 8.3)
+    >>> Verdict("Garnet", "8 agents are 8 times as accurate as one.", judge(estimate, 7, 9), estimate, "7 to 9").outcome
+    'holds'
+    """
+
+    claim: str
+    sentence: str
+    outcome: Outcome
+    estimate: Estimate | None = None
+    threshold: str = ""
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ProblemError(f"outcome is {self.outcome!r}; give one of {', '.join(map(repr, OUTCOMES))}.")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One claim of the paper: what it says, the verdicts on it, and the figures that show it.
+
+    Examples
+    --------
+    >>> Section("a", "Linear speed-up", "N agents are N times as accurate as one.").outcome
+    'cannot be told'
+    """
+
+    claim: str
+    """its letter"""
+    title: str
+    sentence: str
+    verdicts: tuple[Verdict, ...] = ()
+    figures: tuple[FigureData, ...] = ()
+    notes: tuple[str, ...] = ()
+    """one paragraph each"""
+
+    def __post_init__(self) -> None:
+        for name in ("verdicts", "figures"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        notes = (self.notes,) if isinstance(self.notes, str) else tuple(self.notes)
+        object.__setattr__(self, "notes", tuple(note for note in notes if note))
+
+    @property
+    def outcome(self) -> Outcome:
+        """That of all verdicts together: holds if each does, does not hold if one does not."""
+        found = {verdict.outcome for verdict in self.verdicts}
+        if "does not hold" in found:
+            return "does not hold"
+        return "holds" if found == {"holds"} else "cannot be told"
+
+
+def summary(sections: Sequence[Section]) -> str:
+    """An aligned table of every verdict, for a terminal.
+
+    Examples
+    --------
+    >>> verdict = Verdict("Garnet", "8 agents are 8 times as accurate.", "holds", Estimate(7.9, 7.5, 8.3), "7 to 9")
+    >>> print(summary([Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]))
+    (a) Linear speed-up: holds
+        Garnet   holds   7.9 [7.5, 8.3]   7 to 9
+    """
+    rows = [
+        [(v.claim, v.outcome, "" if v.estimate is None else str(v.estimate), v.threshold) for v in section.verdicts]
+        for section in sections
+    ]
+    widths = [max((len(row[k]) for block in rows for row in block), default=0) for k in range(3)]
+    lines = []
+    for section, block in zip(sections, rows, strict=True):
+        lines.append(f"({section.claim}) {section.title}: {section.outcome}")
+        for *cells, threshold in block:
+            padded = [f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)]
+            lines.append(f"    {'   '.join([*padded, threshold])}".rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,60 @@
+"""An interval against bounds: inside, outside, or neither."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from fegsam.errors import ProblemError
+from fegsam.experiments.estimates import Estimate
+from fegsam.report import Section, Verdict, judge, summary
+
+
+@pytest.mark.parametrize(
+    ("interval", "bounds", "outcome"),
+    [
+        ((2, 3), (1, 4), "holds"),
+        ((1, 4), (1, 4), "holds"),
+        ((2, 5), (1, 4), "cannot be told"),
+        ((0, 5), (1, 4), "cannot be told"),
+        ((5, 6), (1, 4), "does not hold"),
+        ((-2, 0), (1, 4), "does not hold"),
+        ((2, 3), (None, 4), "holds"),
+        ((2, 3), (4, None), "does not hold"),
+        ((2, math.inf), (1, None), "holds"),
+        ((math.inf, math.inf), (None, 4), "does not hold"),
+        ((math.nan, math.nan), (None, None), "cannot be told"),
+    ],
+)
+def test_the_interval_decides(interval, bounds, outcome) -> None:
+    assert judge(Estimate(sum(interval) / 2, *interval), *bounds) == outcome
+
+
+def test_a_claim_holds_only_if_all_that_was_checked_does() -> None:
+    def outcome(*outcomes: str) -> str:
+        return Section("a", "t", "s.", tuple(Verdict("c", "s.", each) for each in outcomes)).outcome
+
+    assert outcome("holds", "holds") == "holds"
+    assert outcome("holds", "cannot be told") == "cannot be told"
+    assert outcome("holds", "cannot be told", "does not hold") == "does not hold"
+    assert outcome() == "cannot be told"
+
+
+def test_bounds_the_wrong_way_round_and_unknown_outcomes_are_refused() -> None:
+    with pytest.raises(ProblemError, match="from 4 to 1"):
+        judge(Estimate(1, 1, 1), 4, 1)
+    with pytest.raises(ProblemError, match="'perhaps'"):
+        Verdict("c", "s.", "perhaps")
+
+
+def test_the_summary_names_every_verdict_and_aligns_them() -> None:
+    verdicts = (Verdict("short", "s.", "holds", Estimate(1, 1, 1), "0 to 2"), Verdict("longer name", "s.", "does not hold"))
+    lines = summary([Section("a", "Title", "s.", verdicts)]).splitlines()
+    assert lines[0] == "(a) Title: does not hold"
+    assert lines[1].index("holds") == lines[2].index("does not hold")
+    assert lines[1].endswith("0 to 2")
+
+
+def test_one_note_may_be_a_plain_string() -> None:
+    assert Section("a", "t", "s.", notes="one").notes == ("one",)
