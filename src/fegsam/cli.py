@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("directory", type=Path)
 
     plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
-    plan.add_argument("spec", type=Path)
+    plan.add_argument("spec", type=Path, help="its first cell says the problem, the algorithm and the number of agents")
     plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
     plan.add_argument("--budget", type=int, help="at most so much of it")

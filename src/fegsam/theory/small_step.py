@@ -179,7 +179,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     pull, memory = np.zeros(dimension), np.zeros(dimension)
     for share, noise in kinds:
         matrix = noise.mean_matrix
-        covariance, correlation = _lagged_moments(noise, agents, period)
+        covariance, correlation = lagged_moments(noise, agents, period)
         mean_matrix += share * matrix
         long_run += share * covariance
         pull += share * matrix @ noise.mean_offset
@@ -199,7 +199,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     )
 
 
-def _lagged_moments(noise: AgentNoise, agents: int, period: int) -> tuple[np.ndarray, np.ndarray]:
+def lagged_moments(noise: AgentNoise, agents: int, period: int) -> tuple[np.ndarray, np.ndarray]:
     """Gamma_i (d, d), and ``sum_{j>=1} w_j E[M_i~(y_j) b_i~(y_0)]`` (d,)."""
     total, within = noise.after_effects(period)
     one_sided = noise.offset_response(total)

@@ -1,0 +1,7 @@
+"""Which step size, sync period and number of steps reach an accuracy, with the fewest communications or samples."""
+
+from __future__ import annotations
+
+from fegsam.planning.plan import Plan, plan
+
+__all__ = ["Plan", "plan"]

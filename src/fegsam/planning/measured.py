@@ -1,0 +1,89 @@
+"""The error of a setting as it is: from exact moments where they are quick, or from runs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fegsam.engines.run import Engine, run
+from fegsam.errors import DivergenceWarning, ProblemError
+from fegsam.exact.moments import moments
+from fegsam.experiments.estimates import Estimate, mean_estimate
+from fegsam.planning.round_law import RoundLaw
+from fegsam.planning.settings import Setting
+
+_PATIENCE = 1.0
+"""Seconds that exact moments may take."""
+
+
+def run_errors(
+    problem: Any, algorithm: Any, step_size: float, sync_period: int, times: np.ndarray, seeds: range, engine: str | Engine
+) -> np.ndarray:
+    """(seeds, times): the squared 2-norm error, NaN where a run diverged.
+
+    >>> import fegsam as fg
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> run_errors(coin, average, 0.1, 5, np.array([0, 10]), range(3), "cpu").shape
+    (3, 2)
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)
+        history = run(
+            problem,
+            algorithm,
+            step_size=step_size,
+            sync_period=sync_period,
+            num_steps=int(times[-1]),
+            seeds=seeds,
+            record=times,
+            engine=engine,
+        )
+    return history.data["squared_error_2"].values
+
+
+def verified(problem: Any, algorithm: Any, setting: Setting, seeds: range, engine: str | Engine) -> Estimate:
+    """The mean over the seeds of the last iterate's squared error, with its 95 percent interval.
+
+    >>> import fegsam as fg
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> verified(coin, average, Setting(0.1, 50, 2, 0.01), range(20), "cpu").high < 0.01
+    True
+    """
+    times = np.array([setting.num_steps])
+    return mean_estimate(run_errors(problem, algorithm, setting.step_size, setting.sync_period, times, seeds, engine)[:, -1])
+
+
+def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -> float | None:
+    """E||avg_T - theta*||_2^2, or None where it would take long.
+
+    The moments keep the modes of one agent at a time (order 1), which is right to far more digits than a plan needs.
+
+    >>> import fegsam as fg
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> exact_error(coin, average, RoundLaw(coin, average), Setting(0.5, 1, 2, 0.1))
+    0.0546875
+    """
+    if _seconds(law, setting) > _PATIENCE:
+        return None
+    steps = setting.num_steps
+    # One round is cheaper as steps before a synchronisation that does not come: the average is the same.
+    period = setting.sync_period if setting.communications > 1 else steps + 1
+    settings = {"step_size": setting.step_size, "sync_period": period, "times": [steps], "order": 1}
+    try:
+        return float(moments(problem, algorithm, **settings).mse[0])
+    except ProblemError:
+        return None
+
+
+def _seconds(law: RoundLaw, setting: Setting) -> float:
+    """About how long the moments take: a step of a round acts on a functional for each pair of parameters, or on one alone."""
+    size = len(law.start) + 1
+    functionals = size * (size + 1) / 2 if setting.communications > 1 else 2
+    step = 3e-4 * law.num_kinds + 3.5e-9 * law.num_windows * size**2 * functionals
+    rounds = 5e-4 * law.num_kinds**2 + 4e-9 * law.num_windows * size**2
+    return setting.sync_period * step + min(setting.communications, 10**4) * rounds

@@ -1,0 +1,112 @@
+"""The settings that reach an accuracy, where only runs can tell: Q-learning, rules of the user's, very many parameters.
+
+A pilot is a run over a few seeds, the same for all pilots, so that they share their paths. Its curve says after how many
+rounds the error's upper confidence limit is low enough. First the fewest steps are looked for with a synchronisation each
+step; then, at the step size found and at smaller ones, the longest sync period that still gets there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fegsam.engines.run import Engine
+from fegsam.planning.measured import run_errors
+from fegsam.planning.settings import MORE_STEPS, Goal, Setting
+
+_SEEDS = range(10**6, 10**6 + 24)
+_SIGMAS = 2.0
+_FIRST_STEPS = 64
+_HALVINGS = 3
+"""Step sizes that are tried for long periods, each half of the one before."""
+_RECORDS = 300
+_AGENT_STEPS = 10**10
+"""A pilot's, where there is no budget: minutes."""
+
+
+class PilotSearch:
+    """As `search.Search`, by pilots. A step size above one is never tried: these rules move towards what they aim at.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> settings = PilotSearch(fed, fg.QLearning(), accuracy=0.1, engine="cpu").settings(Goal("communications"))
+    >>> min(setting.communications for setting in settings)
+    1
+    """
+
+    def __init__(self, problem: Any, algorithm: Any, accuracy: float, engine: str | Engine, caution: float = 1.0) -> None:
+        self.problem, self.algorithm, self.accuracy, self.engine = problem, algorithm, accuracy, engine
+        self.caution = caution
+        """the largest step size tried"""
+        self._failed: list[Setting] = []
+        """where pilots stood that did not get there"""
+
+    def settings(self, goal: Goal) -> list[Setting]:
+        """Those found; none where the accuracy is out of reach."""
+        affordable = max(_FIRST_STEPS, _AGENT_STEPS // (len(_SEEDS) * int(self.problem.num_agents)))
+        limit = int(goal.most_steps if math.isfinite(goal.most_steps) else affordable)
+        fewest = self._fewest_steps(limit)
+        if fewest is None:
+            return []
+        limit = min(limit, MORE_STEPS * fewest.num_steps)
+        found = [fewest]
+        for halving in range(_HALVINGS):
+            patience = min(limit, 2 * 2**halving * fewest.num_steps)
+            found += self._longest_periods(fewest.step_size / 2**halving, patience)
+        return [setting for setting in found if goal.admits(setting)]
+
+    def within_reach(self, goal: Goal) -> Setting:
+        """The best that was seen within the limits."""
+        return min(filter(goal.admits, self._failed), key=lambda setting: setting.error)
+
+    def _fewest_steps(self, limit: int) -> Setting | None:
+        """With K = 1: twice the steps until some step size gets there. The best step size does not rise with their number."""
+        steps, tried = min(_FIRST_STEPS, limit), [self.caution * 2.0**-k for k in range(8)]
+        while True:
+            found = [setting for step in tried if (setting := self._first(step, 1, steps)) is not None]
+            if found:
+                return min(found, key=lambda setting: setting.num_steps)
+            if steps >= limit:
+                return None
+            best = min(self._failed[-len(tried) :], key=lambda setting: setting.error)
+            steps, tried = min(2 * steps, limit), [best.step_size / 2**k for k in range(3)]
+
+    def _longest_periods(self, step: float, limit: int) -> list[Setting]:
+        """A single round; or else the longest period that gets there, by bisection of its logarithm."""
+        once = self._first(step, None, limit)
+        if once is not None:
+            return [once]
+        found, low, high = [], 0.0, math.log2(limit)
+        while high - low > 0.5:
+            middle = (low + high) / 2
+            setting = self._first(step, round(2**middle), limit)
+            if setting is None:
+                high = middle
+            else:
+                found.append(setting)
+                low = middle
+        return found
+
+    def _first(self, step: float, period: int | None, limit: int) -> Setting | None:
+        """The first synchronisation up to `limit` whose error is low enough; with no period, the first time, as one round."""
+        rounds = limit // (period or 1)
+        times = (period or 1) * np.unique(np.linspace(1, rounds, min(rounds, _RECORDS)).astype(np.int64))
+        errors = run_errors(self.problem, self.algorithm, step, period or limit + 1, times, _SEEDS, self.engine)
+        errors = np.where(np.isfinite(errors).all(axis=0), errors, np.inf)
+        with np.errstate(invalid="ignore"):
+            mean = errors.mean(axis=0)
+            upper = np.nan_to_num(mean + _SIGMAS * errors.std(axis=0, ddof=1) / math.sqrt(len(_SEEDS)), nan=np.inf)
+
+        def setting(place: int) -> Setting:
+            time = int(times[place])
+            return Setting(step, period or time, time // period if period else 1, float(mean[place]))
+
+        low_enough = np.flatnonzero(upper <= self.accuracy)
+        if len(low_enough):
+            return setting(int(low_enough[0]))
+        self._failed.append(setting(-1))
+        return None

@@ -1,0 +1,276 @@
+"""`plan`: from an accuracy to a step size, a sync period and a number of steps, verified by a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.engines.run import Engine
+from fegsam.errors import ProblemError
+from fegsam.experiments.estimates import Estimate
+from fegsam.planning.measured import exact_error, verified
+from fegsam.planning.pilots import PilotSearch
+from fegsam.planning.round_law import RoundLaw
+from fegsam.planning.search import Search
+from fegsam.planning.settings import Goal, Setting, frontier
+from fegsam.problem.checks import integer, positive
+from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.theory.tables import html_table, number, text_table
+
+_LAW_PARAMETERS = 100
+"""Up to so many parameters the law of the rounds takes milliseconds."""
+_SIGMAS = 2.5
+"""A plan aims so many standard errors of its verification below the accuracy, so that chance seldom spoils that."""
+_CORRECTIONS = 8
+_TIGHT = 0.9
+"""An error, margin included, of this part of the accuracy is near enough to it."""
+_AIM = 0.985
+_ATTEMPTS = 5
+_MISLED = 3.0
+"""A prediction that is exceeded by this factor was made for too large a step."""
+_CAUTION = 0.7
+
+
+class Tradeoff(NamedTuple):
+    """A point of the trade-off curve."""
+
+    communications: int
+    num_steps: int
+    step_size: float
+    sync_period: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Settings that reach an accuracy; see `plan`.
+
+    Attributes
+    ----------
+    step_size : float
+    sync_period, num_steps, communications : int
+        K, T and T / K: the last step is followed by a communication.
+    accuracy : float
+        What was asked for.
+    goal : str
+    predicted : float
+        E||avg_T - theta*||_2^2, before any verification.
+    source : str
+        Where the prediction is from: "exact" moments, the "small_step" law, or "pilot" runs.
+    verified : Estimate
+        The same from a run: mean over the seeds, and 95 percent interval.
+    met : bool
+        Whether that mean is at most `accuracy`.
+    tradeoff : tuple of Tradeoff
+        From the fewest communications to the fewest steps: what else is thought to reach the accuracy.
+    """
+
+    step_size: float
+    sync_period: int
+    num_steps: int
+    communications: int
+    accuracy: float
+    goal: str
+    predicted: float
+    source: str
+    verified: Estimate
+    met: bool
+    tradeoff: tuple[Tradeoff, ...]
+
+    @property
+    def _title(self) -> str:
+        return f"Squared error {self.accuracy:.4g} with the fewest {self.goal}"
+
+    def _rows(self) -> list[list[str]]:
+        said = {"exact": "exact moments", "small_step": "small-step law", "pilot": "pilot runs"}[self.source]
+        return [
+            ["step size", f"{self.step_size:.4g}"],
+            ["sync period", number(self.sync_period)],
+            ["steps", number(self.num_steps)],
+            ["communications", number(self.communications)],
+            ["predicted error", f"{self.predicted:.4g}, by {said}"],
+            ["error in a run", f"{self.verified}: {'met' if self.met else 'not met'}"],
+        ]
+
+    def _curve(self) -> tuple[list[str], list[list[str]]]:
+        rows = [[*map(number, (p.communications, p.num_steps, p.sync_period)), f"{p.step_size:.4g}"] for p in self.tradeoff]
+        return ["communications", "steps", "sync period", "step size"], rows
+
+    def __str__(self) -> str:
+        first, *others = self._rows()
+        return f"{self._title}\n{text_table(first, others)}\n\nTrade-off\n{text_table(*self._curve())}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title, ["", ""], self._rows()) + html_table("Trade-off", *self._curve())
+
+
+class _Proposal(NamedTuple):
+    chosen: Setting
+    source: str
+    settings: list[Setting]
+    caution: float
+    """that would just have admitted the step size"""
+
+
+def plan(
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    *,
+    accuracy: float,
+    goal: str = "communications",
+    budget: int | None = None,
+    verify_seeds: int = 200,
+    engine: str | Engine = "cpu",
+) -> Plan:
+    """The settings that bring E||avg_T - theta*||_2^2 down to `accuracy` with the fewest communications or samples.
+
+    The last iterate counts, from a start at zero. Linear algorithms are planned by the law of `round_law`, corrected by exact
+    moments where these are quick; all others by pilot runs. The plan is then run, and tightened if it misses.
+
+    Parameters
+    ----------
+    accuracy : float
+        Of the squared 2-norm error, `squared_error_2` of a history.
+    goal : {"communications", "samples"}
+        What is to be few. Of equal numbers of communications the one with fewer steps is taken; of nearly equal numbers of
+        steps (2 percent) the one with fewer communications.
+    budget : int, optional
+        The most steps (goal "communications"; by default 16 times as many as are needed) or the most communications (goal
+        "samples"; by default any number).
+    verify_seeds : int
+        How many seeds verify the plan.
+    engine
+        As in `fegsam.run`.
+
+    Raises
+    ------
+    ProblemError
+        Where the accuracy cannot be met within the budget.
+
+    Examples
+    --------
+    Four agents that average the noise of a coin need meet only once:
+
+    >>> import fegsam as fg
+    >>> from fegsam.planning import plan
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> found = plan(coin, average, accuracy=1e-3)
+    >>> found.communications, found.source, found.met
+    (1, 'exact', True)
+    """
+    algorithm.check(problem)
+    accuracy, seeds = positive(accuracy, "accuracy"), integer(verify_seeds, "verify_seeds", least=2)
+    wanted = _goal(goal, budget)
+    propose = _proposer(problem, algorithm, wanted, seeds, engine)
+    level, caution, found = accuracy, 1.0, None
+    for attempt in range(_ATTEMPTS):
+        proposal = propose(level, caution)
+        if isinstance(proposal, Setting):
+            if found is None:
+                raise ProblemError(_out_of_reach(accuracy, wanted, proposal))
+            break
+        fresh = range(attempt * seeds, (attempt + 1) * seeds)
+        estimate = verified(problem, algorithm, proposal.chosen, fresh, engine)
+        found = _plan(proposal, accuracy, goal, estimate)
+        if found.met:
+            break
+        if estimate.value <= _MISLED * found.predicted:
+            level *= 0.97 * accuracy / estimate.value
+        else:
+            caution = _CAUTION * proposal.caution
+    assert found is not None
+    return found
+
+
+def _goal(goal: str, budget: int | None) -> Goal:
+    if goal not in ("communications", "samples"):
+        raise ProblemError(f'goal is {goal!r}; give "communications" or "samples".')
+    most = math.inf if budget is None else integer(budget, "budget")
+    return Goal(goal, most_steps=most) if goal == "communications" else Goal(goal, most_communications=most)
+
+
+def _plan(proposal: _Proposal, accuracy: float, goal: str, estimate: Estimate) -> Plan:
+    chosen = proposal.chosen
+    curve = frontier([*proposal.settings, chosen])
+    return Plan(
+        step_size=chosen.step_size,
+        sync_period=chosen.sync_period,
+        num_steps=chosen.num_steps,
+        communications=chosen.communications,
+        accuracy=accuracy,
+        goal=goal,
+        predicted=chosen.error,
+        source=proposal.source,
+        verified=estimate,
+        met=estimate.value <= accuracy,
+        tradeoff=tuple(Tradeoff(s.communications, s.num_steps, s.step_size, s.sync_period) for s in curve),
+    )
+
+
+def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
+    limit = f"{goal.most_communications} communications" if goal.what == "samples" else f"{goal.most_steps} steps"
+    within = limit if math.isfinite(min(goal.most_steps, goal.most_communications)) else f"{best.num_steps} steps"
+    return (
+        f"A squared error of {accuracy:.3g} is out of reach within {within}, where about {best.error:.3g} is the least found; "
+        "ask for a larger accuracy or give a larger budget."
+    )
+
+
+def _proposer(
+    problem: Any, algorithm: Any, goal: Goal, seeds: int, engine: str | Engine
+) -> Callable[[float, float], _Proposal | Setting]:
+    """What proposes a setting for an accuracy, with more or less caution; or, where that is out of reach, what is in reach."""
+    linear = isinstance(algorithm, LinearSA | OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD)
+    if linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
+        law = RoundLaw(problem, algorithm)
+        return lambda accuracy, caution: _by_law(problem, algorithm, law, accuracy, caution, goal, seeds)
+    return lambda accuracy, caution: _by_pilots(PilotSearch(problem, algorithm, accuracy, engine, caution), goal)
+
+
+def _by_pilots(search: PilotSearch, goal: Goal) -> _Proposal | Setting:
+    settings = search.settings(goal)
+    return _Proposal(goal.best(settings), "pilot", settings, search.caution) if settings else search.within_reach(goal)
+
+
+def _by_law(
+    problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, caution: float, goal: Goal, seeds: int
+) -> _Proposal | Setting:
+    """Search by the law, and correct the accuracy asked of it until the exact error is just below the aim."""
+    level, in_reach, deviations = accuracy, math.inf, _SIGMAS / math.sqrt(seeds)
+    good: list[_Proposal] = []
+    tried: list[_Proposal] = []
+    for _ in range(_CORRECTIONS):
+        search = Search(law, level, deviations, caution)
+        settings = search.settings(goal)
+        if not settings and math.isinf(in_reach):
+            return search.within_reach(goal)
+        if not settings:
+            level = math.sqrt(level * in_reach)
+            continue
+        in_reach = level
+        chosen = goal.best(settings)
+        expected = law.error(chosen.step_size, chosen.sync_period, chosen.communications)
+        exact = exact_error(problem, algorithm, law, chosen)
+        error = expected if exact is None else exact
+        share = chosen.step_size / law.largest_step(chosen.sync_period)
+        tried.append(_Proposal(replace(chosen, error=error), "small_step" if exact is None else "exact", settings, share))
+        with_margin = error * chosen.error / expected
+        if with_margin <= accuracy:
+            good.append(tried[-1])
+            if with_margin >= _TIGHT * accuracy:
+                break
+        if error > _MISLED * expected:
+            caution = _CAUTION * share
+        else:
+            level *= _AIM * accuracy / with_margin
+    if good:
+        best = goal.best([proposal.chosen for proposal in good])
+        return next(proposal for proposal in good if proposal.chosen is best)
+    least = min(tried, key=lambda proposal: proposal.chosen.error)
+    return least if least.chosen.error <= accuracy else least.chosen
