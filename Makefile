@@ -19,7 +19,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/speed_up.py --output demo-output
+	$(BIN)/fegsam reproduce --quick --output demo-output
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL)

@@ -280,7 +280,7 @@ def test_a_sweep_killed_at_any_moment_resumes_to_the_same_data(
 ) -> None:
     """Each in another stage of the sweep, from its start to its last cells, and there at random."""
     stages = np.random.default_rng(0).permutation(20)
-    process = start(tmp_path)
+    process = start(tmp_path, pause=0.3)
     wait_for_cells(tmp_path, stages[moment])
     time.sleep(np.random.default_rng([1, moment]).uniform(0, 0.15))
     kill_group(process, signal.SIGKILL)
@@ -305,7 +305,7 @@ def test_workers_do_not_outlive_a_sweep_that_is_killed_alone(tmp_path: pathlib.P
 def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
     killed_undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor
 ) -> None:
-    process = start(tmp_path)
+    process = start(tmp_path, pause=1.0)  # so that a slow machine stops it in time
     wait_for_cells(tmp_path, 3)
     out, err = kill_group(process, signal.SIGINT)
     stored = len(list(tmp_path.glob("cells/[!.]*.nc")))

@@ -1,0 +1,163 @@
+"""(e) Bias and variance: the start is forgotten geometrically, and what remains is proportional to alpha / N (Theorem 3.1).
+
+The theorem's first term is S_1 c^T with c = 1 - alpha phi_2 / 2, its second S_2 alpha / N. The true rate for small steps is
+that of the slowest direction of the mean increment's matrix: ``(1 - alpha lambda)^(2t)`` for the squared error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fegsam.engines.run import Engine
+from fegsam.exact.chains import visit_frequencies
+from fegsam.exact.fixed_points import fixed_point
+from fegsam.exact.moments import moments
+from fegsam.experiments.estimates import Estimate, curve_estimate, ratio_estimate, slope_estimate
+from fegsam.history import History
+from fegsam.problem.federation import Federation
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.problems import ALGORITHMS, Case, cases, mean_matrix
+from fegsam.reproduction.runs import exact_plateau, levels, plateau_run, run_case, sampled
+from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, held_against
+
+SHARES = (1.0, 0.5, 0.25)
+"""Of a case's step size, whose curves are drawn."""
+
+
+def section(quick: bool, engine: str | Engine | None = None) -> Section:
+    """Whether the error is a geometric decay and then a floor."""
+    return examine(claim_spec("bias_variance", quick), engine)
+
+
+def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    verdicts: list[Verdict] = []
+    figures: list[FigureData] = []
+    for number in spec.sizes.algorithms:
+        series: list[Series] = []
+        for case in cases(spec.sizes.one_problem, (number,)):
+            found, drawn = _floors(case, spec, engine)
+            verdicts += [found, _decay(case, spec, engine)]
+            series += drawn
+        figures.append(_floor_figure(number, series))
+    figures += [_curves(case, spec, engine) for case in cases(True, spec.sizes.algorithms)]
+    return Section(
+        "e",
+        "First a geometric decay, then a floor",
+        "The squared error falls by the same factor in every step until the start is forgotten, and then stays at a level "
+        "proportional to the step size divided by the number of agents.",
+        tuple(verdicts),
+        tuple(figures),
+        (
+            "For the rate of decay, runs begin far from the fixed point in the direction that is forgotten most slowly, where "
+            "the squared error falls by the factor (1 - αλ)² a step, λ the smallest eigenvalue of the mean increment's matrix. "
+            "The theorem's own rate is a lower bound for it. Q-learning has several such matrices, one for each choice of "
+            "best actions, and its prediction follows the mean increments step by step.",
+        ),
+    )
+
+
+def _floors(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[Verdict, list[Series]]:
+    """Step sizes and numbers of agents changed together, on one axis."""
+    sizes = spec.sizes
+    chosen = sorted(sizes.settings, key=lambda pair: pair[0] / pair[1])
+    settings = {"relaxations": sizes.relaxations, "sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
+    histories = [plateau_run(case, n, step_size=share * case.step_size, **settings) for share, n in chosen]
+    x = [case.step_size * share / n for share, n in chosen]
+    table = np.stack([levels(history) for history in histories], axis=1)
+    drawn, detail = [sampled(case.place, x, list(table.T), case.place)], ""
+    if case.has_exact:
+        truth = np.array([exact_plateau(case, history) for history in histories])
+        drawn.append(Series(f"{case.place}, exact", x, truth, style="exact", group=case.place))
+        detail = f"exact slope {slope_estimate(x, truth).value:.3f}"
+    sentence = "The error that remains is proportional to the step size divided by N: on logarithmic scales it has slope 1."
+    return held_against(case.name, sentence, slope_estimate(x, table), *spec.claim.floor, detail=detail), drawn
+
+
+def slow_start(case: Case, agents: int) -> np.ndarray:
+    """(d,): a start in the slowest direction, so far out that noise hardly counts."""
+    problem = case.federate(agents)
+    point, matrix = fixed_point(problem, case.algorithm), mean_matrix(case.number, problem, case.algorithm)
+    rates, directions = np.linalg.eig(-matrix)
+    direction = np.real(directions[:, int(np.argmin(np.real(rates)))])
+    return point + 10.0 * max(1.0, float(np.abs(point).max())) * direction / np.abs(direction).max()
+
+
+def mean_fall(case: Case, agents: int, start: np.ndarray, steps: int) -> float:
+    """log of the factor by which the squared error falls if every increment is replaced by its mean."""
+    problem = case.federate(agents)
+    point, matrix = fixed_point(problem, case.algorithm), mean_matrix(case.number, problem, case.algorithm)
+    left = start - point
+    if case.number != 4:
+        decayed = np.linalg.matrix_power(np.eye(len(point)) + case.step_size * matrix, steps) @ left
+        return float(np.log(np.sum(left**2) / np.sum(decayed**2)))
+    # The maximum over actions makes Q-learning's mean increment piecewise linear, so it is followed step by step.
+    assert isinstance(problem, Federation)
+    visits = (problem.kind_counts / problem.num_agents) @ visit_frequencies(problem, case.algorithm)
+    mdp, q = problem.mdps[0], start.copy()
+    chain, rewards = mdp.transitions.toarray(), mdp.rewards.ravel()
+    for _ in range(steps):
+        q += case.step_size * visits * (rewards + mdp.discount * chain @ q.reshape(-1, mdp.num_actions).max(axis=1) - q)
+    return float(np.log(np.sum(left**2) / np.sum((q - point) ** 2)))
+
+
+def _decay(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> Verdict:
+    sizes = spec.sizes
+    start = slow_start(case, sizes.decay_agents)
+    steps = round(sizes.decay_relaxations * case.relaxation)
+    history = run_case(
+        case, sizes.decay_agents, sync_period=sizes.sync_period, num_steps=steps, seeds=sizes.seeds, engine=engine,
+        record=[0, steps], initial_params=start,
+    )  # fmt: skip
+    errors = history.data.squared_error_2.transpose("seed", "time").values
+    fall = ratio_estimate(errors[:, 0], errors[:, -1], paired=True)
+    predicted = mean_fall(case, sizes.decay_agents, start, steps)
+    share = Estimate(*(float(np.log(bound) / predicted) for bound in (fall.value, fall.low, fall.high)))
+    sentence = "The start is forgotten at the rate of the mean increments (measured / predicted rate is 1)."
+    detail = f"in {steps} steps the squared error falls by {fall}, predicted {np.exp(predicted):.3g}"
+    return held_against(case.name, sentence, share, *spec.claim.rate, detail=detail)
+
+
+def _floor_figure(number: int, series: list[Series]) -> FigureData:
+    x = series[0].x
+    line = Series("proportional to α/N", x, series[0].y[0] * x / x[0], style="reference")
+    return FigureData(
+        key=f"floor-{number}",
+        title=f"{ALGORITHMS[number]}: what remains of the error",
+        caption="Whatever the step size and the number of agents, the long-run error depends on their ratio alone.",
+        x_label="step size α / agents N",
+        y_label="long-run squared error E‖θ − θ*‖²",
+        series=(*series, line),
+    )
+
+
+def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureData:
+    """The error over time at three step sizes, from a start at zero."""
+    sizes = spec.sizes
+    steps = round(sizes.curve_relaxations * case.relaxation)
+    settings = {"num_steps": steps, "sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
+    series: list[Series] = []
+    for share in SHARES:
+        step = share * case.step_size
+        history = run_case(case, sizes.curve_agents, step_size=step, record=max(1, steps // 40), **settings)
+        series += _curve(case, history, f"α = {step:g}")
+    return FigureData(
+        key=f"decay-{case.number}",
+        title=f"{case.name}: error over time",
+        caption="Larger steps forget the start sooner and end at a higher floor.",
+        x_label="steps",
+        y_label="squared error E‖θ − θ*‖²",
+        x_scale="linear",
+        series=tuple(series),
+    )
+
+
+def _curve(case: Case, history: History, name: str) -> list[Series]:
+    found, times = curve_estimate(history.data.squared_error_2), history.data.time.values
+    drawn = [Series(name, times, found.value, found.low, found.high, group=name)]
+    if case.has_exact:
+        settings = history.settings
+        problem = case.federate(settings.num_agents)
+        steps = {"step_size": settings.step_size, "sync_period": settings.sync_period}
+        truth = moments(problem, case.algorithm, times=times, order=1, **steps).mse
+        drawn.append(Series(f"{name}, exact", times, truth, style="exact", group=name))
+    return drawn

@@ -1,0 +1,209 @@
+"""(j) How far agents part between two averagings, against the consensus lemma (Lemma "consensus_error").
+
+With k = t - sK steps since the last averaging, and alpha (K - 1) <= sqrt(ln(5/4) / (2 (1 + A~_1))), the lemma says
+
+    E Omega_t <= 5 alpha^2 k B~^2 (1 + Lag + 4 m_3 (k - 1) eps / B) + 5 alpha^2 k A~_2 sum_{sK <= t' < t} E||theta_t'||_c^2,
+
+where Omega_t is the mean over the agents of ||theta^i_t - theta_t||_c^2, theta is measured from the fixed point and eps is the
+heterogeneity. Errors are known exactly in the 2-norm, so where the c-norm is another one the check is on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, slope_estimate
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.problems import Case, cases
+from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, held_against
+from fegsam.theory import Assumptions
+from fegsam.theory.constants import constants_from
+
+
+def section(quick: bool, engine: Any = None) -> Section:
+    """The sync error, exact and sampled, under the lemma's bound."""
+    return examine(claim_spec("consensus", quick), engine)
+
+
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    verdicts, figures = _coins(spec)
+    for case in cases(spec.sizes.one_problem, spec.sizes.algorithms, kinds=spec.sizes.kinds):
+        more, figure = _examine(spec, case, engine or "cpu")
+        verdicts, figures = verdicts + more, [*figures, figure]
+    return Section(
+        "j",
+        "How far agents part between averagings",
+        "Between two averagings the agents' parameters part. The spread stays below the paper's bound. It grows with the "
+        "square of the step size, in proportion to the steps since the last averaging for like agents, and up to their square "
+        "for agents that are pulled to different places.",
+        tuple(verdicts),
+        tuple(figures),
+        ("The steps are as large as the lemma admits. That is far larger than the theorem itself does.",),
+    )
+
+
+class Spread(NamedTuple):
+    """At times within rounds."""
+
+    times: np.ndarray
+    phase: np.ndarray
+    """steps since the last averaging"""
+    allowed: np.ndarray
+    """what the lemma allows, in the c-norm"""
+
+
+def longest_step(given: Assumptions, period: int) -> float:
+    """The largest step size that the lemma admits."""
+    A_tilde = constants_from(given, 1e-6).A_tilde_1
+    return math.sqrt(math.log(1.25) / (2 * (1 + A_tilde))) / (period - 1) / given.beta
+
+
+def allowed_spread(given: Assumptions, step_size: float, period: int, squares: np.ndarray) -> Spread:
+    """What the lemma allows, from E||theta_t||_c^2 at the times 0, 1, ..."""
+    c = constants_from(given, step_size)
+    times = np.arange(len(squares))
+    phase = times % period
+    since_sync = np.array([squares[t - t % period : t].sum() for t in times])
+    disagreement = 4 * c.m_3 * np.maximum(phase - 1, 0) * given.heterogeneity / c.B if c.B > 0 else 0.0
+    noise = c.B_tilde**2 * (1 + c.Lag + disagreement)
+    return Spread(times, phase, 5 * c.alpha**2 * phase * (noise + c.A_tilde_2 * since_sync))
+
+
+def norm_shares(given: Assumptions) -> tuple[float, float]:
+    """Least and largest ||x||_c^2 over ||x||_2^2."""
+    if given.norm == "sup":
+        return 1.0 / given.dimension, 1.0
+    if given.weight is None:
+        return 1.0, 1.0
+    values = np.linalg.eigvalsh(given.weight)
+    return float(values[0]), float(values[-1])
+
+
+def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData]:
+    sizes, claim, period = spec.sizes, spec.claim, spec.sizes.sync_period
+    problem, algorithm = case.federate(sizes.agents), case.algorithm
+    given = fg.theory.assumptions(problem, algorithm)
+    step, last = sizes.share * longest_step(given, period), sizes.rounds * period
+    settings: dict[str, Any] = {"step_size": step, "sync_period": period}
+    record = np.arange(last) if not case.has_exact else np.arange(last - period, last)
+    data = fg.run(
+        problem,
+        algorithm,
+        num_steps=last,
+        seeds=fresh_seeds(sizes.seeds),
+        record=record,
+        engine=engine,
+        output_decay=0.5,
+        **settings,
+    ).data
+    least, most = norm_shares(given)
+    verdicts, exact = [], None
+    if case.has_exact:
+        found = fg.exact.moments(problem, algorithm, times=np.arange(last), order=1, **settings)
+        spread = allowed_spread(given, step, period, least * found.mse)
+        within = spread.phase > 0
+        worst = certain((most * found.sync_error[within] / spread.allowed[within]).max())
+        exact = found.sync_error[-period:]
+        ratio = mean_estimate(data.sync_error.values[:, -1] / exact[-1])
+        sentence = "The spread in sampled runs is the one computed without sampling."
+        verdicts.append(held_against(f"{case.name}, sampled", sentence, ratio, *claim.exact))
+    else:
+        # The error in the theorem's norm, but the spread in the 2-norm, which is no smaller than the sup norm.
+        spread = allowed_spread(given, step, period, data.squared_error.mean("seed").values)
+        within = np.flatnonzero(spread.phase > 0)
+        samples = data.sync_error.values[:, within] / spread.allowed[within]
+        at = int(samples.mean(axis=0).argmax())
+        worst = mean_estimate(samples[:, at])
+    verdicts.insert(
+        0,
+        held_against(
+            case.name,
+            "At every time the agents are no further apart than the lemma allows.",
+            worst,
+            *claim.lemma,
+            detail=f"At its worst time, step size {step:.2g}; the bound is {1 / worst.value:.2g} times the spread.",
+        ),
+    )
+    return verdicts, _figure(case, spread.phase[-period:], data.sync_error.values[:, -period:], exact, spread.allowed[-period:])
+
+
+def _figure(case: Case, phase: np.ndarray, samples: np.ndarray, exact: np.ndarray | None, allowed: np.ndarray) -> FigureData:
+    curve = curve_estimate(samples)
+    series = [Series("spread", phase, curve.value, curve.low, curve.high)]
+    if exact is not None:
+        series.append(Series("spread, exact", phase, exact, style="exact", group="spread"))
+    series.append(Series("the lemma's bound", phase, allowed, style="bound"))
+    return FigureData(
+        f"consensus_{case.key}",
+        case.name,
+        "Spread of the agents within the last round, and what the consensus lemma allows.",
+        "steps since the last averaging",
+        "sync error Ω",
+        "linear",
+        "log",
+        tuple(series),
+    )
+
+
+# --- Coins -----------------------------------------------------------------------------------------------------------
+
+
+def coin_spread(offsets: Any, agents: int, step: float, period: int) -> tuple[Spread, np.ndarray]:
+    """x += alpha (X - x) with X one of the kind's two `offsets` (kinds, 2) by the toss of a coin; and the exact spread."""
+    kinds = len(offsets)
+    problem = fg.MarkovNoise(np.full((kinds, 2, 2), 0.5), num_agents=agents)
+    algorithm = fg.LinearSA(np.full((kinds, 2, 1, 1), -1.0), np.reshape(offsets, (kinds, 2, 1)))
+    given = fg.theory.assumptions(problem, algorithm)
+    times = np.arange(period)
+    found = fg.exact.moments(problem, algorithm, step_size=step, sync_period=period, times=times)
+    return allowed_spread(given, step, period, found.mse), found.sync_error
+
+
+def _coins(spec: ClaimSpec) -> tuple[list[Verdict], list[FigureData]]:
+    """Where everything is known: noise alone, and disagreement alone."""
+    sizes, claim = spec.sizes, spec.claim
+    step, period = sizes.coin_step, sizes.coin_period
+    noise, noisy = coin_spread([[1.0, -1.0]], 100, step, period)
+    pull, pulled = coin_spread([[1.0, 1.0], [-1.0, -1.0]], 2, step, period)
+    steps = step * np.array([1, 2, 4, 8]) / 8
+    ends = [coin_spread([[1.0, -1.0]], 100, each, period)[1][-1] for each in steps]
+    later = slice(1, None)
+
+    def verdict(claim_name: str, sentence: str, estimate: Estimate, bounds: list[float]) -> Verdict:
+        low, high = bounds
+        return held_against(f"coins, {claim_name}", sentence, estimate, low, high)
+
+    loose = float((noise.allowed[later] / noisy[later]).max())
+    verdicts = [
+        verdict(
+            "like agents",
+            "Agents that see independent noise alone part in proportion to the steps taken (exponent 1).",
+            slope_estimate(noise.phase[later], noisy[later]),
+            claim.alike_exponent,
+        ),
+        verdict(
+            "agents pulled apart",
+            "Agents that are pulled to different places part with the square of the steps taken (exponent 2).",
+            slope_estimate(pull.phase[later], pulled[later]),
+            claim.apart_exponent,
+        ),
+        verdict(
+            "step size", "The spread grows with the square of the step size.", slope_estimate(steps, ends), claim.step_exponent
+        ),
+        verdict("bound", "For independent noise the lemma allows about five times what is there.", certain(loose), claim.loose),
+    ]
+    series = []
+    for name, spread, exact in (("like agents", noise, noisy), ("agents pulled apart", pull, pulled)):
+        series.append(Series(f"{name}, exact", spread.phase[later], exact[later], style="exact", group=name))
+        series.append(
+            Series(f"{name}, the lemma's bound", spread.phase[later], spread.allowed[later], style="bound", group=name)
+        )
+    caption = "Agents that see noise part in proportion to the steps taken, agents that are pulled apart with their square."
+    title = "Noise and disagreement"
+    return verdicts, [
+        FigureData("consensus_coins", title, caption, "steps since the last averaging", "sync error Ω", series=tuple(series))
+    ]

@@ -1,0 +1,169 @@
+"""(d) The corollary's choice: alpha = 8 log(N T) / (phi_2 T), and K = T / N or, for agents that differ, sqrt(T) / N.
+
+It promises an error of order 1 / (N T) up to logarithms, at N communications in all, or N sqrt(T), which is sqrt(N / accuracy).
+The step falls with T, but begins beyond all use unless phi_2 is large: a few states and a small discount. The theorem
+that the corollary is derived from does not admit its K; both are judged.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.engines.run import Engine, run
+from fegsam.exact.moments import moments
+from fegsam.experiments.estimates import slope_estimate
+from fegsam.history import History
+from fegsam.problem import examples, policies
+from fegsam.problem.federation import Federation
+from fegsam.problem.mdp import MDP
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, smooth_features
+from fegsam.reproduction.runs import sampled
+from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, held_against
+from fegsam.theory.corollary import Schedule, schedule
+from fegsam.theory.drift import drift
+
+
+def section(quick: bool, engine: str | Engine | None = None) -> Section:
+    """Whether the corollary's schedule brings what it promises."""
+    return examine(claim_spec("corollary", quick), engine)
+
+
+def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    verdicts: list[Verdict] = []
+    figures: list[FigureData] = []
+    unusable: list[str] = []
+    for number in spec.sizes.algorithms:
+        series: list[Series] = []
+        for place in spec.sizes.problems:
+            phi_2 = drift(federation(number, place, spec.sizes.discount, 2), algorithm(number)).drift
+            if not phi_2 >= spec.claim.drift:
+                unusable.append(f"{ALGORITHMS[number]}, {place} (phi_2 = {phi_2:.2g})")
+                continue
+            found, drawn = _check(number, place, spec, engine)
+            verdicts += found
+            series += drawn
+        if series:
+            figures.append(_figure(number, series))
+    notes = [
+        f"Usable is where phi_2, the theorem's rate of contraction, is at least {spec.claim.drift:g}: small problems with "
+        f"discount {spec.sizes.discount:g}. The error is that of the random output time, averaged over its law.",
+        "The step size of the corollary, and its K = T/N, lie outside the conditions of the theorem that it is derived from, "
+        "at these and at all larger T. The schedule works all the same: conditions that suffice are not needed.",
+    ]
+    if unusable:
+        notes.append("Left out, as the corollary's step would be too large to use: " + "; ".join(unusable) + ".")
+    return Section(
+        "d",
+        "The corollary's schedule",
+        "With the paper's step size and sync period, the error falls in proportion to the samples of all agents together, N "
+        "times T, up to a logarithm, while the agents meet about N times in all (N√T times if they differ).",
+        tuple(verdicts),
+        tuple(figures),
+        tuple(notes),
+    )
+
+
+def algorithm(number: int) -> Any:
+    """By the paper's number."""
+    return {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[number]
+
+
+def federation(number: int, place: str, discount: float, agents: int) -> Federation:
+    """Few states, two behaviour policies.
+
+    >>> federation(4, "River swim", 0.5, 2)
+    Federation(agents=2, kinds=2, states=3, actions=2, discount=0.5)
+    """
+    mdp: MDP = {
+        "Two states": lambda: examples.two_state(discount=discount),
+        "Garnet": lambda: examples.garnet(3, 2, 3, discount=discount, seed=1, connected=True),
+        "River swim": lambda: examples.river_swim(3, discount=discount),
+    }[place]()
+    uniform = policies.uniform(mdp.num_states, 2)
+    own = [0.5 * uniform + 0.5 * policy for policy in (np.eye(2)[[0] * mdp.num_states], np.eye(2)[[1] * mdp.num_states])]
+    features = smooth_features(mdp.num_states, 2) if number == 2 else smooth_features(mdp.num_states, 1)
+    if number == 5:
+        features = np.linspace(1.0, 0.5, mdp.num_states)[:, None]
+    return Federation(mdp, own, num_agents=agents, target_policy=uniform, features=features if number in (2, 5) else None)
+
+
+def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
+    name = f"{ALGORITHMS[number]}, {place}"
+    chosen = sorted(spec.sizes.runs, key=lambda pair: pair[0] * pair[1])
+    product = np.array([agents * steps for agents, steps in chosen], float)
+    plans, samples, truth = [], [], []
+    for agents, steps in chosen:
+        problem = federation(number, place, spec.sizes.discount, agents)
+        plan = schedule(problem, algorithm(number), num_steps=steps)
+        plans.append(plan)
+        history = _run(problem, algorithm(number), plan, spec, engine)
+        samples.append(
+            _at_output(history, history.data.time.values, history.data.squared_error_2.transpose("seed", "time").values)
+        )
+        if number in HAVE_EXACT:
+            times = np.unique(np.linspace(0.8 * steps, steps - 1, 20).astype(int))
+            found = moments(
+                problem, algorithm(number), step_size=plan.step_size, sync_period=plan.sync_period, times=times, order=1
+            )  # fmt: skip
+            truth.append(_at_output(history, times, found.mse))
+    slope = slope_estimate(product, np.stack(samples, axis=1) / np.log(product))
+    last, (agents, steps) = plans[-1], chosen[-1]
+    sentence = "The error falls as log(NT) / (NT): divided by the logarithm it has slope -1 on logarithmic scales."
+    detail = f"step sizes {plans[0].step_size:.3g} to {last.step_size:.3g}"
+    verdicts = [held_against(name, sentence, slope, *spec.claim.slope, detail=detail)]
+    verdicts += [_communications(name, last, agents, steps, spec), _admitted(name, last, agents, steps, spec)]
+    drawn = [sampled(place, list(product), samples, place)]
+    if truth:
+        drawn.append(Series(f"{place}, exact", product, truth, style="exact", group=place))
+    return verdicts, drawn
+
+
+def _run(problem: Federation, algorithm: Any, plan: Schedule, spec: ClaimSpec, engine: str | Engine | None) -> History:
+    """Recorded in the last fifth, where nearly all of the output time's law lies."""
+    times = np.unique(np.linspace(0.8 * plan.num_steps, plan.num_steps - 1, spec.sizes.points).astype(int))
+    return run(
+        problem, algorithm, step_size=plan.step_size, sync_period=plan.sync_period, num_steps=plan.num_steps,
+        seeds=fresh_seeds(spec.sizes.seeds), record=times, engine="cpu" if engine is None else engine,
+    )  # fmt: skip
+
+
+def _at_output(history: History, times: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """The mean of (..., time) errors under the output time's law."""
+    weights = np.exp((times - history.settings.num_steps) * -math.log(history.settings.output_decay))
+    return errors @ weights / weights.sum()
+
+
+def _communications(name: str, plan: Schedule, agents: int, steps: int, spec: ClaimSpec) -> Verdict:
+    unit, words = (agents * math.sqrt(steps), "N√T") if plan.heterogeneous else (agents, "N")
+    sentence = f"The agents communicate about {words} times in all."
+    detail = f"{plan.communications} times for N = {agents}, T = {steps}"
+    return held_against(name, sentence, certain(plan.communications / unit), *spec.claim.communications, detail=detail)
+
+
+def _admitted(name: str, plan: Schedule, agents: int, steps: int, spec: ClaimSpec) -> Verdict:
+    broken = ", ".join(line.partition(":")[0] for line in plan.violations)
+    detail = f"K = {plan.sync_period}, largest admitted {plan.largest_sync_period}; conditions that fail: {broken or 'none'}"
+    ratio = certain(plan.sync_period / plan.largest_sync_period)
+    sentence = "The theorem's own conditions admit the corollary's sync period (K is at most the largest admitted one)."
+    return held_against(name, sentence, ratio, None, spec.claim.admitted, f"N = {agents}, T = {steps}: {detail}")
+
+
+def _figure(number: int, series: list[Series]) -> FigureData:
+    x = series[0].x
+    line = series[0].y[0] * (np.log(x) / x) / (np.log(x[0]) / x[0])
+    return FigureData(
+        key=f"corollary-{number}",
+        title=f"{ALGORITHMS[number]}: error under the corollary's schedule",
+        caption="With the corollary's step size and sync period, the error falls in proportion to log(NT)/(NT).",
+        x_label="samples of all agents, N T",
+        y_label="squared error at the output time",
+        series=(*series, Series("proportional to log(NT)/(NT)", x, line, style="reference")),
+    )

@@ -1,0 +1,81 @@
+"""Agents that differ: by opposite behaviour policies (Algorithm 5), or by their environments (the others).
+
+`strength` between 0 and 1 says how much. At 0 all agents are alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.problem import policies
+from fegsam.problem.federation import Federation
+from fegsam.problem.mdp import MDP
+from fegsam.reproduction.problems import Case, environment, relaxation, smooth_features
+
+_MOST = 0.8
+"""Share of the moves that differ, at strength 1."""
+
+
+def preferences(actions: int) -> np.ndarray:
+    """(2, A): two opposite laws on the actions: the inner or the outer half of them, with two actions either one.
+
+    >>> preferences(4)
+    array([[0.5, 0. , 0. , 0.5],
+           [0. , 0.5, 0.5, 0. ]])
+    """
+    first = np.zeros(actions)
+    first[: (actions + 1) // 4 or 1] = first[actions - actions // 4 :] = 1.0
+    return np.stack([first / first.sum(), (1 - first) / (1 - first).sum()])
+
+
+def by_policies(place: str, strength: float, step_size: float) -> Case:
+    """Off-policy linear TD whose agents behave in opposite ways."""
+    mdp = environment(place, tabular=False)
+    target, phi = policies.uniform(mdp.num_states, mdp.num_actions), smooth_features(mdp.num_states, 2)
+    own = [(1 - _MOST * strength) * target + _MOST * strength * preferred for preferred in preferences(mdp.num_actions)]
+    return _case(
+        5, f"{place}, opposite policies", OffPolicyLinearTD(), step_size, own=own, mdps=mdp, target=target, features=phi
+    )  # fmt: skip
+
+
+def by_environments(number: int, place: str, strength: float, step_size: float, *, only_rewards: bool = False) -> Case:
+    """TD in two environments: with a wind that takes over some of the moves, or with rewards for different states."""
+    mdp = environment(place, tabular=False)
+    states, actions = mdp.num_states, mdp.num_actions
+    mdps = [_other_rewards(mdp, end, strength) for end in (0, states - 1)]
+    if not only_rewards:
+        mdps = [_windy(mdp, wind, _MOST * strength) for wind in preferences(actions)]
+    algorithm, features = (OnPolicyTD(), smooth_features(states, 2)) if number == 2 else (OffPolicyTabularTD(), None)
+    what = "rewards alone differ" if only_rewards else "environments differ"
+    return _case(
+        number, f"{place}, {what}", algorithm, step_size, own=None, mdps=mdps, target=policies.uniform(states, actions),
+        features=features,
+    )  # fmt: skip
+
+
+def _windy(mdp: MDP, wind: np.ndarray, share: float) -> MDP:
+    """A `share` of the moves is drawn from the law `wind` instead."""
+    moves = mdp.transitions.toarray().reshape(mdp.num_states, mdp.num_actions, -1)
+    blown = np.einsum("sat,a->st", moves, wind)
+    return MDP((1 - share) * moves + share * blown[:, None, :], mdp.rewards, mdp.discount)
+
+
+def _other_rewards(mdp: MDP, paid: int, strength: float) -> MDP:
+    """A further reward in one state."""
+    bonus = np.zeros((mdp.num_states, mdp.num_actions))
+    bonus[paid] = strength
+    return MDP(mdp.transitions, mdp.rewards + bonus, mdp.discount)
+
+
+def _case(
+    number: int, place: str, algorithm: Any, step_size: float, *, own: Any, mdps: Any, target: Any, features: Any
+) -> Case:  # fmt: skip
+    def federate(agents: int) -> Federation:
+        return Federation(mdps, own, num_agents=agents, target_policy=target, features=features)
+
+    return Case(number, place, algorithm, federate, step_size, relaxation(number, federate(2), algorithm, step_size))

@@ -1,0 +1,184 @@
+"""(k) Local SGD as an instance of Algorithm 1 (the paper's eq. SA_main names stochastic gradient descent as one).
+
+Agent i fits labels u by inputs z, ``min E (z'theta - u)^2 / 2``, one data point y at a step:
+
+    theta += alpha (u_y z_y - z_y z_y' theta),
+
+that is `LinearSA` with matrices -z z' and offsets u z. Points are drawn independently, or by an agent that looks at the same
+point again with a given chance. Agents share one data set, or have one of two whose inputs or labels differ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, exponent, fresh_seeds, held_against, widest
+
+
+def section(quick: bool, engine: Any = None) -> Section:
+    """Linear speed-up on shared data, drift on data that differ."""
+    return examine(claim_spec("local_sgd", quick), engine)
+
+
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    speed, first = _speed_up(spec, engine or "cpu")
+    drift, second = _drift(spec, engine or "cpu")
+    return Section(
+        "k",
+        "Local SGD is a special case",
+        "Stochastic gradient descent in which agents take several steps on their own between averagings is a case of the "
+        "paper's algorithm, and behaves as the theory says: N agents are N times as accurate, and agents with different data "
+        "drift from the common solution in proportion to the steps between averagings.",
+        (*speed, *drift),
+        (first, second),
+        (
+            f"Least squares in {spec.sizes.dim} dimensions on data sets of {spec.sizes.points} points, one point a step.",
+            "Different data alone do not make agents drift. Those that agree on the inputs and differ in the labels have the "
+            "same curvature, and the averages of their local runs stay at the common solution. The paper's bound charges both.",
+        ),
+    )
+
+
+class Regression(NamedTuple):
+    """Data sets, one per kind of agent."""
+
+    inputs: np.ndarray
+    """(kinds, points, d)"""
+    labels: np.ndarray
+    """(kinds, points)"""
+
+    def algorithm(self) -> fg.LinearSA:
+        return fg.LinearSA(-np.einsum("kpi,kpj->kpij", self.inputs, self.inputs), self.labels[:, :, None] * self.inputs)
+
+    def problem(self, num_agents: int, memory: float = 0.0) -> fg.MarkovNoise:
+        kinds, points = self.labels.shape
+        chain = memory * np.eye(points) + (1 - memory) / points
+        return fg.MarkovNoise(np.tile(chain, (kinds, 1, 1)), num_agents=num_agents)
+
+    def relaxation(self, step_size: float) -> float:
+        """Steps in which the slowest part of the mean error falls by the factor e."""
+        curvature = np.einsum("kpi,kpj->ij", self.inputs, self.inputs) / self.labels.size
+        return float(1 / (step_size * np.linalg.eigvalsh(curvature)[0]))
+
+
+def regression(spec: ClaimSpec, differ: str = "") -> Regression:
+    """One data set, or two that differ in "both" inputs and labels or in the "labels" alone."""
+    rng = np.random.default_rng(0)
+    points, dim = spec.sizes.points, spec.sizes.dim
+    kinds = 2 if differ else 1
+    inputs = rng.normal(size=(kinds, points, dim))
+    weights = np.stack([np.ones(dim), -np.ones(dim)])[:kinds] if differ else rng.normal(size=(1, dim))
+    if differ == "labels":
+        inputs[1] = inputs[0]
+    labels = np.einsum("kpd,kd->kp", inputs, weights) + spec.sizes.noise * rng.normal(size=(kinds, points))
+    return Regression(inputs, labels)
+
+
+def _times(spec: ClaimSpec, data: Regression, step: float, period: int) -> np.ndarray:
+    """Multiples of the period, once the start is forgotten, a fifth of a relaxation time apart."""
+    relaxation = data.relaxation(step)
+    apart = period * math.ceil(relaxation / 5 / period)
+    begin = apart * math.ceil(spec.sizes.forgotten * relaxation / apart)
+    return np.arange(begin, begin + spec.sizes.measured * relaxation + 1, apart).astype(np.int64)
+
+
+def _speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+    sizes, claim, data = spec.sizes, spec.claim, regression(spec)
+    times = _times(spec, data, sizes.step_size, sizes.sync_period)
+    settings: dict[str, Any] = {"step_size": sizes.step_size, "sync_period": sizes.sync_period}
+    verdicts, series = [], []
+    for name, memory in (("independent data", 0.0), ("Markov data", sizes.memory)):
+        columns, exact = [], []
+        for agents in sizes.agents:
+            problem, algorithm = data.problem(agents, memory), data.algorithm()
+            history = fg.run(
+                problem, algorithm, num_steps=int(times[-1]), seeds=fresh_seeds(sizes.seeds), record=times, engine=engine,
+                output_decay=0.5, **settings,
+            )  # fmt: skip
+            columns.append(history.data.squared_error_2.mean("time").values)
+            exact.append(fg.exact.stationary_error(problem, algorithm, order=1, **settings))
+        table = np.stack(columns, axis=1)
+        slope = exponent(sizes.agents, table)
+        ratio = widest(mean_estimate(table[:, j] / exact[j]) for j in range(len(exact)))
+        sentence = f"With {name} the error falls in proportion to 1/N (exponent -1), averaging every {sizes.sync_period} steps."
+        verdicts.append(held_against(f"speed-up, {name}", sentence, slope, *claim.slope))
+        same = "The errors of sampled runs are those computed without sampling."
+        verdicts.append(held_against(f"sampled against exact, {name}", same, ratio, *claim.exact))
+        curve = curve_estimate(table)
+        series.append(Series(name, sizes.agents, curve.value, curve.low, curve.high))
+        series.append(Series(f"{name}, exact", sizes.agents, exact, style="exact", group=name))
+    caption = "Long-run error of local SGD on a shared data set: it falls as 1/N, with independent and with Markov data."
+    return verdicts, FigureData(
+        "local_sgd_speed_up", "Linear speed-up", caption, "agents N", "E‖θ − θ*‖²", series=tuple(series)
+    )
+
+
+def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+    sizes, claim, periods = spec.sizes, spec.claim, spec.sizes.drift_sync_periods
+    data = regression(spec, "both")
+    laws = [_law(spec, data, period) for period in periods]
+    direction = laws[-1] / np.linalg.norm(laws[-1])
+    offsets = [_offsets(spec, data, period, engine).mean(axis=1) @ direction for period in periods]
+    # The same seeds have the same data: what averaging at every step is off by is noise that all share.
+    drifts = np.stack([each - offsets[0] for each in offsets[1:]], axis=1)
+    predicted = np.array([law @ direction for law in laws[1:]])
+    beyond = np.array(periods[1:]) - 1
+    alike = [_offsets(spec, regression(spec, "labels"), period, engine) for period in (1, periods[-1])]
+    alike_error = [(each**2).sum(axis=2).mean(axis=1) for each in alike]
+    verdicts = [
+        held_against(
+            "drift, different inputs and labels",
+            "The drift grows in proportion to K - 1, the local steps beyond the first (exponent 1).",
+            exponent(beyond, drifts),
+            *claim.drift_exponent,
+        ),
+        held_against(
+            "drift against its law",
+            "The drift is the one of the small-step law, a closed form.",
+            widest(mean_estimate(drifts[:, j] / predicted[j]) for j in range(sizes.drift_small)),
+            *claim.drift_law,
+            detail=f"Drift over the law's, for K up to {periods[sizes.drift_small]}.",
+        ),
+        held_against(
+            "no drift, different labels alone",
+            f"Agents that differ in their labels alone are about as accurate with K = {periods[-1]} as with K = 1.",
+            ratio_estimate(alike_error[1], alike_error[0], paired=True),
+            *claim.no_drift,
+            detail="Error with rare averaging over error with averaging at every step.",
+        ),
+    ]
+    curve = curve_estimate(drifts)
+    none = curve_estimate(((alike[1] - alike[0]).mean(axis=1) @ direction)[:, None])
+    name = "different inputs and labels"
+    series = (
+        Series(name, beyond, curve.value, curve.low, curve.high),
+        Series("small-step law", beyond, predicted, style="reference"),
+        Series("different labels alone", beyond[-1:], none.value, none.low, none.high),
+    )
+    caption = "How far the long-run mean lies from the common solution: agents with different inputs drift, others do not."
+    label, axis = "drift from θ*", "local steps beyond the first, K − 1"
+    return verdicts, FigureData("local_sgd_drift", "Drift", caption, axis, label, "linear", "linear", series)
+
+
+def _offsets(spec: ClaimSpec, data: Regression, period: int, engine: Any) -> np.ndarray:
+    """(seeds, time, d): the average less the common solution, once the start is forgotten."""
+    sizes = spec.sizes
+    problem, algorithm = data.problem(sizes.drift_agents), data.algorithm()
+    times = _times(spec, data, sizes.drift_step_size, max(sizes.drift_sync_periods))
+    history = fg.run(
+        problem, algorithm, step_size=sizes.drift_step_size, sync_period=period, num_steps=int(times[-1]),
+        seeds=fresh_seeds(sizes.drift_seeds), record=times, record_params=True, engine=engine, output_decay=0.5,
+    )  # fmt: skip
+    return history.data.average_params.values - fg.fixed_point(problem, algorithm)
+
+
+def _law(spec: ClaimSpec, data: Regression, period: int) -> np.ndarray:
+    """(d,): the bias to first order in the step size."""
+    problem = data.problem(spec.sizes.drift_agents)
+    return fg.theory.small_step_law(problem, data.algorithm(), step_size=spec.sizes.drift_step_size, sync_period=period).bias

@@ -1,0 +1,92 @@
+"""(b) Agents with one fixed point may communicate rarely (Corollary sample_complexity: N communications in all).
+
+The number of steps T stays the same, the sync period K goes from 1 to T / N. The theorem charges (K - 1) alpha^2 for it; the
+truth to first order is less: the noise does not change, and a bias of order alpha that N divides at K = 1 is no longer divided.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fegsam.engines.run import Engine
+from fegsam.experiments.estimates import ratio_estimate
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.problems import ALGORITHMS, Case, cases
+from fegsam.reproduction.runs import estimates, exact_plateau, levels, plateau_run
+from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, held_against
+
+
+def section(quick: bool, engine: str | Engine | None = None) -> Section:
+    """What fewer communications cost."""
+    return examine(claim_spec("local_steps", quick), engine)
+
+
+def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    verdicts: list[Verdict] = []
+    figures: list[FigureData] = []
+    for number in spec.sizes.algorithms:
+        series: list[Series] = []
+        # Algorithm 5 has one fixed point only if its agents behave alike; see (c) for the others.
+        for case in cases(spec.sizes.one_problem, (number,), kinds=spec.sizes.kinds if number in (3, 4) else 1):
+            found, drawn = _prices(case, spec, engine)
+            verdicts.append(found)
+            series += drawn
+        figures.append(_figure(number, series))
+    return Section(
+        "b",
+        "Fewer communications at little cost",
+        "Agents that learn the same thing need to meet only about as often as there are agents, however long they learn: the "
+        "error stays nearly that of agents who meet after every step.",
+        tuple(verdicts),
+        tuple(figures),
+        (
+            f"{spec.sizes.agents} agents, started at the fixed point, all runs of a problem with the same number of steps, the "
+            "same step size and the same random paths. Agents of off-policy tabular TD and of Q-learning have private "
+            "behaviour policies, yet one fixed point.",
+            "The price that is left is a bias of the order of the step size: each agent's own, which averaging at every step "
+            "would divide by N. It goes away with smaller steps, not with more agents.",
+            "Q-learning pays most where several actions are equally good or nearly so, as in the grid world and on FrozenLake: "
+            "the maximum over noisy values lies above the true one by about their noise, and between synchronisations that is "
+            "the noise of one agent, not of N. A quarter of the step size removes most of it.",
+        ),
+    )
+
+
+def sync_periods(num_steps: int, agents: int, count: int) -> list[int]:
+    """From 1 to T / N, evenly in the logarithm.
+
+    >>> sync_periods(8000, 8, 4)
+    [1, 10, 100, 1000]
+    """
+    return [round(float(period)) for period in np.geomspace(1, num_steps // agents, count)]
+
+
+def _prices(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[Verdict, list[Series]]:
+    sizes = spec.sizes
+    steps = round(sizes.relaxations * case.relaxation)
+    periods = sync_periods(steps, sizes.agents, sizes.periods)
+    settings = {"relaxations": sizes.relaxations, "seeds": sizes.seeds, "engine": engine}
+    histories = [plateau_run(case, sizes.agents, sync_period=period, **settings) for period in periods]
+    found = [levels(history) for history in histories]
+    prices = [ratio_estimate(each, found[0], paired=True) for each in found]
+    drawn = [estimates(case.place, periods, prices, case.place)]
+    detail = f"T = {steps}, K = {periods[-1]}: {steps // periods[-1]} communications instead of {steps}"
+    if case.has_exact:
+        truth = np.array([exact_plateau(case, history) for history in histories])
+        drawn.append(Series(f"{case.place}, exact", periods, truth / truth[0], style="exact", group=case.place))
+        detail += f"; exact price {truth[-1] / truth[0]:.3f}"
+    sentence = f"With {steps // periods[-1]} communications in all, the error is about that with one at every step."
+    return held_against(case.name, sentence, prices[-1], *spec.claim.price, detail=detail), drawn
+
+
+def _figure(number: int, series: list[Series]) -> FigureData:
+    x = series[0].x
+    return FigureData(
+        key=f"local-steps-{number}",
+        title=f"{ALGORITHMS[number]}: the price of fewer communications",
+        caption="Averaging after K steps instead of after every step hardly raises the error, up to K = T/N.",
+        x_label="sync period K",
+        y_label="long-run error, relative to K = 1",
+        y_scale="linear",
+        series=(*series, Series("no price", x, np.ones(len(x)), style="reference")),
+    )

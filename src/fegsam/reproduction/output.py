@@ -1,0 +1,155 @@
+"""(h) What to hand out at the end: the average at the random time T-hat, at the last time, or its weighted mean over time.
+
+The theorems are about the average at a time drawn from q(t) ~ c^-t, c = 1 - alpha phi_2 / 2 (eq. q_dist): what their proofs
+bound is the weighted mean of the errors. By convexity the error of the weighted mean of the iterates is no larger.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.problems import Case, cases
+from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds, held_against
+
+
+def section(quick: bool, engine: Any = None) -> Section:
+    """Three ways to read out one run."""
+    return examine(claim_spec("output", quick), engine)
+
+
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    verdicts, figures, notes = [], [], []
+    for case in cases(spec.sizes.one_problem, spec.sizes.algorithms):
+        found, figure, note = _examine(spec, case, engine or "cpu")
+        verdicts, figures, notes = verdicts + found, [*figures, figure], [*notes, note]
+    return Section(
+        "h",
+        "Which iterate to hand out",
+        "The theorems are about the parameters at a random time, later times being likelier. The last parameters are no worse, "
+        "and a weighted mean over time is better than both.",
+        tuple(verdicts),
+        tuple(figures),
+        (
+            "The random time is drawn before the run, so a run may end there, and nothing but one vector is kept. But its law "
+            "reaches back further than the error remembers. In a short run it hands out parameters close to the start; in a "
+            "long one it does so rarely, and those rare cases are a part of its mean error that a few runs do not show. Its "
+            "error is therefore averaged here over the time's law, run by run.",
+            *notes,
+        ),
+    )
+
+
+class Readouts(NamedTuple):
+    """(seeds, lengths of the run) squared errors in the 2-norm."""
+
+    random: np.ndarray
+    """given the run, expected over the output time"""
+    last: np.ndarray
+    averaged: np.ndarray
+
+
+def _readouts(params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: float, ends: np.ndarray) -> Readouts:
+    """From recorded averages (seeds, times, d); `ends` are indices of recorded times."""
+    errors = params - point
+    squares = (errors**2).sum(axis=2)
+    columns = []
+    for end in ends:
+        # The law of the output time on the recorded times before the end.
+        weights = decay ** (times[end] - times[:end].astype(float))
+        weights /= weights.sum()
+        mean = np.einsum("t,std->sd", weights, errors[:, :end])
+        columns.append((squares[:, :end] @ weights, squares[:, end], (mean**2).sum(axis=1)))
+    return Readouts(*(np.stack(each, axis=1) for each in zip(*columns, strict=True)))
+
+
+def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData, str]:
+    sizes, claim = spec.sizes, spec.claim
+    problem, algorithm, period = case.federate(sizes.agents), case.algorithm, sizes.sync_period
+    decay = fg.theory.default_output_decay(problem, algorithm, step_size=case.step_size, num_steps=10**9)
+    look_back = 1 / (1 - decay)
+    stride = period * math.ceil(sizes.long_run * look_back / sizes.records / period)
+    length = stride * sizes.records
+    settings: dict[str, Any] = {"step_size": case.step_size, "sync_period": period, "num_steps": length}
+    history = fg.run(
+        problem, algorithm, seeds=fresh_seeds(sizes.seeds), record=stride, record_params=True, output_decay=decay,
+        engine=engine, **settings,
+    )  # fmt: skip
+    times, point = history.data.time.values, fg.fixed_point(problem, algorithm)
+    short = round(sizes.records * sizes.short_run / sizes.long_run)
+    ends = np.unique(np.append(np.geomspace(4, sizes.records, 12).astype(int), short))
+    found = _readouts(history.data.average_params.values, times, point, decay, ends)
+    exact = None
+    if case.has_exact:
+        exact = [_exact_random(case, problem, decay, int(times[end]), period) for end in ends]
+    verdicts = _verdicts(spec, case, found, None if exact is None else exact[-1])
+    too_short = int(np.flatnonzero(ends == short)[0])
+    verdicts.append(
+        held_against(
+            f"{case.name}, short run",
+            f"In a run of {times[short]} steps, short against the law of the random time, the last parameters are no worse "
+            "than those at the random time.",
+            ratio_estimate(found.last[:, too_short], found.random[:, too_short], paired=True),
+            *claim.short,
+        )
+    )
+    share = fg.theory.output_time_distribution(length, decay).mean / length
+    note = f"{case.name}: runs of {length} steps; the random time lies on average at {share:.0%} of the run."
+    return verdicts, _figure(case, times[ends], found, exact), note
+
+
+def _exact_random(case: Case, problem: Any, decay: float, length: int, period: int) -> float:
+    settings: dict[str, Any] = {"step_size": case.step_size, "sync_period": period, "num_steps": length, "order": 1}
+    return fg.exact.weighted_error(problem, case.algorithm, decay=decay, **settings)
+
+
+def _verdicts(spec: ClaimSpec, case: Case, found: Readouts, exact: float | None) -> list[Verdict]:
+    claim, last, averaged, random = spec.claim, found.last[:, -1], found.averaged[:, -1], found.random[:, -1]
+    verdicts = []
+    if exact is not None:
+        sentence = "The mean error at the random time is the one computed without sampling."
+        verdicts.append(held_against(f"{case.name}, random time", sentence, mean_estimate(random / exact), *claim.exact))
+    return [
+        *verdicts,
+        held_against(
+            f"{case.name}, last",
+            "The last parameters are no worse than those at the random time.",
+            ratio_estimate(last, random, paired=True),
+            *claim.last,
+        ),
+        held_against(
+            f"{case.name}, weighted mean",
+            "The weighted mean over time is no worse than the parameters at the random time.",
+            ratio_estimate(averaged, random, paired=True),
+            *claim.averaged,
+        ),
+        held_against(
+            f"{case.name}, weighted mean against last",
+            "The weighted mean over time is better than the last parameters.",
+            ratio_estimate(averaged, last, paired=True),
+            *claim.averaged_last,
+        ),
+    ]
+
+
+def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | None) -> FigureData:
+    names = {"random": "random time", "last": "last", "averaged": "weighted mean"}
+    series = []
+    for key, name in names.items():
+        curve = curve_estimate(getattr(found, key))
+        series.append(Series(name, ends, curve.value, curve.low, curve.high))
+    if exact is not None:
+        series.append(Series("random time, exact", ends, exact, style="exact", group="random time"))
+    return FigureData(
+        f"output_{case.key}",
+        case.name,
+        "Error of what is handed out after so many steps: the random time trails, the weighted mean is lowest at last.",
+        "steps T",
+        "E‖output − θ*‖²",
+        series=tuple(series),
+    )

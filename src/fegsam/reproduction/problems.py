@@ -1,0 +1,192 @@
+"""The problems that the claims are checked on: for each of the five algorithms a Garnet, a structured one and FrozenLake.
+
+All are small enough that `fegsam.exact` answers in seconds, so that sampled curves can be held against exact ones. A `Case`
+is one algorithm on one of them, for any number of agents. `behavior` says how the agents differ: not at all, or by private
+behaviour policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.problem import examples, policies
+from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.mdp import MDP
+
+ALGORITHMS = {
+    1: "Linear stochastic approximation",
+    2: "On-policy TD",
+    3: "Off-policy tabular TD",
+    4: "Q-learning",
+    5: "Off-policy linear TD",
+}
+"""By the paper's numbers."""
+HAVE_EXACT = (1, 2, 3, 5)
+"""Linear in their parameters, so that `fegsam.exact` knows their error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One algorithm on one problem.
+
+    Attributes
+    ----------
+    number : int
+        The paper's number of the algorithm.
+    place : str
+        Name of the problem: "Garnet", "River swim", ...
+    algorithm : Algorithm
+    federate : function of N
+        The problem for N agents.
+    step_size : float
+        One for which the noise, not the start, decides the error after some tens of thousands of steps at most.
+    relaxation : float
+        Steps in which the slowest part of the mean error falls by the factor e, at `step_size`.
+    """
+
+    number: int
+    place: str
+    algorithm: Any
+    federate: Callable[[int], Federation | MarkovNoise]
+    step_size: float
+    relaxation: float
+
+    @property
+    def name(self) -> str:
+        return f"{ALGORITHMS[self.number]}, {self.place}"
+
+    @property
+    def key(self) -> str:
+        """For file names."""
+        return f"{self.number}-{self.place.lower().replace(' ', '-')}"
+
+    @property
+    def has_exact(self) -> bool:
+        return self.number in HAVE_EXACT
+
+
+def cases(quick: bool, numbers: Iterable[int] = tuple(ALGORITHMS), *, kinds: int = 1) -> list[Case]:
+    """Every algorithm on three problems, or in the quick run on the Garnet alone.
+
+    Parameters
+    ----------
+    quick : bool
+    numbers : iterable of int
+        Of the algorithms.
+    kinds : int
+        How many different behaviour policies the agents of Algorithms 3, 4 and 5 have.
+
+    Examples
+    --------
+    >>> [case.name for case in cases(True, (2, 4))]
+    ['On-policy TD, Garnet', 'Q-learning, Garnet']
+    """
+    return [_case(number, place, kinds) for number in numbers for place in places(number)[: 1 if quick else None]]
+
+
+def places(number: int) -> tuple[str, ...]:
+    """The names of an algorithm's problems.
+
+    >>> places(4)
+    ('Garnet', 'Grid world', 'FrozenLake')
+    """
+    structured = {1: "River swim", 2: "Random walk", 3: "River swim", 4: "Grid world", 5: "Random walk"}
+    return "Garnet", structured[number], "FrozenLake"
+
+
+def environment(place: str, tabular: bool) -> MDP:
+    """The MDP by its name.
+
+    >>> environment("River swim", tabular=True)
+    MDP(states=5, actions=2, discount=0.8, successors=18)
+    """
+    if place == "Garnet":
+        states = 6 if tabular else 20
+        return examples.garnet(states, 2, 3, discount=0.8, seed=2, connected=True)
+    if place == "River swim":
+        return examples.river_swim(5, discount=0.8)
+    if place == "Random walk":
+        return examples.random_walk(7, discount=0.8)
+    if place == "Grid world":
+        return examples.grid_world(2, 3, discount=0.8)
+    # Three by three for tables, whose rarest cell sets the pace.
+    options = {"desc": ["SFF", "FHF", "FFG"]} if tabular else {}
+    return examples.from_gymnasium("FrozenLake-v1", discount=0.8, **options)
+
+
+def smooth_features(states: int, dim: int) -> np.ndarray:
+    """(S, dim): cosines over the states, each row scaled to length at most one.
+
+    >>> smooth_features(5, 2).shape
+    (5, 2)
+    """
+    place = (np.arange(states) + 0.5) / states
+    return np.cos(np.pi * place[:, None] * np.arange(dim)) / np.sqrt(dim)
+
+
+def behaviors(states: int, actions: int, kinds: int, *, share: float = 0.5) -> np.ndarray:
+    """(kinds, S, A): uniform policies mixed with random ones, which count for `share`.
+
+    >>> behaviors(4, 2, 3).shape
+    (3, 4, 2)
+    """
+    return (1 - share) * policies.uniform(states, actions) + share * policies.random(states, actions, count=kinds, seed=7)
+
+
+def relaxation(number: int, problem: Federation | MarkovNoise, algorithm: Any, step_size: float) -> float:
+    """Steps in which the slowest part of the mean error falls by the factor e."""
+    rates = np.linalg.eigvals(-mean_matrix(number, problem, algorithm)).real
+    return float(1.0 / (step_size * rates.min()))
+
+
+def mean_matrix(number: int, problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+    """(d, d): how the mean increment of an agent changes with the parameters, at the fixed point."""
+    from fegsam.exact.fixed_points import fixed_point
+    from fegsam.theory.agent_noise import agent_noises
+
+    point = fixed_point(problem, algorithm)
+    if number != 4:
+        kinds = agent_noises(algorithm, problem, point)
+        return np.sum([share * noise.mean_matrix for share, noise in kinds], axis=0)
+    from fegsam.exact.chains import visit_frequencies
+
+    assert isinstance(problem, Federation)
+    visits = (problem.kind_counts / problem.num_agents) @ visit_frequencies(problem, algorithm)
+    best = policies.greedy(point.reshape(problem.num_states, problem.num_actions))
+    ahead = np.einsum("is,sa->isa", problem.mdps[0].transitions.toarray(), best).reshape(len(point), -1)
+    return visits[:, None] * (problem.discount * ahead - np.eye(len(point)))
+
+
+_STEP = 0.05
+_STEPS = {(1, "FrozenLake"): 0.02, (2, "FrozenLake"): 0.02, (5, "FrozenLake"): 0.02, (4, "FrozenLake"): 0.1}
+"""Where the common one is large against the small rewards, or slow."""
+
+
+def _case(number: int, place: str, kinds: int) -> Case:
+    mdp = environment(place, tabular=number in (3, 4))
+    algorithm, federate = _ingredients(number, mdp, kinds)
+    step = _STEPS.get((number, place), _STEP)
+    return Case(number, place, algorithm, federate, step, relaxation(number, federate(kinds), algorithm, step))
+
+
+def _ingredients(number: int, mdp: MDP, kinds: int) -> tuple[Any, Callable[[int], Any]]:
+    states, actions = mdp.num_states, mdp.num_actions
+    target, phi = policies.uniform(states, actions), smooth_features(states, 3)
+    if number == 1:
+        # Least mean squares: fit the reward by features along the path of the uniform policy.
+        chain, rewards = mdp.policy_chain(target), mdp.policy_rewards(target)
+        regression = LinearSA(-phi[:, :, None] * phi[:, None, :], phi * rewards[:, None])
+        return regression, lambda agents: MarkovNoise(chain.toarray(), num_agents=agents)
+    own = None if number == 2 else behaviors(states, actions, kinds)
+    algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[number]
+    linear = {"features": phi} if number in (2, 5) else {}
+    return algorithm, lambda agents: Federation(mdp, own, num_agents=agents, target_policy=target, **linear)

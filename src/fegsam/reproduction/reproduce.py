@@ -1,0 +1,78 @@
+"""`reproduce`: all claims in order, their figures, and the report."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from pathlib import Path
+
+from fegsam.engines.run import Engine
+from fegsam.report import Section, save
+from fegsam.reproduction.thresholds import FIRST_SEED
+
+CLAIMS = (
+    "speed_up",
+    "local_steps",
+    "heterogeneity",
+    "corollary",
+    "bias_variance",
+    "sampling",
+    "lower_bound",
+    "output",
+    "privacy",
+    "consensus",
+    "local_sgd",
+)
+"""The modules of the claims (a) to (k): each has ``section(quick, engine) -> Section``."""
+
+
+def reproduce(
+    directory: str | Path, *, quick: bool = False, progress: bool = True, engine: str | Engine | None = None
+) -> tuple[list[Section], Path]:
+    """Check every claim of the paper, and write figures (SVG, PDF, PNG) and ``report.html`` to `directory`.
+
+    Parameters
+    ----------
+    directory : path
+        Made where it is missing.
+    quick : bool
+        One problem for each algorithm and fewer seeds: minutes instead of most of an hour.
+    progress : bool
+        Say on standard error what is being checked, and how each claim came out.
+    engine : optional
+        As for `fegsam.run`; all cores by default.
+
+    Returns
+    -------
+    sections : list of Section
+        One per claim.
+    page : Path
+        Of the report.
+    """
+    from fegsam.report.page import write_report
+
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    sections, begin = [], time.perf_counter()
+    for number, name in enumerate(CLAIMS, start=1):
+        _say(progress, f"[{number}/{len(CLAIMS)}] ({chr(96 + number)}) {name.replace('_', ' ')} ...", end="")
+        started = time.perf_counter()
+        found: Section = importlib.import_module(f"fegsam.reproduction.{name}").section(quick, engine)
+        _say(progress, f" {found.outcome} ({time.perf_counter() - started:.0f} s)")
+        sections.append(found)
+    for figure in (figure for found in sections for figure in found.figures):
+        save(figure, target / "figures")
+    settings = {
+        "run": "quick: one problem for each algorithm" if quick else "full: three problems for each algorithm",
+        "seeds": f"from {FIRST_SEED} on; the thresholds were worked out on others",
+        "engine": "cpu" if engine is None else str(getattr(engine, "name", engine)),
+        "seconds": f"{time.perf_counter() - begin:.0f}",
+    }
+    page = write_report(sections, target, title="Federated stochastic approximation: every claim, checked", settings=settings)
+    return sections, page
+
+
+def _say(progress: bool, text: str, end: str = "\n") -> None:
+    if progress:
+        print(text, end=end, file=sys.stderr, flush=True)

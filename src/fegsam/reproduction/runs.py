@@ -1,0 +1,103 @@
+"""How the claims run their cases: from the fixed point to see the noise alone, or from elsewhere to see the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fegsam.engines.plan import Sampling
+from fegsam.engines.run import Engine, run
+from fegsam.exact.fixed_points import fixed_point
+from fegsam.exact.moments import moments
+from fegsam.experiments.estimates import Estimate, mean_estimate
+from fegsam.history import History
+from fegsam.report import Series
+from fegsam.reproduction.problems import Case
+from fegsam.reproduction.thresholds import fresh_seeds
+
+_ANY_DECAY = 0.5
+"""Of the output time, where it is not used: finding the default takes the theorem's norm."""
+
+
+def run_case(
+    case: Case,
+    agents: int,
+    *,
+    sync_period: int,
+    num_steps: int,
+    seeds: int,
+    engine: str | Engine | None,
+    step_size: float | None = None,
+    record: Any = None,
+    initial_params: np.ndarray | None = None,
+    record_params: bool = False,
+    sampling: Sampling = "markov",
+) -> History:
+    """`fegsam.run` on a case, always with the same seeds, so that settings are compared on the same paths."""
+    return run(
+        case.federate(agents),
+        case.algorithm,
+        step_size=case.step_size if step_size is None else step_size,
+        sync_period=sync_period,
+        num_steps=num_steps,
+        seeds=fresh_seeds(seeds),
+        record=record,
+        record_params=record_params,
+        sampling=sampling,
+        engine="cpu" if engine is None else engine,
+        initial_params=initial_params,
+        output_decay=_ANY_DECAY,
+    )
+
+
+def late_times(num_steps: int, points: int = 100) -> np.ndarray:
+    """Times in the last three quarters of a run: what is averaged to a plateau.
+
+    >>> late_times(100, 4)
+    array([ 25,  50,  75, 100])
+    """
+    return np.unique(np.linspace(num_steps / 4, num_steps, points).astype(np.int64))
+
+
+def plateau_run(case: Case, agents: int, *, relaxations: float, **settings: Any) -> History:
+    """From the fixed point on, as many relaxation times as asked for at the step size that is run."""
+    step = settings.get("step_size") or case.step_size
+    steps = settings.pop("num_steps", None) or round(relaxations * case.relaxation * case.step_size / step)
+    start = fixed_point(case.federate(agents), case.algorithm)
+    return run_case(case, agents, num_steps=steps, record=late_times(steps), initial_params=start, **settings)
+
+
+def levels(history: History) -> np.ndarray:
+    """(seeds,): the mean error over all recorded times."""
+    return history.data.squared_error_2.mean("time", skipna=False).transpose("seed").values
+
+
+def exact_plateau(case: Case, history: History) -> float:
+    """What `levels` has for expectation, but for what is left of the start after four relaxation times: e^-8."""
+    settings, problem = history.settings, case.federate(history.settings.num_agents)
+    begin = round(4 * case.relaxation * case.step_size / settings.step_size)
+    # Unlike a path, the expectation is smooth, and repeats from one synchronisation to the next.
+    times = begin + np.unique(np.linspace(0, min(settings.sync_period - 1, begin), 6).astype(np.int64))
+    found = moments(
+        problem,
+        case.algorithm,
+        step_size=settings.step_size,
+        sync_period=settings.sync_period,
+        times=times,
+        initial_params=fixed_point(problem, case.algorithm),
+        order=1,
+    )
+    return float(found.mse.mean())
+
+
+def sampled(name: str, x: Sequence[float], samples: Sequence[np.ndarray], group: str | None = None) -> Series:
+    """Means over seeds with their intervals; `samples` has one array of seeds per x."""
+    return estimates(name, x, [mean_estimate(each) for each in samples], group)
+
+
+def estimates(name: str, x: Sequence[float], found: Sequence[Estimate], group: str | None = None) -> Series:
+    """Estimates as a curve with intervals."""
+    columns = ([getattr(each, key) for each in found] for key in ("value", "low", "high"))
+    return Series(name, x, *columns, style="sampled", group=group)

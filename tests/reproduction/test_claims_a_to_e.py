@@ -1,0 +1,167 @@
+"""The claims (a) to (e) on small runs: they hold with the product's engines, and do not with engines that have a fault."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+from fegsam.engines.run import Engine
+from fegsam.report import Section, Verdict
+from fegsam.reproduction import bias_variance, corollary, heterogeneity, local_steps, problems, reproduce, speed_up
+from fegsam.reproduction.differing_agents import by_environments, by_policies, preferences
+from fegsam.reproduction.thresholds import claim_spec
+from reproduction.controls import Faulty
+
+
+def small_speed_up(engine: str | Engine | None, **sizes: object) -> Section:
+    few = {"algorithms": [1], "agents": [1, 8], "seeds": 6, "relaxations": 6}
+    few |= {"timed_agents": [1, 2], "timed_relaxations": 3}
+    return speed_up.examine(claim_spec("speed_up", True).resized(**(few | sizes)), engine)
+
+
+def small_local_steps(engine: str | Engine | None, **sizes: object) -> Section:
+    few = {"algorithms": [1], "agents": 4, "periods": 2, "seeds": 6, "relaxations": 6}
+    return local_steps.examine(claim_spec("local_steps", True).resized(**(few | sizes)), engine)
+
+
+def small_heterogeneity(engine: str | Engine | None, **sizes: object) -> Section:
+    few = {"agents": 4, "seeds": 3, "relaxations": 2, "periods": [3, 9], "strengths": [0.2, 0.4]}
+    return heterogeneity.examine(claim_spec("heterogeneity", True).resized(**(few | sizes)), engine)
+
+
+def small_bias_variance(engine: str | Engine | None, **sizes: object) -> Section:
+    few = {"algorithms": [1], "settings": [[1.0, 2], [0.5, 8]], "seeds": 10, "relaxations": 6}
+    few |= {"decay_agents": 2, "curve_relaxations": 0.5, "curve_agents": 2}
+    return bias_variance.examine(claim_spec("bias_variance", True).resized(**(few | sizes)), engine)
+
+
+def named(section: Section, words: str) -> list[Verdict]:
+    found = [verdict for verdict in section.verdicts if words in verdict.sentence]
+    assert found
+    return found
+
+
+# --- The claims hold -------------------------------------------------------------------------------------------------
+
+
+def test_error_is_divided_by_the_number_of_agents() -> None:
+    section = small_speed_up(None, algorithms=[1, 4], agents=[1, 4, 16], seeds=60, relaxations=16)
+    assert [verdict.outcome for verdict in named(section, "slope -1")] == ["holds", "holds"]
+    assert section.outcome != "does not hold"
+
+
+def test_few_communications_cost_little() -> None:
+    section = small_local_steps(None, seeds=60, relaxations=16)
+    assert section.outcome == "holds"
+    assert len(section.figures) == 1
+
+
+def test_floor_of_differing_agents_grows_as_the_square_of_local_steps() -> None:
+    section = small_heterogeneity(None, agents=16, seeds=30, relaxations=12)
+    for verdict in (*named(section, "square of K - 1"), *named(section, "leaves the error as it is")):
+        assert verdict.outcome == "holds", verdict
+    assert all(verdict.outcome == "holds" for verdict in named(section, "at least as fast as"))
+
+
+def test_corollary_brings_its_rate_outside_its_own_conditions() -> None:
+    few = {"algorithms": [3], "runs": [[2, 5000], [8, 20000]], "seeds": 60}
+    section = corollary.examine(claim_spec("corollary", True).resized(**few))
+    assert named(section, "slope -1")[0].outcome != "does not hold"
+    assert named(section, "N times")[0].outcome == "holds"
+    admitted = named(section, "conditions")[0]
+    assert admitted.outcome == "does not hold"
+    assert "c2a" in admitted.detail
+
+
+def test_unusable_problems_are_left_out_of_the_corollary_and_named() -> None:
+    few = {"algorithms": [4], "discount": 0.95}
+    section = corollary.examine(claim_spec("corollary", True).resized(**few))
+    assert not section.verdicts
+    assert "Q-learning, Two states" in section.notes[-1]
+
+
+def test_error_decays_geometrically_to_a_floor_proportional_to_step_over_agents() -> None:
+    section = small_bias_variance(None, algorithms=[1, 4], seeds=60, relaxations=16, decay_agents=64)
+    assert section.outcome == "holds"
+
+
+# --- And do not hold for engines with a fault ------------------------------------------------------------------------
+
+
+def test_the_control_without_a_fault_passes() -> None:
+    section = small_speed_up(Faulty("none"))
+    assert all(verdict.outcome != "does not hold" for verdict in section.verdicts)
+
+
+@pytest.mark.parametrize("fault", ["shared stream", "no averaging", "paths reset"])
+def test_speed_up_does_not_hold_for_faulty_engines(fault: str) -> None:
+    section = small_speed_up(Faulty(fault))
+    assert named(section, "slope -1")[0].outcome == "does not hold"
+
+
+def test_speed_up_in_time_does_not_hold_for_agents_that_share_a_stream() -> None:
+    section = small_speed_up(Faulty("shared stream"), timed_agents=[1, 8], agents=[1, 2], accuracy=2.0, timed_relaxations=6)
+    assert named(section, "sooner")[0].outcome == "does not hold"
+
+
+def test_price_of_communications_does_not_hold_where_paths_are_reset() -> None:
+    assert small_local_steps(Faulty("paths reset")).outcome == "does not hold"
+
+
+def test_drift_does_not_hold_without_averaging() -> None:
+    section = small_heterogeneity(Faulty("no averaging"))
+    assert {verdict.outcome for verdict in named(section, "square of K - 1")} == {"does not hold"}
+
+
+@pytest.mark.parametrize("fault", ["shared stream", "no averaging"])
+def test_floor_does_not_hold_for_faulty_engines(fault: str) -> None:
+    section = small_bias_variance(Faulty(fault))
+    assert named(section, "slope 1")[0].outcome == "does not hold"
+
+
+# --- The problems, the specs, the whole ------------------------------------------------------------------------------
+
+
+def test_full_run_has_three_problems_for_each_algorithm_and_quick_one() -> None:
+    full, quick = problems.cases(False), problems.cases(True)
+    for number in problems.ALGORITHMS:
+        places = [case.place for case in full if case.number == number]
+        assert len(places) == 3
+        assert {"Garnet", "FrozenLake"} < set(places)
+        assert [case.place for case in quick if case.number == number] == ["Garnet"]
+
+
+def test_relaxation_is_that_of_the_mean_recursion() -> None:
+    case = problems.cases(True, (2,))[0]
+    start = bias_variance.slow_start(case, 4)
+    assert bias_variance.mean_fall(case, 4, start, round(case.relaxation)) == pytest.approx(2.0, rel=0.02)
+
+
+def test_agents_that_differ_have_different_fixed_points_and_those_alike_do_not() -> None:
+    import fegsam as fg
+
+    for differing in (by_policies("Random walk", 1.0, 0.05), by_environments(2, "Random walk", 1.0, 0.05, only_rewards=True)):
+        assert fg.heterogeneity(differing.federate(4), differing.algorithm) > 0.05
+    alike = by_policies("Random walk", 0.0, 0.05)
+    assert fg.heterogeneity(alike.federate(4), alike.algorithm) < 1e-12
+    np.testing.assert_allclose(preferences(2), np.eye(2))
+
+
+def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
+    module = importlib.import_module("fegsam.reproduction.reproduce")
+    monkeypatch.setattr(module, "CLAIMS", ("local_steps", "bias_variance"))
+    monkeypatch.setattr(local_steps, "section", lambda quick, engine: small_local_steps(engine))
+    monkeypatch.setattr(bias_variance, "section", lambda quick, engine: small_bias_variance(engine))
+    sections, page = reproduce(tmp_path / "new", quick=True)
+    assert [section.claim for section in sections] == ["b", "e"]
+    assert page.exists()
+    assert page.parent == tmp_path / "new"
+    for suffix in ("svg", "pdf", "png"):
+        assert (tmp_path / "new" / "figures" / f"local-steps-1.{suffix}").stat().st_size > 1000
+    assert "[2/2]" in capsys.readouterr().err
