@@ -206,8 +206,10 @@ def test_bad_arguments_get_a_sentence_and_nothing_is_written(tmp_path: pathlib.P
 
 
 SWEEP = """
+import signal
 from small_cells import grid
 from fegsam.experiments.sweep import run_sweep
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background are started without
 print("begun", flush=True)
 try:
     run_sweep(grid(agents=tuple(range(1, {last})), pause={pause}), {directory!r}, workers=2)
