@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import fegsam
 from fegsam.errors import ProblemError
 
 
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fegsam", description=__import__("fegsam").__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="fegsam", description=fegsam.__doc__)
     parser.add_argument("--version", action="version", version=f"fegsam {importlib.metadata.version('fegsam')}")
     commands = parser.add_subparsers(dest="command", metavar="command")
 
@@ -94,7 +95,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _report(given: argparse.Namespace) -> int:
-    from fegsam.experiments.study_report import report_study
+    from fegsam.report.study import report_study
 
     print(f"report: {report_study(given.directory)}")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -600,3 +601,34 @@ def test_agents_whose_average_runs_away_are_refused() -> None:
     algorithm = fg.OffPolicyLinearTD(int(data["n"]))
     for call in (fg.exact.moments, fg.exact.stationary_error):
         refused("eigenvalue|unstable|runs away|diverge", call, problem=problem, algorithm=algorithm)
+
+
+def garnet_of_four(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    return fg.Federation(
+        fg.examples.garnet(4, 2, 2, discount=0.9, seed=seed),
+        fg.policies.random(4, 2, count=2, seed=1),
+        num_agents=50,
+        target_policy=fg.policies.uniform(4, 2),
+        features=np.linalg.qr(rng.normal(size=(4, 2)))[0],
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_order_rises_until_another_one_would_change_nothing(seed) -> None:
+    problem, settings = garnet_of_four(seed), {"step_size": 0.2, "sync_period": 5, "times": [40, 400]}
+    found = fg.exact.moments(problem, fg.OffPolicyLinearTD(), **settings)
+    finer = fg.exact.moments(problem, fg.OffPolicyLinearTD(), order=found.order + 1, **settings)
+    assert found.order > 1
+    assert found.truncation <= 1e-6
+    assert_allclose(found.mse, finer.mse, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_further_order_would_change_is_estimated_where_it_is_too_dear(seed, monkeypatch) -> None:
+    problem, settings = garnet_of_four(seed), {"step_size": 0.2, "sync_period": 5, "times": [4000]}
+    first, second = (fg.exact.moments(problem, fg.OffPolicyLinearTD(), order=order, **settings).mse[0] for order in (1, 2))
+    monkeypatch.setattr(sys.modules["fegsam.exact.moments"], "_PATIENCE", 0.02)
+    found = fg.exact.moments(problem, fg.OffPolicyLinearTD(), **settings)
+    assert found.order == 1
+    assert 0.5 < found.truncation / abs(second / first - 1) < 2

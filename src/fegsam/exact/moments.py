@@ -304,6 +304,8 @@ def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
 
 
 def _require_stable(system: MomentSystem, step_size: float, length: int) -> None:
+    """Judged at the lowest order, of which higher ones are small changes."""
+
     def radius(step: float) -> float:
         return LongRun(system.hierarchy(step, length, 1)).spectral_radius()
 

@@ -15,7 +15,10 @@ from fegsam.experiments.cells import Cell
 from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, plateau, plateau_ratio
 from fegsam.experiments.study_tables import FigureSpec
 from fegsam.experiments.sweep import Results, load_results
-from fegsam.report import FigureData, Section, Series, save, write_report
+from fegsam.report.figure_data import FigureData, Series
+from fegsam.report.figures import save
+from fegsam.report.page import write_report
+from fegsam.report.verdict import Section
 
 ERROR = "squared error E‖θ − θ*‖²"
 _SHORT = {"num_agents": "N", "sync_period": "K", "step_size": "α", "horizon": "n", "num_steps": "T", "heterogeneity": "h"}
