@@ -30,7 +30,21 @@ def test_the_same_figure_is_the_same_bytes(tmp_path) -> None:
         assert once.read_bytes() == again.read_bytes(), once.suffix
 
 
-@pytest.mark.parametrize("data", [error_curves(np.random.default_rng(0)), plateaus(np.random.default_rng(0))[0], exact_lines()])
+def long_names() -> FigureData:
+    names = (
+        "Off-policy tabular TD, Random walk, environments differ, small-step law",
+        "Off-policy linear TD, opposite policies",
+    )
+    series = tuple(Series(name, [2, 8, 32], [place, 2 * place, 3 * place]) for place, name in enumerate(names, 1))
+    return FigureData(
+        "long", "Long names", "A caption.", "local steps", "how many times sooner than one agent alone", series=series
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [error_curves(np.random.default_rng(0)), plateaus(np.random.default_rng(0))[0], exact_lines(), long_names()],
+)
 def test_nothing_is_cut_off_and_the_legend_is_outside_the_data(data) -> None:
     page = draw(data)
     page.draw_without_rendering()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ _WIDTH = 3.4
 """inches: one column of a two-column page"""
 _HEIGHT, _ROW = 2.3, 0.155
 """inches: without a legend, and more for each of its rows"""
+_TALL, _WIDE = 28, 48
+"""letters along the axes, and in a row of the legend; more are wrapped"""
 POINTS_WITH_BARS = 12
 """More points than this, and a band replaces the bars."""
 _STYLE = {
@@ -96,7 +99,8 @@ def draw(figure: FigureData) -> Figure:
         looked = looks(figure)
         for series in figure.series:
             _draw_series(axes, figure, series, looked.get(str(series.group)))
-        axes.set(xscale=figure.x_scale, yscale=figure.y_scale, xlabel=figure.x_label, ylabel=figure.y_label)
+        axes.set(xscale=figure.x_scale, yscale=figure.y_scale, xlabel=figure.x_label)
+        axes.set_ylabel(textwrap.fill(figure.y_label, _TALL))
         _place_ticks(axes, figure)
         handles = _legend(figure, looked)
         if len(handles) > 1:
@@ -189,10 +193,13 @@ def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
 
 def _add_legend(page: Figure, handles: list[Any]) -> int:
     """Below the axes, in as many columns as the width takes; returns the number of rows."""
+    for handle in handles:
+        handle.set_label(textwrap.fill(handle.get_label(), _WIDE))
     longest = max(len(handle.get_label()) for handle in handles)
     columns = int(np.clip(58 // (longest + 8), 1, min(4, len(handles))))
     page.legend(handles=handles, loc="outside lower center", ncols=columns)
-    return -(-len(handles) // columns)
+    lines = [handle.get_label().count("\n") + 1 for handle in handles]
+    return sum(lines) if columns == 1 else -(-len(handles) // columns)
 
 
 def _metadata(suffix: str, figure: FigureData) -> dict[str, str | None]:
