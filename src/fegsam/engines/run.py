@@ -16,6 +16,7 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.td import features, target_policy
 from fegsam.compilation import rule_key
 from fegsam.engines.cpu import Cpu
+from fegsam.engines.cuda import Cuda
 from fegsam.engines.plan import Plan, Sampling, check_sampling, check_seeds, lower
 from fegsam.engines.randomness import OUTPUT_TIME, words
 from fegsam.engines.reference import Reference
@@ -30,7 +31,7 @@ from fegsam.problem.federation import Federation, MarkovNoise
 
 Engine = Callable[[Plan, Settings], History]
 
-_ENGINES: dict[str, Callable[[], Engine]] = {"cpu": Cpu, "reference": Reference}
+_ENGINES: dict[str, Callable[[], Engine]] = {"cpu": Cpu, "cuda": Cuda, "reference": Reference}
 _RECORDS = 200
 
 
