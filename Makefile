@@ -43,7 +43,9 @@ lint: $(READY)
 	$(BIN)/pyright
 
 bench: $(READY)
-	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/fegsam bench
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/exact.py
 
 clean:

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fegsam as fg
+from fegsam.bench.fresh_process import peak_bytes
 from fegsam.exact.windows import chain_windows
-from fresh_process import peak_bytes
 
 NUM_AGENTS = 10**6
 STEP_SIZE = 0.01

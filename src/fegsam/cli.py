@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.metadata
+import math
 import os
 import platform
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import fegsam
 from fegsam.errors import ProblemError
+from fegsam.versions import installed_version
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fegsam", description=fegsam.__doc__)
-    parser.add_argument("--version", action="version", version=f"fegsam {importlib.metadata.version('fegsam')}")
+    parser.add_argument("--version", action="version", version=f"fegsam {installed_version('fegsam')}")
     commands = parser.add_subparsers(dest="command", metavar="command")
 
     reproduce = commands.add_parser("reproduce", help="check and draw every claim of the paper; an HTML report at the end")
@@ -61,6 +61,19 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
     plan.add_argument("--budget", type=int, help="at most so much of it")
+
+    bench = commands.add_parser("bench", help="speed of the engines beside their baselines and the machine's limits")
+    bench.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")
+    bench.add_argument(
+        "--axes", type=lambda text: text.split(","), metavar="A,B", help="agents,threads and others; all by default"
+    )
+    bench.add_argument("--seconds", type=_positive, help="of one timing")
+    bench.add_argument("--repeats", type=_count, help="timings of each contestant")
+    bench.add_argument("--output", type=Path, metavar="FILE", help="results as JSON, written after every cell")
+    bench.add_argument("--show", type=Path, metavar="FILE", help="results of an earlier run instead of a new one")
+    bench.add_argument("--compare", type=Path, metavar="FILE", help="ratios to an earlier run's results")
+    bench.add_argument("--figures", type=Path, metavar="DIR", help="draw scaling curves")
+    bench.add_argument("--markdown", action="store_true", help="tables in Markdown")
 
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
     return parser
@@ -110,6 +123,34 @@ def _plan(given: argparse.Namespace) -> int:
     return 0
 
 
+def _positive(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
+def _bench(given: argparse.Namespace) -> int:
+    from fegsam.bench.command import bench
+
+    return bench(
+        axes=given.axes,
+        quick=given.quick,
+        seconds=given.seconds,
+        repeats=given.repeats,
+        output=given.output,
+        stored=given.show,
+        old=given.compare,
+        figures=given.figures,
+        markdown=given.markdown,
+    )
+
+
 _OPTIONAL = {
     "netCDF4": ("saving and loading histories", "netcdf"),
     "gymnasium": ("environments from Gymnasium", "gymnasium"),
@@ -117,18 +158,18 @@ _OPTIONAL = {
     "plotly": ("the HTML report", "report"),
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
+    "jax": ("the benchmarks' JAX baseline", "bench"),
 }
 
 
 def _doctor(given: argparse.Namespace) -> int:
-    print(f"fegsam {importlib.metadata.version('fegsam')}, Python {platform.python_version()}, {os.cpu_count()} cores")
+    print(f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, {os.cpu_count()} cores")
     for name in ("numpy", "scipy", "numba", "xarray"):
-        print(f"  {name:<12} {importlib.metadata.version(name)}")
+        print(f"  {name:<12} {installed_version(name)}")
     for name, (purpose, extra) in _OPTIONAL.items():
-        try:
-            print(f"  {name:<12} {importlib.metadata.version(name):<12} {purpose}")
-        except importlib.metadata.PackageNotFoundError:
-            print(f"  {name:<12} {'missing':<12} {purpose}: pip install 'fegsam[{extra}]'")
+        cure = f": pip install 'fegsam[{extra}]'"
+        version = installed_version(name)
+        print(f"  {name:<12} {version or 'missing':<12} {purpose}{'' if version else cure}")
     if shutil.which("cc") is None:
         print("  cc           missing      the benchmarks' C loop: install a C compiler")
     return 0
@@ -139,5 +180,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": _run,
     "report": _report,
     "plan": _plan,
+    "bench": _bench,
     "doctor": _doctor,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from fegsam.history.settings import Settings
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.versions import installed_version
 
 Engine = Callable[[Plan, Settings], History]
 
@@ -129,7 +129,7 @@ def run(
         output_decay=_decay(output_decay, problem, algorithm, step_size, num_steps),
         stop_at_output=bool(stop_at_output),
         fingerprint=_fingerprint(problem, algorithm, initial, known),
-        version=_version(),
+        version=installed_version("fegsam") or "unknown",
     )
     start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
     if resume_from is not None:
@@ -226,10 +226,3 @@ def _fingerprint(problem: Any, algorithm: Any, initial: np.ndarray, known: np.nd
     if known is not None:
         state.update(known.tobytes())
     return state.hexdigest()
-
-
-def _version() -> str:
-    try:
-        return version("fegsam")
-    except PackageNotFoundError:
-        return "unknown"

@@ -1,15 +1,14 @@
 """Q-learning (Algorithm 4) in NumPy, vectorised over the agents: an (N, d) table and a few array calls per step.
 
-Both versions use the engine's alias tables and draw their words in large chunks. `plain` is what one would write;
-`tuned` is as fast as we could make it: every array of a step allocated once, flat indices, unchecked gathers, and all
-that does not depend on the path worked out a chunk at a time.
+It uses the engines' alias tables, draws its words in large chunks, and is as fast as we could make it: every array of a
+step allocated once, flat indices, unchecked gathers, and all that does not depend on the path worked out a chunk at a time.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tables import Tables
+from fegsam.bench.tables import Tables
 
 CHUNK = 1 << 19
 """Agent-steps whose words are drawn at a time, about."""
@@ -20,56 +19,7 @@ Result = tuple[np.ndarray, np.ndarray | None]
 """The final average and, where a fixed point is given, its squared sup error after every sync."""
 
 
-def plain(
-    tables: Tables,
-    *,
-    step_size: float,
-    sync_period: int,
-    num_steps: int,
-    seed: int = 0,
-    fixed_point: np.ndarray | None = None,
-) -> Result:
-    N, S, A = tables.num_agents, tables.num_states, tables.num_actions
-    rng = np.random.default_rng(seed)
-    agents = np.arange(N)
-    first_policy_entry = tables.agent_policy.astype(np.int64) * (S * A)
-    first_row = tables.agent_mdp.astype(np.int64) * (S * A)
-    row_start = tables.row_start[:-1].astype(np.int64)
-    branching = np.diff(tables.row_start)
-    policy_alias, stay, go = (x.astype(np.int64) for x in (tables.policy_alias, tables.stay, tables.go))
-
-    q = np.zeros((N, S, A))
-    state = rng.integers(S, size=N)
-    errors: list[float] = []
-    chunk = max(1, CHUNK // N)
-    words = np.empty((0, 2, N), np.uint64)
-    for t in range(num_steps):
-        if t % chunk == 0:
-            words = rng.integers(2**32, size=(min(chunk, num_steps - t), 2, N), dtype=np.uint32).astype(np.uint64)
-        action_word, move_word = words[t % chunk]
-
-        draw = action_word * np.uint64(A)
-        slot = (draw >> HALF).astype(np.int64)
-        entry = first_policy_entry + state * A + slot
-        action = np.where(draw.astype(np.uint32) < tables.policy_threshold[entry], slot, policy_alias[entry])
-
-        row = first_row + state * A + action
-        draw = move_word * branching[row]
-        entry = row_start[row] + (draw >> HALF).astype(np.int64)
-        next_state = np.where(draw.astype(np.uint32) < tables.threshold[entry], stay[entry], go[entry])
-
-        target = tables.rewards[row] + tables.discount * q[agents, next_state].max(axis=1)
-        q[agents, state, action] += step_size * (target - q[agents, state, action])
-        state = next_state
-
-        if (t + 1) % sync_period == 0 or t + 1 == num_steps:
-            q[:] = q.mean(axis=0)
-            if fixed_point is not None:
-                errors.append(np.abs(q[0].ravel() - fixed_point).max() ** 2)
-    return q[0].ravel(), None if fixed_point is None else np.array(errors)
-
-
-def tuned(
+def numpy_loop(
     tables: Tables,
     *,
     step_size: float,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import shutil
 import subprocess
 import tempfile
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tables import Tables
+from fegsam.bench.tables import Tables
+from fegsam.errors import ProblemError
 
 COMPILER = "cc"
 FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-shared", "-fPIC")
@@ -37,51 +42,53 @@ class _Problem(ctypes.Structure):
     )
 
 
-class CLoop:
-    """Compiles the loop once; each call is one run in one thread, with the GIL released."""
-
-    def __init__(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            library = Path(folder, "baseline.so")
-            source = Path(__file__).with_name("baseline.c")
+@functools.cache
+def compile_loop() -> Any:
+    """The C function; compiled once in a process."""
+    if shutil.which(COMPILER) is None:
+        raise ProblemError(f"there is no C compiler {COMPILER!r} on this machine")
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "baseline.so")
+        with resources.as_file(resources.files("fegsam.bench") / "baseline.c") as source:
             subprocess.run([COMPILER, *FLAGS, "-o", library, source, "-lm"], check=True)
-            self._q_learning = ctypes.CDLL(str(library)).q_learning
-        self._q_learning.argtypes = (POINTER, *[ctypes.c_uint64] * 3, *[POINTER] * 3)
+        q_learning = ctypes.CDLL(str(library)).q_learning
+    q_learning.argtypes = (POINTER, *[ctypes.c_uint64] * 3, *[POINTER] * 3)
+    return q_learning
 
-    def __call__(
-        self,
-        tables: Tables,
-        *,
-        step_size: float,
-        sync_period: int,
-        num_steps: int,
-        seed: int = 0,
-        fixed_point: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """The final average and, where a fixed point is given, its squared sup error after every sync."""
+
+class CLoop:
+    """Q-learning on `tables`; each call is one run in one thread, with the GIL released."""
+
+    def __init__(self, tables: Tables, *, step_size: float, sync_period: int) -> None:
+        self._q_learning, self._sync_period = compile_loop(), sync_period
+        self._dimension = tables.num_states * tables.num_actions
         dtypes = {"row_start": np.uint64, "rewards": np.float64}
-        arrays = {
+        # Kept, since the C structure only points at them.
+        self._arrays = {
             name: np.ascontiguousarray(value, dtypes.get(name, np.uint32))
             for name, value in tables._asdict().items()
             if isinstance(value, np.ndarray)
         }
-        problem = _Problem(
+        self._problem = _Problem(
             num_states=tables.num_states,
             num_actions=tables.num_actions,
             num_agents=tables.num_agents,
             discount=tables.discount,
             step_size=step_size,
-            **{name: array.ctypes.data for name, array in arrays.items()},
+            **{name: array.ctypes.data for name, array in self._arrays.items()},
         )
-        average = np.zeros(tables.num_states * tables.num_actions)
+
+    def __call__(self, num_steps: int, *, seed: int = 0, fixed_point: np.ndarray | None = None) -> tuple[np.ndarray, Any]:
+        """The final average and, where a fixed point is given, its squared sup error after every sync."""
+        average = np.zeros(self._dimension)
         errors = None
         if fixed_point is not None:
             fixed_point = np.ascontiguousarray(fixed_point, np.float64)
-            errors = np.empty(-(-num_steps // sync_period))
+            errors = np.empty(-(-num_steps // self._sync_period))
         failed = self._q_learning(
-            ctypes.addressof(problem),
+            ctypes.addressof(self._problem),
             seed,
-            sync_period,
+            self._sync_period,
             num_steps,
             average.ctypes.data,
             None if fixed_point is None else fixed_point.ctypes.data,

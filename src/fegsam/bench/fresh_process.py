@@ -1,6 +1,6 @@
-"""One run in a process of its own: the peak memory it needs, or how long it takes from nothing to a result.
+"""``python -m fegsam.bench.fresh_process``: one run in a process of its own, for its time from nothing and its peak memory.
 
-Run by `speed.py`; prints one JSON object.
+Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import fegsam as fg
-from problems import garnet_federation
+from fegsam.bench.problems import STEP_SIZE, Setting, make_problem
 
 
 def peak_bytes() -> int:
@@ -33,15 +33,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--num-agents", type=int, required=True)
     parser.add_argument("--num-steps", type=int, required=True)
-    parser.add_argument("--sync-period", type=int, default=10)
     arguments = parser.parse_args()
+    setting = Setting(num_agents=arguments.num_agents)
 
     began = time.perf_counter()
     fg.run(
-        garnet_federation(arguments.num_agents),
-        fg.QLearning(),
-        step_size=0.1,
-        sync_period=arguments.sync_period,
+        *make_problem(setting),
+        step_size=STEP_SIZE,
+        sync_period=setting.sync_period,
         num_steps=arguments.num_steps,
         record=np.array([arguments.num_steps]),
         engine=fg.engines.Cpu(threads=1),

@@ -1,4 +1,4 @@
-"""What both baselines read: the engine's own alias tables for Q-learning, and what else the update needs."""
+"""What the baselines read: the engines' own alias tables for Q-learning, and what else the update needs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import fegsam as fg
-from fegsam.engines.plan import lower_agents, lower_chain
+from fegsam.engines.plan import Plan
 
 
 class Tables(NamedTuple):
@@ -40,22 +39,19 @@ class Tables(NamedTuple):
         return len(self.agent_policy)
 
 
-def q_learning_tables(federation: fg.Federation) -> Tables:
-    algorithm = fg.QLearning()
-    agents = lower_agents(federation, algorithm)
-    chain = lower_chain(federation, algorithm)
-    rule_tables = algorithm.tables(federation)
+def q_learning_tables(plan: Plan) -> Tables:
+    agents, chain = plan.agents, plan.chain
     return Tables(
-        num_states=federation.num_states,
-        num_actions=federation.num_actions,
+        num_states=int(chain.num_states),
+        num_actions=int(chain.num_actions),
         agent_policy=agents.policies[agents.kinds],
         agent_mdp=agents.mdps[agents.kinds],
-        policy_threshold=chain.policy[0::2],
-        policy_alias=chain.policy[1::2],
+        policy_threshold=chain.policy[0::2].copy(),
+        policy_alias=chain.policy[1::2].copy(),
         row_start=np.append(chain.row[0::2], len(chain.entry) // 3).astype(np.uint64),
-        threshold=chain.entry[0::3],
-        stay=chain.entry[1::3],
-        go=chain.entry[2::3],
-        rewards=np.ascontiguousarray(rule_tables.rewards, np.float64).ravel(),
-        discount=float(rule_tables.discount),
+        threshold=chain.entry[0::3].copy(),
+        stay=chain.entry[1::3].copy(),
+        go=chain.entry[2::3].copy(),
+        rewards=np.ascontiguousarray(plan.tables.rewards, np.float64).ravel(),
+        discount=float(plan.tables.discount),
     )

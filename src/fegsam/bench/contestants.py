@@ -1,0 +1,163 @@
+"""Who runs: the engines and their baselines. Each enters a case with a function of the number of rounds, or says why not."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numba.core import config
+
+from fegsam import engines
+from fegsam.bench.c_loop import CLoop
+from fegsam.bench.gpu_limit import gpu_missing
+from fegsam.bench.jax_scan import JaxScan, import_jax
+from fegsam.bench.numpy_loop import numpy_loop
+from fegsam.bench.problems import STEP_SIZE, Case
+from fegsam.bench.tables import Tables, q_learning_tables
+from fegsam.engines.sampling import first_states
+from fegsam.errors import ProblemError
+
+Clock = Literal["cpu", "wall"]
+Run = Callable[[int], Any]
+
+
+class Unfit(Exception):
+    """Why a contestant does not run in a cell."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """`enter` prepares a case and returns what runs so many rounds of it; raises `Unfit`."""
+
+    family: str
+    enter: Callable[[Case], Run]
+    threads: int = 1
+    clock: Clock = "cpu"
+    """What it is timed by: processor time where one thread works, or the clock on the wall."""
+
+    @property
+    def name(self) -> str:
+        return self.family if self.threads == 1 else f"{self.family}, {self.threads} threads"
+
+
+def all_threads() -> int:
+    return config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def thread_counts() -> list[int]:
+    """1, 2, 4, ... and all."""
+    powers = [2**k for k in range(all_threads().bit_length()) if 2**k < all_threads()]
+    return [*powers, all_threads()]
+
+
+def everyone(quick: bool) -> list[Contestant]:
+    """All that a single-seed cell is timed with; quick: JAX, which takes seconds to compile, in one precision."""
+    jax = ("float32",) if quick else ("float32", "float64")
+    shared = [Contestant("cpu", _enter_engine(lambda: engines.Cpu(threads=1)))]
+    if all_threads() > 1:
+        shared.append(cpu(all_threads()))
+    return [
+        Contestant("reference", _enter_reference),
+        Contestant("NumPy", _enter_numpy),
+        *(Contestant(f"JAX {p}", functools.partial(_enter_jax, precision=p), clock="wall") for p in jax),
+        Contestant("C", functools.partial(_enter_c, threads=1)),
+        *shared,
+        *cuda(),
+    ]
+
+
+def cuda() -> list[Contestant]:
+    return [
+        Contestant(f"cuda {p}", _enter_engine(functools.partial(_make_cuda, precision=p)), clock="wall")
+        for p in ("float32", "float64")
+    ]
+
+
+def cpu(threads: int) -> Contestant:
+    return Contestant("cpu", _enter_engine(lambda: engines.Cpu(threads=threads)), threads, "wall")
+
+
+def c_threads(threads: int) -> Contestant:
+    """Seeds of the C loop side by side: what the machine itself gives to so many threads."""
+    return Contestant("C", functools.partial(_enter_c, threads=threads), threads, "wall")
+
+
+def _enter_engine(make: Callable[[], Any]) -> Callable[[Case], Run]:
+    def enter(case: Case) -> Run:
+        engine = make()
+
+        def run(num_rounds: int) -> None:
+            history = engine(case.plan, case.lasting(num_rounds))
+            if (history.data.diverged_at.values >= 0).any():
+                raise RuntimeError(f"{case.setting} diverged, so that its time means nothing")
+
+        return run
+
+    return enter
+
+
+def _make_cuda(precision: str) -> Any:
+    missing = gpu_missing()
+    if missing is not None:
+        raise Unfit(missing)
+    return engines.Cuda(precision=precision)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _enter_reference(case: Case) -> Run:
+    _require(8 * case.plan.num_agents * case.plan.dimension, memory_bytes())
+    return _enter_engine(engines.Reference)(case)
+
+
+def _enter_numpy(case: Case) -> Run:
+    tables = _q_tables(case)
+    _require(8 * case.plan.num_agents * case.plan.dimension, memory_bytes())
+    period = case.setting.sync_period
+    return lambda rounds: numpy_loop(tables, step_size=STEP_SIZE, sync_period=period, num_steps=rounds * period)
+
+
+def _enter_c(case: Case, threads: int) -> Run:
+    period, seeds = case.setting.sync_period, case.setting.num_seeds
+    loop = CLoop(_q_tables(case), step_size=STEP_SIZE, sync_period=period)
+
+    def run(num_rounds: int) -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            for done in [pool.submit(loop, num_rounds * period, seed=seed) for seed in range(seeds)]:
+                done.result()
+
+    return run
+
+
+def _enter_jax(case: Case, precision: str) -> Run:
+    tables = _q_tables(case)
+    limits = import_jax().devices()[0].memory_stats() or {}
+    # The tables, and as much again while they are averaged.
+    need = 2 * np.dtype(precision).itemsize * case.plan.num_agents * case.plan.dimension
+    _require(need, limits.get("bytes_limit", memory_bytes()))
+    first = np.zeros(case.plan.num_agents, np.uint32)
+    first_states(case.plan.chain, np.uint64(0), 0, len(first), first)
+    return JaxScan(tables, first, step_size=STEP_SIZE, sync_period=case.setting.sync_period, precision=precision)
+
+
+def _q_tables(case: Case) -> Tables:
+    if case.setting.algorithm != "q_learning" or case.setting.record is not None:
+        raise Unfit("written for Q-learning without recording")
+    return q_learning_tables(case.plan)
+
+
+def memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _require(need: int, memory: int) -> None:
+    """Half of the memory is for whoever else is there."""
+    if need > memory // 2:
+        raise Unfit(f"a table for each agent takes {need / 1e9:.0f} GB, and half of the memory is {memory / 2e9:.0f} GB")
+
+
+REASONS = (Unfit, ProblemError, MemoryError)
+"""What a contestant says no with; anything else is a fault."""

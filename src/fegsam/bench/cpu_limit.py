@@ -1,0 +1,72 @@
+"""What a CPU allows at most: the loads of an agent's path, each of which waits for the one before.
+
+A step of a path reads the policy's alias entry at the state, the row of the transition table at state and action, and
+an entry of that row, which is the next state: three loads, in three tables, none of which can start before the one before
+has arrived. So one agent by itself moves no faster than the sum of the three tables' latencies, whatever the code. Agents
+in lockstep overlap theirs, as far as the core can have loads under way. Both are measured here by the same chase: as many
+chains as there are agents in lockstep go through a random cycle in a table of each size. The words, the update, the
+recording and the averaging come on top, so a run can come near this bound only where loads are what it waits for; in tables
+that lie in the first-level cache the chase's own instructions count as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+
+import numba
+import numpy as np
+
+from fegsam.engines.plan import Chain
+from fegsam.engines.sampling import TILE
+
+_LARGEST = 1 << 28
+"""Bytes of a table; beyond all caches the size matters no more."""
+_SECONDS = 0.02
+_REPEATS = 3
+
+
+def path_limit(chain: Chain, num_agents: int) -> tuple[int, float]:
+    """How many agents overlap their loads, and seconds per step of one thread."""
+    chains = min(TILE, num_agents)
+    return chains, sum(load_seconds(table.nbytes, chains) for table in (chain.policy, chain.row, chain.entry))
+
+
+@functools.cache
+def load_seconds(num_bytes: int, chains: int) -> float:
+    """Seconds per load of `chains` walkers, each of whose loads says where the next one goes."""
+    table = _random_cycle(max(16, min(num_bytes, _LARGEST) // 4))
+    at = (np.arange(chains) * (len(table) // chains)).astype(np.uint32)
+    steps, taken = 64, 0.0
+    _chase(table, at, 1)
+    while taken < _SECONDS:
+        steps *= 2
+        taken = _seconds(table, at, steps)
+    return min(_seconds(table, at, steps) for _ in range(_REPEATS)) / (steps * chains)
+
+
+def _seconds(table: np.ndarray, at: np.ndarray, steps: int) -> float:
+    began = time.process_time()
+    _chase(table, at, steps)
+    return time.process_time() - began
+
+
+def _random_cycle(size: int) -> np.ndarray:
+    """uint32: where each place leads, on one random cycle through all."""
+    order = np.random.default_rng(0).permutation(size).astype(np.uint32)
+    table = np.empty_like(order)
+    table[order] = np.roll(order, -1)
+    return table
+
+
+@numba.njit
+def _chase(table, at, steps):
+    if len(at) == 1:
+        here = at[0]
+        for _ in range(steps):
+            here = table[here]
+        at[0] = here
+        return
+    for _ in range(steps):
+        for j in range(np.uint64(len(at))):
+            at[j] = table[at[j]]

@@ -1,0 +1,120 @@
+"""What a GPU allows at most: the 32-byte sectors that a step moves, over the rate at which sectors can be had.
+
+A step reads the policy's entry, the row of the transition table, an entry of that row and, in Algorithms 2 to 5, a reward:
+each at a place that no other thread of the warp shares, so each costs a sector, however few of its bytes are used. The rate of
+such reads is measured on a table as large as those together, so that caches help it as they help the engine. Once a round an
+agent's state is read and written and its kind read, in order: bytes over the measured speed of a copy. Parameters are not
+counted: they may lie in shared memory or registers. Latency is not counted either: enough agents hide it.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.core import config
+
+from fegsam.engines.plan import Plan
+
+_SECTOR = 8
+"""32-bit words in a sector."""
+_THREADS = 256
+_LOADS = 4
+"""Independent loads in one turn of the gathering loop."""
+_TURNS = 512
+_COPIED = 1 << 28
+"""32-bit words: a gibibyte, beyond every cache."""
+_STREAMED_BYTES = 12
+"""An agent's state in and out, and its kind, of 4 bytes each."""
+_REPEATS = 5
+_LAUNCHES = 10
+"""In one timing: a launch through Numba takes as long as a kernel of a tenth of a millisecond."""
+
+
+def gpu_missing() -> str | None:
+    """Why nothing can run on a GPU here; None where it can."""
+    if config.ENABLE_CUDASIM:  # pyright: ignore[reportAttributeAccessIssue]
+        return "no GPU (Numba's simulator is on)"
+    try:
+        return None if _cuda().is_available() else "no GPU"
+    except ImportError:
+        return "no GPU (numba-cuda is missing: pip install 'fegsam[cuda]')"
+
+
+def step_limit(plan: Plan, sync_period: int) -> float:
+    """Seconds per agent-step, all of the GPU at work."""
+    tables = [plan.chain.policy, plan.chain.row, plan.chain.entry]
+    tables += [plan.tables.rewards] if hasattr(plan.tables, "rewards") else []
+    sectors = len(tables) / sectors_per_second(sum(table.nbytes for table in tables))
+    return sectors + _STREAMED_BYTES / sync_period / copied_bytes_per_second()
+
+
+@functools.cache
+def sectors_per_second(num_bytes: int) -> float:
+    """Random sectors of a table of `num_bytes` that the GPU reads in a second."""
+    cuda = _cuda()
+    gather, _ = _kernels()
+    num_sectors = max(1, num_bytes // (4 * _SECTOR))
+    table = cuda.to_device(np.zeros(num_sectors * _SECTOR, np.uint32))
+    blocks = 64 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    out = cuda.device_array(blocks * _THREADS, np.uint32)
+    taken = _best(lambda: gather[blocks, _THREADS](table, np.uint64(num_sectors), out))
+    return blocks * _THREADS * _LOADS * _TURNS / taken
+
+
+@functools.cache
+def copied_bytes_per_second() -> float:
+    """Bytes read and written by a copy, in a second."""
+    cuda = _cuda()
+    _, copy = _kernels()
+    source, target = (cuda.device_array(_COPIED // 2, np.float64) for _ in range(2))
+    blocks = 32 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+    return 2 * source.nbytes / _best(lambda: copy[blocks, _THREADS](source, target))
+
+
+def _best(launch: Callable[[], Any]) -> float:
+    cuda = _cuda()
+    launch()
+    taken = []
+    for _ in range(_REPEATS):
+        cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(_LAUNCHES):
+            launch()
+        cuda.synchronize()
+        taken.append((time.perf_counter() - began) / _LAUNCHES)
+    return min(taken)
+
+
+@functools.cache
+def _kernels() -> tuple[Any, Any]:
+    cuda = _cuda()
+    half, sector = np.uint64(32), np.uint64(_SECTOR)
+    multiplier, offset, odd = np.uint64(6364136223846793005), np.uint64(1442695040888963407), np.uint64(0x9E3779B97F4A7C15)
+
+    @cuda.jit
+    def gather(table, num_sectors, out):
+        i = cuda.grid(1)
+        x = np.uint64(i) * odd
+        total = np.uint32(0)
+        for _ in range(_TURNS):
+            for _ in range(_LOADS):
+                x = x * multiplier + offset
+                total += table[((x >> half) * num_sectors >> half) * sector]
+        out[i] = total
+
+    @cuda.jit
+    def copy(source, target):
+        for i in range(cuda.grid(1), source.size, cuda.gridsize(1)):
+            target[i] = source[i]
+
+    return gather, copy
+
+
+def _cuda() -> Any:
+    from numba import cuda
+
+    return cuda

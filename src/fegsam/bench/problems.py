@@ -1,0 +1,115 @@
+"""What is timed: a setting, and the plan that every contestant runs, lowered once."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.engines.plan import Plan
+from fegsam.history.settings import Settings
+
+KINDS = 4
+DISCOUNT = 0.9
+STEP_SIZE = 0.01
+FEATURES = 10
+ALGORITHMS = ("linear_sa", "on_policy_td", "off_policy_tabular_td", "q_learning", "off_policy_linear_td")
+"""Algorithms 1 to 5."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One cell of the benchmarks."""
+
+    algorithm: str = "q_learning"
+    horizon: int = 1
+    num_agents: int = 4096
+    sync_period: int = 10
+    states: int = 100
+    actions: int = 5
+    branching: int | None = None
+    """None: every state can follow every other."""
+    num_seeds: int = 1
+    record: int | None = None
+    """Averages are recorded every so many steps; None: at the end alone."""
+
+    @property
+    def agent_steps_per_round(self) -> int:
+        return self.num_agents * self.sync_period * self.num_seeds
+
+    def __str__(self) -> str:
+        branching = "full branching" if self.branching is None else f"branching {self.branching}"
+        horizon = f", n={self.horizon}" if "td" in self.algorithm else ""
+        seeds = f", {self.num_seeds} seeds" if self.num_seeds > 1 else ""
+        record = f", recorded every {self.record}" if self.record else ""
+        return (
+            f"{self.algorithm}{horizon}, N={self.num_agents}, K={self.sync_period}, {self.states} states, "
+            f"{self.actions} actions, {branching}{seeds}{record}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A setting, ready to run."""
+
+    setting: Setting
+    plan: Plan
+    settings: Settings
+
+    def lasting(self, num_rounds: int) -> Settings:
+        """Settings for so many rounds."""
+        steps = num_rounds * self.setting.sync_period
+        record = np.array([steps]) if self.setting.record is None else np.arange(0, steps + 1, self.setting.record)
+        return dataclasses.replace(self.settings, num_steps=steps, record=record)
+
+
+def make_case(setting: Setting) -> Case:
+    """Lower the setting's problem. No truth is solved for, and the output is taken at the start, where it costs nothing."""
+    problem, algorithm = make_problem(setting)
+    lowered: Any = fg.run(
+        problem,
+        algorithm,
+        step_size=STEP_SIZE,
+        sync_period=setting.sync_period,
+        num_steps=setting.sync_period,
+        seeds=range(setting.num_seeds),
+        record=[setting.sync_period],
+        output_decay=0.5,
+        fixed_point=np.zeros(algorithm.dimension(problem)),
+        engine=lambda plan, settings: (plan, settings),  # pyright: ignore[reportArgumentType]
+    )
+    plan, settings = lowered
+    return Case(setting, dataclasses.replace(plan, output_times=np.zeros(setting.num_seeds, np.int64)), settings)
+
+
+def make_problem(setting: Setting) -> tuple[Any, Any]:
+    """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain without actions."""
+    states, actions = setting.states, setting.actions
+    rng = np.random.default_rng(2)
+    if setting.algorithm == "linear_sa":
+        kernels = rng.dirichlet(np.ones(states), size=(KINDS, states))
+        matrices = 0.1 * rng.normal(size=(KINDS, states, FEATURES, FEATURES)) - np.eye(FEATURES)
+        offsets = rng.normal(size=(KINDS, states, FEATURES))
+        return fg.MarkovNoise(kernels, num_agents=setting.num_agents), fg.LinearSA(matrices, offsets)
+    mdp = fg.examples.garnet(states, actions, setting.branching or states, discount=DISCOUNT, seed=0)
+    uniform = fg.policies.uniform(states, actions)
+    linear = setting.algorithm in ("on_policy_td", "off_policy_linear_td")
+    problem = fg.Federation(
+        mdp,
+        # Half uniform: no importance ratio is so large that a run would diverge.
+        (uniform + fg.policies.random(states, actions, count=KINDS, seed=1)) / 2,
+        num_agents=setting.num_agents,
+        target_policy=uniform,
+        features=rng.normal(size=(states, FEATURES)) / np.sqrt(FEATURES) if linear else None,
+    )
+    algorithms = {
+        "on_policy_td": fg.OnPolicyTD,
+        "off_policy_tabular_td": fg.OffPolicyTabularTD,
+        "off_policy_linear_td": fg.OffPolicyLinearTD,
+    }
+    if setting.algorithm == "q_learning":
+        return problem, fg.QLearning()
+    return problem, algorithms[setting.algorithm](setting.horizon)

@@ -1,0 +1,114 @@
+"""What a run of the benchmarks found: kept as JSON, so that two runs can be compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from fegsam.bench.problems import Setting
+from fegsam.bench.timing import Effort, Entry
+from fegsam.errors import ProblemError
+
+_FORMAT = 1
+_LEAST_CHANGE = 0.05
+"""A smaller change is noise, however well the timings of one run agree."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the hardware allows at most."""
+
+    name: str
+    seconds_per_step: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting on one axis, and how fast each contestant was."""
+
+    axis: str
+    label: str
+    """what differs from the other cells of the axis"""
+    place: float
+    """on the axis, where that is a number; else its rank"""
+    setting: Setting
+    entries: tuple[Entry, ...]
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def timed(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if entry.seconds)
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run of the benchmarks."""
+
+    machine: dict[str, str]
+    effort: Effort
+    cells: tuple[Cell, ...]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Written whole or not at all."""
+        target = pathlib.Path(path)
+        partial = target.with_name(target.name + ".partial")
+        partial.write_text(json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
+        partial.replace(target)
+
+
+def load_results(path: str | os.PathLike[str]) -> Results:
+    try:
+        stored = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        if stored["format"] != _FORMAT:
+            raise ProblemError(
+                f"{path} is of format {stored['format']}, and this version reads {_FORMAT}; run fegsam bench again."
+            )
+        return Results(stored["machine"], Effort(**stored["effort"]), tuple(_cell(cell) for cell in stored["cells"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProblemError(f"{path} is not what fegsam bench --output writes: {error!r}.") from error
+
+
+def _cell(stored: dict[str, Any]) -> Cell:
+    entries = tuple(Entry(**{**entry, "seconds": tuple(entry["seconds"])}) for entry in stored["entries"])
+    limits = tuple(Limit(**limit) for limit in stored["limits"])
+    return Cell(**{**stored, "setting": Setting(**stored["setting"]), "entries": entries, "limits": limits})
+
+
+class Change(NamedTuple):
+    """One contestant in one cell, then and now."""
+
+    cell: Cell
+    name: str
+    old: float
+    """seconds per agent-step, best"""
+    new: float
+    noise: float
+    """relative: how far the medians lie above the bests, both runs together"""
+
+    @property
+    def ratio(self) -> float:
+        """Above one: slower than it was."""
+        return self.new / self.old
+
+    @property
+    def verdict(self) -> str:
+        """ "slower" or "faster" where the ratio is beyond noise, else nothing."""
+        beyond = 1 + max(self.noise, _LEAST_CHANGE)
+        if self.ratio > beyond:
+            return "slower"
+        return "faster" if self.ratio < 1 / beyond else ""
+
+
+def compare(old: Results, new: Results) -> Iterator[Change]:
+    """What was timed in both runs, in the new one's order."""
+    before = {(cell.axis, cell.setting, entry.name): entry for cell in old.cells for entry in cell.timed}
+    for cell in new.cells:
+        for entry in cell.timed:
+            other = before.get((cell.axis, cell.setting, entry.name))
+            if other is not None:
+                noise = sum(one.median / one.best - 1 for one in (other, entry))
+                yield Change(cell, entry.name, other.best, entry.best, noise)

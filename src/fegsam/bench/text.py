@@ -1,0 +1,132 @@
+"""Results as tables, for a terminal or in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fegsam.bench.results import Cell, Change, Results
+from fegsam.bench.timing import Entry
+from fegsam.experiments.estimates import short
+
+_TITLES = {
+    "agents": "Agents",
+    "period": "Sync period",
+    "table": "Size of the table",
+    "algorithm": "The five algorithms",
+    "horizon": "Look-ahead",
+    "threads": "Threads",
+    "recording": "Recording",
+}
+_COLUMNS = ("", "contestant", "ns per agent-step", "median", "agent-steps/s", "µs per round", "x fastest", "x C", "clock")
+_EFFICIENCY = "efficiency"
+_WIDTHS = (27, 24, 17, 8, 13, 12, 9, 9, 5)
+
+Row = tuple[str, ...]
+
+
+def machine_text(results: Results, markdown: bool) -> str:
+    lines = [f"- {name}: {value}" if markdown else f"{name:<10} {value}" for name, value in results.machine.items()]
+    effort = results.effort
+    lines.append(
+        f"{'- ' if markdown else ''}timings: {effort.repeats} of each contestant in turns, of some {effort.seconds:g} s each; "
+        "best and median"
+    )
+    return "\n".join(lines)
+
+
+def axis_heading(cell: Cell, markdown: bool) -> str:
+    """Before the first cell of an axis."""
+    title = f"{_TITLES[cell.axis]}; the first: {cell.setting}"
+    columns = columns_of(cell.axis)
+    return (
+        f"\n### {title}\n\n{_line(columns, True)}\n|{'---|' * len(columns)}"
+        if markdown
+        else f"\n{title}\n{_line(columns, False)}"
+    )
+
+
+def columns_of(axis: str) -> Row:
+    return tuple(_EFFICIENCY if axis == "threads" and name == "x C" else name for name in _COLUMNS)
+
+
+def cell_text(cell: Cell, markdown: bool) -> str:
+    """The rows of one cell: who was timed, the limits, then who was not and why."""
+    return "\n".join(_line(row, markdown) for row in rows(cell))
+
+
+def rows(cell: Cell) -> list[Row]:
+    fastest = min((entry.best for entry in cell.timed), default=0.0)
+    found = [_timed_row(cell, entry, fastest) for entry in cell.timed]
+    for limit in cell.limits:
+        seconds = limit.seconds_per_step
+        share = short(seconds / fastest) if fastest else ""
+        found.append(
+            (cell.label, limit.name, short(1e9 * seconds), "", f"{1 / seconds:.2e}", _round(cell, seconds), share, "", "")
+        )
+    found += [(cell.label, entry.name, f"– {entry.skipped}") for entry in cell.entries if entry.skipped]
+    return found
+
+
+def _timed_row(cell: Cell, entry: Entry, fastest: float) -> Row:
+    return (
+        cell.label,
+        entry.name,
+        short(1e9 * entry.best),
+        short(1e9 * entry.median),
+        f"{1 / entry.best:.2e}",
+        _round(cell, entry.best),
+        short(entry.best / fastest),
+        _share(cell, entry) if cell.axis == "threads" else _times_c(cell, entry),
+        entry.clock,
+    )
+
+
+def _round(cell: Cell, seconds_per_step: float) -> str:
+    return short(1e6 * seconds_per_step * cell.setting.agent_steps_per_round)
+
+
+def _times_c(cell: Cell, entry: Entry) -> str:
+    loop = next((other.best for other in cell.timed if other.family == "C" and other.threads == 1), None)
+    return "" if loop is None else short(entry.best / loop)
+
+
+def _share(cell: Cell, entry: Entry) -> str:
+    return "" if (found := efficiency(cell, entry)) is None else f"{100 * found:.0f} %"
+
+
+def efficiency(cell: Cell, entry: Entry) -> float | None:
+    """How much of `threads` times the speed of one thread the contestant has."""
+    alone = next((other.best for other in cell.timed if other.family == entry.family and other.threads == 1), None)
+    return None if alone is None else alone / (entry.best * entry.threads)
+
+
+def comparison(changes: Iterable[Change], markdown: bool) -> str:
+    """One line a contestant and cell; ratios above one mean slower than before."""
+    columns = ("", "contestant", "ns per agent-step", "before", "ratio", "")
+    lines = [_line(columns, markdown)] + ([f"|{'---|' * len(columns)}"] if markdown else [])
+    for change in changes:
+        label = f"{change.cell.axis}, {change.cell.label}"
+        times = (short(1e9 * change.new), short(1e9 * change.old))
+        lines.append(_line((label, change.name, *times, f"{change.ratio:.2f}", change.verdict), markdown))
+    return "\n".join(lines)
+
+
+def whole_text(results: Results, markdown: bool) -> str:
+    parts = [machine_text(results, markdown)]
+    axis = None
+    for cell in results.cells:
+        parts += [axis_heading(cell, markdown)] if cell.axis != axis else []
+        parts.append(cell_text(cell, markdown))
+        axis = cell.axis
+    return "\n".join(parts)
+
+
+def _line(values: Sequence[str], markdown: bool) -> str:
+    if markdown:
+        blanks = [""] * (len(_COLUMNS) - len(values)) if len(values) == 3 else []
+        return f"| {' | '.join([*values, *blanks])} |"
+    first, second, *others = values
+    cells = [f"{value:>{width}}" for value, width in zip(others, _WIDTHS[2:], strict=False)]
+    if len(values) == 3:
+        cells = others
+    return " ".join([f"{first:<{_WIDTHS[0]}}", f"{second:<{_WIDTHS[1]}}", *cells]).rstrip()

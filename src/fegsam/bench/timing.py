@@ -1,0 +1,125 @@
+"""How contestants are timed: sized to a fixed short time, in turns, so that a busy machine is so for all."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fegsam.bench.contestants import REASONS, Clock, Contestant, Run
+from fegsam.bench.problems import Case
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a contestant runs in a cell."""
+
+    seconds: float
+    """of one timing, about"""
+    repeats: int
+    patience: float
+    """seconds of one round beyond which a contestant is left out"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contestant in one cell: its timings, or why there are none."""
+
+    family: str
+    threads: int
+    clock: Clock
+    agent_steps: int = 0
+    """of one timing"""
+    seconds: tuple[float, ...] = ()
+    call_seconds: float = 0.0
+    """of a call of one round: what a call costs whatever its length, and the round"""
+    skipped: str | None = None
+    fault: bool = False
+    """it was to run and broke"""
+
+    @property
+    def name(self) -> str:
+        return self.family if self.threads == 1 else f"{self.family}, {self.threads} threads"
+
+    @property
+    def best(self) -> float:
+        """Seconds per agent-step."""
+        return min(self.seconds) / self.agent_steps
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds) / self.agent_steps
+
+
+class Field:
+    """All who take part, and how fast each was last: what would take too long is not begun."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._last: dict[str, dict[str, float]] = {}
+        """seconds per agent-step by contestant and axis"""
+
+    def race(self, axis: str, case: Case, contestants: Sequence[Contestant]) -> list[Entry]:
+        """Time the contestants in turns, after a run each to warm up and some to find how many rounds make the time."""
+        runs: dict[Contestant, tuple[Run, int, float]] = {}
+        found: dict[Contestant, Entry] = {}
+        for contestant in contestants:
+            outcome = self._enter(axis, case, contestant)
+            if isinstance(outcome, Entry):
+                found[contestant] = outcome
+            else:
+                runs[contestant] = outcome
+        seconds: dict[Contestant, list[float]] = {contestant: [] for contestant in runs}
+        for _ in range(self._effort.repeats):
+            for contestant, (run, rounds, _) in runs.items():
+                # Who needs longer than the time for one round has fewer turns.
+                if sum(seconds[contestant]) < self._effort.repeats * self._effort.seconds:
+                    seconds[contestant].append(_timed(run, rounds, contestant.clock))
+        for contestant, (_, rounds, call) in runs.items():
+            steps = rounds * case.setting.agent_steps_per_round
+            times = tuple(seconds[contestant])
+            found[contestant] = Entry(contestant.family, contestant.threads, contestant.clock, steps, times, call)
+            self._last.setdefault(contestant.name, {})[axis] = found[contestant].best
+        return [found[contestant] for contestant in contestants]
+
+    def _enter(self, axis: str, case: Case, contestant: Contestant) -> Entry | tuple[Run, int, float]:
+        empty = Entry(contestant.family, contestant.threads, contestant.clock)
+        seen = self._last.get(contestant.name, {})
+        expected = seen.get(axis, min(seen.values(), default=0.0)) * case.setting.agent_steps_per_round
+        if expected > self._effort.patience:
+            return _skip(
+                empty, f"a round of {case.setting.agent_steps_per_round:.0e} agent-steps would take some {expected:.0f} s"
+            )
+        try:
+            run = contestant.enter(case)
+            run(1)
+            return (run, *self._size(run, contestant.clock))
+        except REASONS as reason:
+            return _skip(empty, str(reason))
+        except Exception as fault:  # one broken contestant must not lose the others' figures; the command's status tells
+            return _skip(empty, f"failed: {type(fault).__name__}: {fault}", fault=True)
+
+    def _size(self, run: Run, clock: Clock) -> tuple[int, float]:
+        """The rounds that make about the wanted time, and the time of a call of one.
+
+        What a call costs whatever its length should not show: where a call of one round takes long, the time is longer.
+        """
+        rounds, call = 1, _timed(run, 1, clock)
+        wanted = max(self._effort.seconds, min(10 * call, 4 * self._effort.seconds))
+        taken = call
+        while taken < wanted / 3:
+            rounds = int(rounds * min(100.0, max(2.0, 0.5 * wanted / max(taken, 1e-6))))
+            taken = _timed(run, rounds, clock)
+        return max(1, round(rounds * wanted / taken)), call
+
+
+def _skip(entry: Entry, reason: str, fault: bool = False) -> Entry:
+    return Entry(entry.family, entry.threads, entry.clock, skipped=" ".join(reason.split()), fault=fault)
+
+
+def _timed(run: Run, rounds: int, clock: Clock) -> float:
+    now = time.process_time if clock == "cpu" else time.perf_counter
+    began = now()
+    run(rounds)
+    return now() - began
