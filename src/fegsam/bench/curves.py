@@ -9,7 +9,7 @@ from fegsam.bench.results import Cell, Results
 from fegsam.report.figure_data import FigureData, Series, Style
 from fegsam.report.figures import save
 
-_X_LABELS = {"agents": "agents N", "period": "sync period K", "table": "parameters d"}
+_X_LABELS = {"agents": "agents N", "period": "sync period K", "scale": "sync period K", "table": "parameters d"}
 
 
 def save_curves(results: Results, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -23,7 +23,7 @@ def figures(results: Results) -> list[FigureData]:
         cells = [cell for cell in results.cells if cell.axis == axis]
         if len(cells) > 1:
             found.append(_throughput(axis, x_label, cells))
-    return found + [_speed_up(cell) for cell in results.cells if cell.axis == "threads"]
+    return found + [_speed_up(cell) for cell in results.cells if cell.axis == "threads" and cell.timed]
 
 
 def _throughput(axis: str, x_label: str, cells: list[Cell]) -> FigureData:

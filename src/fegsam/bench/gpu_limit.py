@@ -19,12 +19,7 @@ from numba.core import config
 
 from fegsam.engines.plan import Plan
 
-_SECTOR = 8
-"""32-bit words in a sector."""
 _THREADS = 256
-_LOADS = 4
-"""Independent loads in one turn of the gathering loop."""
-_TURNS = 512
 _COPIED = 1 << 28
 """32-bit words: a gibibyte, beyond every cache."""
 _STREAMED_BYTES = 12
@@ -55,24 +50,22 @@ def step_limit(plan: Plan, sync_period: int) -> float:
 @functools.cache
 def sectors_per_second(num_bytes: int) -> float:
     """Random sectors of a table of `num_bytes` that the GPU reads in a second."""
-    cuda = _cuda()
-    gather, _ = _kernels()
-    num_sectors = max(1, num_bytes // (4 * _SECTOR))
-    table = cuda.to_device(np.zeros(num_sectors * _SECTOR, np.uint32))
+    cuda, kernels = _cuda(), _kernels()
+    num_sectors = max(1, num_bytes // (4 * kernels.SECTOR))
+    table = cuda.to_device(np.zeros(num_sectors * kernels.SECTOR, np.uint32))
     blocks = 64 * cuda.get_current_device().MULTIPROCESSOR_COUNT
     out = cuda.device_array(blocks * _THREADS, np.uint32)
-    taken = _best(lambda: gather[blocks, _THREADS](table, np.uint64(num_sectors), out))
-    return blocks * _THREADS * _LOADS * _TURNS / taken
+    taken = _best(lambda: kernels.gather[blocks, _THREADS](table, np.uint64(num_sectors), out))
+    return blocks * _THREADS * kernels.LOADS * kernels.TURNS / taken
 
 
 @functools.cache
 def copied_bytes_per_second() -> float:
     """Bytes read and written by a copy, in a second."""
-    cuda = _cuda()
-    _, copy = _kernels()
+    cuda, kernels = _cuda(), _kernels()
     source, target = (cuda.device_array(_COPIED // 2, np.float64) for _ in range(2))
     blocks = 32 * cuda.get_current_device().MULTIPROCESSOR_COUNT
-    return 2 * source.nbytes / _best(lambda: copy[blocks, _THREADS](source, target))
+    return 2 * source.nbytes / _best(lambda: kernels.copy[blocks, _THREADS](source, target))
 
 
 def _best(launch: Callable[[], Any]) -> float:
@@ -89,32 +82,13 @@ def _best(launch: Callable[[], Any]) -> float:
     return min(taken)
 
 
-@functools.cache
-def _kernels() -> tuple[Any, Any]:
-    cuda = _cuda()
-    half, sector = np.uint64(32), np.uint64(_SECTOR)
-    multiplier, offset, odd = np.uint64(6364136223846793005), np.uint64(1442695040888963407), np.uint64(0x9E3779B97F4A7C15)
-
-    @cuda.jit
-    def gather(table, num_sectors, out):
-        i = cuda.grid(1)
-        x = np.uint64(i) * odd
-        total = np.uint32(0)
-        for _ in range(_TURNS):
-            for _ in range(_LOADS):
-                x = x * multiplier + offset
-                total += table[((x >> half) * num_sectors >> half) * sector]
-        out[i] = total
-
-    @cuda.jit
-    def copy(source, target):
-        for i in range(cuda.grid(1), source.size, cuda.gridsize(1)):
-            target[i] = source[i]
-
-    return gather, copy
-
-
 def _cuda() -> Any:
     from numba import cuda
 
     return cuda
+
+
+def _kernels() -> Any:
+    from fegsam.bench import gpu_kernels
+
+    return gpu_kernels

@@ -103,7 +103,7 @@ def make_problem(setting: Setting) -> tuple[Any, Any]:
         (uniform + fg.policies.random(states, actions, count=KINDS, seed=1)) / 2,
         num_agents=setting.num_agents,
         target_policy=uniform,
-        features=rng.normal(size=(states, FEATURES)) / np.sqrt(FEATURES) if linear else None,
+        features=rng.normal(size=(states, min(states, FEATURES))) / np.sqrt(FEATURES) if linear else None,
     )
     algorithms = {
         "on_policy_td": fg.OnPolicyTD,

@@ -59,6 +59,11 @@ def _period(quick: bool) -> Iterator[Lane]:
         yield f"K={period}", period, replace(BASE, sync_period=period), everyone(quick)
 
 
+def _scale(quick: bool) -> Iterator[Lane]:
+    for period in () if quick else (1, 10, 100, 1000):
+        yield f"K={period}", period, replace(BASE, num_agents=10**6, sync_period=period), everyone(quick)
+
+
 def _table(quick: bool) -> Iterator[Lane]:
     for size in (100, 10_000) if quick else (100, 1000, 10_000, 100_000, 10**6):
         setting = replace(BASE, states=size // BASE.actions, branching=SPARSE_BRANCHING)
@@ -97,6 +102,7 @@ def _recording(quick: bool) -> Iterator[Lane]:
 AXES: dict[str, Callable[[bool], Iterator[Lane]]] = {
     "agents": _agents,
     "period": _period,
+    "scale": _scale,
     "table": _table,
     "algorithm": _algorithm,
     "horizon": _horizon,

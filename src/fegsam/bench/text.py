@@ -11,6 +11,7 @@ from fegsam.experiments.estimates import short
 _TITLES = {
     "agents": "Agents",
     "period": "Sync period",
+    "scale": "Sync period, a million agents",
     "table": "Size of the table",
     "algorithm": "The five algorithms",
     "horizon": "Look-ahead",

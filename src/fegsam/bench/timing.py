@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fegsam.bench.contestants import REASONS, Clock, Contestant, Run
 from fegsam.bench.problems import Case
 
+_LONG = 4.0
+
 
 @dataclass(frozen=True)
 class Effort:
@@ -101,17 +103,22 @@ class Field:
             return _skip(empty, f"failed: {type(fault).__name__}: {fault}", fault=True)
 
     def _size(self, run: Run, clock: Clock) -> tuple[int, float]:
-        """The rounds that make about the wanted time, and the time of a call of one.
+        """The rounds whose work makes about the wanted time, and the time of a call of one.
 
-        What a call costs whatever its length should not show: where a call of one round takes long, the time is longer.
+        What a call costs whatever its length should not show: work is what further rounds add, and the longer a call of one
+        round takes, the more of it there is.
         """
-        rounds, call = 1, _timed(run, 1, clock)
-        wanted = max(self._effort.seconds, min(10 * call, 4 * self._effort.seconds))
-        taken = call
-        while taken < wanted / 3:
-            rounds = int(rounds * min(100.0, max(2.0, 0.5 * wanted / max(taken, 1e-6))))
+        seconds, call = self._effort.seconds, _timed(run, 1, clock)
+        if call > _LONG * seconds:
+            return 1, call
+        rounds, taken, work = 1, call, 0.0
+        while work < seconds / 3:
+            # No longer than some times the wanted time, even if all of the last run was work.
+            rounds = int(rounds * min(100.0, max(2.0, _LONG * seconds / max(taken, 1e-6))))
             taken = _timed(run, rounds, clock)
-        return max(1, round(rounds * wanted / taken)), call
+            work = taken - call
+        wanted = max(seconds, min(_LONG * call, 2 * _LONG * seconds))
+        return max(1, round(rounds * wanted / work)), call
 
 
 def _skip(entry: Entry, reason: str, fault: bool = False) -> Entry:
