@@ -10,7 +10,7 @@ from fegsam.bench.curves import save_curves
 from fegsam.bench.machine import describe_machine
 from fegsam.bench.results import Results, compare, load_results
 from fegsam.bench.suite import AXES, FULL, QUICK, run_axes
-from fegsam.bench.text import axis_heading, cell_text, comparison, machine_text, whole_text
+from fegsam.bench.text import axis_heading, cell_text, comparison, conditions, machine_text, whole_text
 from fegsam.bench.timing import Effort
 
 Path = str | os.PathLike[str]
@@ -38,7 +38,8 @@ def bench(
         effort = dataclasses.replace(effort, seconds=seconds or effort.seconds, repeats=repeats or effort.repeats)
         results = _run(axes or tuple(AXES), effort, quick, output, markdown)
     if before is not None:
-        print(f"\nAgainst {old}; above one is slower\n\n{comparison(compare(before, results), markdown)}")
+        print(f"\nAgainst {old}; above one is slower\n\n{conditions(before, results)}")
+        print(comparison(compare(before, results), markdown))
     if figures is not None:
         for path in save_curves(results, figures):
             print(path)

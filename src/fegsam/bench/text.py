@@ -101,6 +101,20 @@ def efficiency(cell: Cell, entry: Entry) -> float | None:
     return None if alone is None else alone / (entry.best * entry.threads)
 
 
+def conditions(old: Results, new: Results) -> str:
+    """What differed about the machine: the timings of one run do not show how far another run's conditions were from its own.
+
+    Examples
+    --------
+    >>> from fegsam.bench.suite import QUICK
+    >>> print(conditions(Results({"load": "9.0", "C": "cc 12"}, QUICK, ()), Results({"load": "0.1", "C": "cc 12"}, QUICK, ())))
+    load: 9.0, now 0.1
+    <BLANKLINE>
+    """
+    names = [name for name in new.machine if old.machine.get(name) != new.machine[name]]
+    return "".join(f"{name}: {old.machine.get(name, 'unknown')}, now {new.machine[name]}\n" for name in names)
+
+
 def comparison(changes: Iterable[Change], markdown: bool) -> str:
     """One line a contestant and cell; ratios above one mean slower than before."""
     columns = ("", "contestant", "ns per agent-step", "before", "ratio", "")
