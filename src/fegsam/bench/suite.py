@@ -13,8 +13,8 @@ from fegsam.bench.results import Cell, Limit
 from fegsam.bench.timing import Effort, Field
 from fegsam.errors import ProblemError
 
-QUICK = Effort(seconds=0.06, repeats=3, patience=0.5)
-FULL = Effort(seconds=0.2, repeats=5, patience=4.0)
+QUICK = Effort(seconds=0.06, repeats=3)
+FULL = Effort(seconds=0.2, repeats=5)
 BASE = Setting()
 SPARSE_BRANCHING = 5
 SEEDS = 64

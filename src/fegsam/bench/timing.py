@@ -20,8 +20,11 @@ class Effort:
     seconds: float
     """of one timing, about"""
     repeats: int
-    patience: float
-    """seconds of one round beyond which a contestant is left out"""
+
+    @property
+    def patience(self) -> float:
+        """Seconds of one round beyond which a contestant is left out."""
+        return 10 * self.seconds
 
 
 @dataclass(frozen=True)
