@@ -21,7 +21,7 @@ from fegsam.bench.timing import Effort, Entry, Field
 from fegsam.cli import main
 
 TINY = Setting(num_agents=3, sync_period=2, states=4, actions=2)
-EFFORT = Effort(seconds=0.002, repeats=2)
+EFFORT = Effort(seconds=0.05, repeats=2)
 
 
 def entry(name: str, seconds: float, *, threads: int = 1, spread: float = 0.01) -> Entry:
