@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from fegsam.cli import main
+from malformed_specs import MALFORMED, TABULAR, WRONG_BYTES, one_sentence
+from processes import HANG
 
 STUDY = """
 [study]
@@ -73,25 +75,43 @@ def test_a_study_is_run_stored_and_drawn(spec, tmp_path, capsys) -> None:
     assert "Speed-up" in (output / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (("discount = 0.8", "discount = 1.8"), "discount"),
-        (('name = "off_policy_tabular_td"', 'name = "q_lerning"'), "q_lerning"),
-        (("num_steps = 200", "num_steps = -1"), "num_steps"),
-        (("step_size = 0.1", "step_size = nan"), "step_size"),
-        (("[run]", "[run"), "line"),
-    ],
-)
-def test_a_malformed_study_is_refused_in_one_sentence(spec, tmp_path, capsys, change, said) -> None:
-    spec.write_text(STUDY.replace(*change))
-    assert main(["run", str(spec), "-o", str(tmp_path / "out")]) == 2
+BATTERY = {name: (text.encode(), told) for name, (text, told) in MALFORMED.items()} | WRONG_BYTES
+BATTERY |= {f"cut after {end} characters": (TABULAR[:end].encode(), "") for end in range(0, TABULAR.index("step_size"), 40)}
+PROCESSES = ("text for a number", "no grid", "open list", "UTF-16", "huge whole number")
+"""Of the battery: what is also given to a command of its own."""
+
+
+@pytest.mark.parametrize(("content", "told"), BATTERY.values(), ids=BATTERY.keys())
+def test_a_malformed_study_is_refused_in_one_sentence_and_nothing_is_written(
+    tmp_path, monkeypatch, capsys, content, told
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("study.toml").write_bytes(content)
+    assert main(["run", "study.toml", "-o", "out"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("fegsam: ")
-    assert captured.err.count("\n") == 1
-    assert said in captured.err
-    assert not (tmp_path / "out").exists()
+    assert_refused(captured.err, told)
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_malformed_study_ends_the_command_with_status_2(tmp_path, name) -> None:
+    content, told = BATTERY[name]
+    (tmp_path / "study.toml").write_bytes(content)
+    code = "import sys; from fegsam.cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "run", "study.toml", "-o", "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert_refused(done.stderr, told)
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+
+
+def assert_refused(printed: str, told: str) -> None:
+    message = printed.removeprefix("fegsam: ").removesuffix("\n")
+    assert printed == f"fegsam: {message}\n"
+    assert one_sentence(message).startswith("study.toml")
+    assert told in message
 
 
 @pytest.mark.parametrize(
