@@ -7,11 +7,14 @@ import importlib
 import numpy as np
 import pytest
 
+import fegsam as fg
 from fegsam.engines.run import Engine
 from fegsam.report import Section, Verdict
 from fegsam.reproduction import bias_variance, corollary, heterogeneity, local_steps, problems, reproduce, speed_up
 from fegsam.reproduction.differing_agents import by_environments, by_policies, preferences
+from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.thresholds import claim_spec
+from fegsam.theory.drift import drift
 from reproduction.controls import Faulty
 
 
@@ -28,6 +31,7 @@ def small_local_steps(engine: str | Engine | None, **sizes: object) -> Section:
 
 def small_heterogeneity(engine: str | Engine | None, **sizes: object) -> Section:
     few = {"agents": 4, "seeds": 3, "relaxations": 2, "periods": [3, 9], "strengths": [0.2, 0.4]}
+    few |= {"table_seeds": 2, "table_relaxations": 0.5}
     return heterogeneity.examine(claim_spec("heterogeneity", True).resized(**(few | sizes)), engine)
 
 
@@ -59,7 +63,10 @@ def test_few_communications_cost_little() -> None:
 
 
 def test_floor_of_differing_agents_grows_as_the_square_of_local_steps() -> None:
-    section = small_heterogeneity(None, agents=16, seeds=30, relaxations=12)
+    section = small_heterogeneity(None, agents=16, seeds=30, relaxations=12, table_seeds=10, table_relaxations=8)
+    assert {verdict.claim.partition(",")[0] for verdict in named(section, "square of K - 1")} == {
+        "On-policy TD", "Off-policy tabular TD", "Q-learning", "Off-policy linear TD",
+    }  # fmt: skip
     for verdict in (*named(section, "square of K - 1"), *named(section, "leaves the error as it is")):
         assert verdict.outcome == "holds", verdict
     assert all(verdict.outcome == "holds" for verdict in named(section, "at least as fast as"))
@@ -73,6 +80,26 @@ def test_corollary_brings_its_rate_outside_its_own_conditions() -> None:
     admitted = named(section, "conditions")[0]
     assert admitted.outcome == "does not hold"
     assert "c2a" in admitted.detail
+
+
+def test_corollary_has_three_usable_problems_for_each_algorithm() -> None:
+    sizes = claim_spec("corollary", False)
+    for number in problems.ALGORITHMS:
+        usable = []
+        for place in sizes.sizes.problems:
+            algorithm, federate = corollary.setting(number, place, sizes.sizes.discount)
+            if drift(federate(2), algorithm).drift >= sizes.claim.drift:
+                usable.append(place)
+        assert {"Garnet", "River swim"} < set(usable)
+        assert any(place.startswith("FrozenLake") for place in usable)
+
+
+def test_fits_of_the_corollary_are_never_perfect() -> None:
+    """Else Algorithm 1 would have no noise, and no floor to be divided by N T."""
+    for place in ("Two states", *claim_spec("corollary", False).sizes.problems):
+        algorithm, federate = corollary.setting(1, place, 0.5)
+        point = fg.fixed_point(federate(2), algorithm)
+        assert np.abs(algorithm.matrices @ point + algorithm.offsets).max() > 0.01
 
 
 def test_unusable_problems_are_left_out_of_the_corollary_and_named() -> None:
@@ -139,9 +166,35 @@ def test_relaxation_is_that_of_the_mean_recursion() -> None:
     assert bias_variance.mean_fall(case, 4, start, round(case.relaxation)) == pytest.approx(2.0, rel=0.02)
 
 
-def test_agents_that_differ_have_different_fixed_points_and_those_alike_do_not() -> None:
-    import fegsam as fg
+def test_drift_of_q_learning_is_where_runs_without_noise_end() -> None:
+    """To first order in the step size: the difference goes with its square."""
+    case = by_environments(4, "Garnet", 1.0, 0.05)
+    problem = case.federate(2)
+    mean, point = MeanQLearning.of(problem), fg.fixed_point(problem, case.algorithm)
+    assert np.abs(mean.weights @ mean.increments(point[None])).max() < 1e-12
+    misses = []
+    for step in (0.02, 0.01):
+        rounds = round(8 * case.relaxation * case.step_size / step / 9)
+        found = mean.after(point, step, 9, rounds) - point
+        misses.append(np.linalg.norm(found - mean.drift(point, step, 9)) / np.linalg.norm(found))
+    assert misses[0] < 0.02
+    assert misses[0] / misses[1] == pytest.approx(2.0, rel=0.2)
 
+
+def test_q_learning_without_noise_takes_the_mean_of_sampled_steps() -> None:
+    case = by_environments(4, "FrozenLake at a price", 1.0, 0.05)
+    start = fg.fixed_point(case.federate(2), case.algorithm) + 1.0
+    history = fg.run(
+        case.federate(512), case.algorithm, step_size=0.05, sync_period=1, num_steps=10, seeds=range(20), record=[10],
+        record_params=True, initial_params=start, sampling="iid", output_decay=0.5,
+    )  # fmt: skip
+    found = history.data.average_params.isel(time=0).transpose("seed", "param").values
+    errors = found.std(axis=0, ddof=1) / np.sqrt(20) + 1e-12
+    gap = found.mean(axis=0) - MeanQLearning.of(case.federate(2)).after(start, 0.05, 1, 10)
+    assert (np.abs(gap) < 4.5 * errors).all()
+
+
+def test_agents_that_differ_have_different_fixed_points_and_those_alike_do_not() -> None:
     for differing in (by_policies("Random walk", 1.0, 0.05), by_environments(2, "Random walk", 1.0, 0.05, only_rewards=True)):
         assert fg.heterogeneity(differing.federate(4), differing.algorithm) > 0.05
     alike = by_policies("Random walk", 0.0, 0.05)

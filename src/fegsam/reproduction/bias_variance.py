@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from fegsam.engines.run import Engine
-from fegsam.exact.chains import visit_frequencies
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import Estimate, curve_estimate, ratio_estimate, slope_estimate
 from fegsam.history import History
 from fegsam.problem.federation import Federation
 from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases, mean_matrix
 from fegsam.reproduction.runs import exact_plateau, levels, plateau_run, run_case, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, held_against
@@ -85,18 +85,15 @@ def slow_start(case: Case, agents: int) -> np.ndarray:
 def mean_fall(case: Case, agents: int, start: np.ndarray, steps: int) -> float:
     """log of the factor by which the squared error falls if every increment is replaced by its mean."""
     problem = case.federate(agents)
-    point, matrix = fixed_point(problem, case.algorithm), mean_matrix(case.number, problem, case.algorithm)
+    point = fixed_point(problem, case.algorithm)
     left = start - point
     if case.number != 4:
+        matrix = mean_matrix(case.number, problem, case.algorithm)
         decayed = np.linalg.matrix_power(np.eye(len(point)) + case.step_size * matrix, steps) @ left
         return float(np.log(np.sum(left**2) / np.sum(decayed**2)))
     # The maximum over actions makes Q-learning's mean increment piecewise linear, so it is followed step by step.
     assert isinstance(problem, Federation)
-    visits = (problem.kind_counts / problem.num_agents) @ visit_frequencies(problem, case.algorithm)
-    mdp, q = problem.mdps[0], start.copy()
-    chain, rewards = mdp.transitions.toarray(), mdp.rewards.ravel()
-    for _ in range(steps):
-        q += case.step_size * visits * (rewards + mdp.discount * chain @ q.reshape(-1, mdp.num_actions).max(axis=1) - q)
+    q = MeanQLearning.of(problem).after(start, case.step_size, 1, steps)
     return float(np.log(np.sum(left**2) / np.sum((q - point) ** 2)))
 
 

@@ -8,23 +8,20 @@ that the corollary is derived from does not admit its K; both are judged.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.engines.run import Engine, run
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import slope_estimate
 from fegsam.history import History
 from fegsam.problem import examples, policies
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, smooth_features
+from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, ingredients, smooth_features
 from fegsam.reproduction.runs import sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, held_against
 from fegsam.theory.corollary import Schedule, schedule
@@ -43,7 +40,8 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     for number in spec.sizes.algorithms:
         series: list[Series] = []
         for place in spec.sizes.problems:
-            phi_2 = drift(federation(number, place, spec.sizes.discount, 2), algorithm(number)).drift
+            algorithm, federate = setting(number, place, spec.sizes.discount)
+            phi_2 = drift(federate(2), algorithm).drift
             if not phi_2 >= spec.claim.drift:
                 unusable.append(f"{ALGORITHMS[number]}, {place} (phi_2 = {phi_2:.2g})")
                 continue
@@ -71,47 +69,55 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     )
 
 
-def algorithm(number: int) -> Any:
-    """By the paper's number."""
-    return {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[number]
+def setting(number: int, place: str, discount: float) -> tuple[Any, Callable[[int], Any]]:
+    """An algorithm, and a problem of few states for N agents, who follow two policies.
 
-
-def federation(number: int, place: str, discount: float, agents: int) -> Federation:
-    """Few states, two behaviour policies.
-
-    >>> federation(4, "River swim", 0.5, 2)
-    Federation(agents=2, kinds=2, states=3, actions=2, discount=0.5)
+    >>> setting(4, "River swim", 0.5)[1](2)
+    Federation(agents=2, kinds=2, states=2, actions=2, discount=0.5)
     """
     mdp: MDP = {
         "Two states": lambda: examples.two_state(discount=discount),
         "Garnet": lambda: examples.garnet(3, 2, 3, discount=discount, seed=1, connected=True),
-        "River swim": lambda: examples.river_swim(3, discount=discount),
+        "River swim": lambda: examples.river_swim(2 if number in (3, 4) else 3, discount=discount),
+        "FrozenLake 1 x 2": lambda: examples.from_gymnasium("FrozenLake-v1", discount=discount, desc=["SG"]),
+        "FrozenLake 2 x 2": lambda: examples.from_gymnasium("FrozenLake-v1", discount=discount, desc=["SF", "FG"]),
     }[place]()
-    uniform = policies.uniform(mdp.num_states, 2)
-    own = [0.5 * uniform + 0.5 * policy for policy in (np.eye(2)[[0] * mdp.num_states], np.eye(2)[[1] * mdp.num_states])]
-    features = smooth_features(mdp.num_states, 2) if number == 2 else smooth_features(mdp.num_states, 1)
+    # A fit with as many features as states would be perfect, and free of noise.
+    features = smooth_features(mdp.num_states, min(2, mdp.num_states - 1) if number == 1 else 2)
     if number == 5:
         features = np.linspace(1.0, 0.5, mdp.num_states)[:, None]
-    return Federation(mdp, own, num_agents=agents, target_policy=uniform, features=features if number in (2, 5) else None)
+    return ingredients(number, mdp, _two_policies(mdp, place), features)
+
+
+def _two_policies(mdp: MDP, place: str) -> np.ndarray:
+    """(2, S, A): each prefers an action of its own, but no pair of a state and an action is rare."""
+    both = np.tile(policies.uniform(mdp.num_states, mdp.num_actions), (2, 1, 1))
+    if place == "FrozenLake 1 x 2":
+        # Moving left never leads to the goal, so that every other move makes the goal less rare.
+        both[:, 0] = [[0.08, 0.5, 0.21, 0.21], [0.08, 0.21, 0.21, 0.5]]
+        return both
+    middle = mdp.num_actions // 2
+    return 0.75 * both + 0.25 * np.eye(mdp.num_actions)[[middle - 1, middle], None, :]
 
 
 def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
     name = f"{ALGORITHMS[number]}, {place}"
     chosen = sorted(spec.sizes.runs, key=lambda pair: pair[0] * pair[1])
     product = np.array([agents * steps for agents, steps in chosen], float)
+    algorithm, federate = setting(number, place, spec.sizes.discount)
     plans, samples, truth = [], [], []
     for agents, steps in chosen:
-        problem = federation(number, place, spec.sizes.discount, agents)
-        plan = schedule(problem, algorithm(number), num_steps=steps)
+        problem = federate(agents)
+        plan = schedule(problem, algorithm, num_steps=steps)
         plans.append(plan)
-        history = _run(problem, algorithm(number), plan, spec, engine)
+        history = _run(problem, algorithm, plan, spec, engine)
         samples.append(
             _at_output(history, history.data.time.values, history.data.squared_error_2.transpose("seed", "time").values)
         )
         if number in HAVE_EXACT:
             times = np.unique(np.linspace(0.8 * steps, steps - 1, 20).astype(int))
             found = moments(
-                problem, algorithm(number), step_size=plan.step_size, sync_period=plan.sync_period, times=times, order=1
+                problem, algorithm, step_size=plan.step_size, sync_period=plan.sync_period, times=times, order=1
             )  # fmt: skip
             truth.append(_at_output(history, times, found.mse))
     slope = slope_estimate(product, np.stack(samples, axis=1) / np.log(product))
@@ -126,7 +132,9 @@ def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None
     return verdicts, drawn
 
 
-def _run(problem: Federation, algorithm: Any, plan: Schedule, spec: ClaimSpec, engine: str | Engine | None) -> History:
+def _run(
+    problem: Federation | MarkovNoise, algorithm: Any, plan: Schedule, spec: ClaimSpec, engine: str | Engine | None
+) -> History:
     """Recorded in the last fifth, where nearly all of the output time's law lies."""
     times = np.unique(np.linspace(0.8 * plan.num_steps, plan.num_steps - 1, spec.sizes.points).astype(int))
     return run(

@@ -11,8 +11,9 @@ import numpy as np
 
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.problem import policies
+from fegsam.problem import examples, policies
 from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
 from fegsam.reproduction.problems import Case, environment, relaxation, smooth_features
@@ -44,18 +45,29 @@ def by_policies(place: str, strength: float, step_size: float) -> Case:
 
 
 def by_environments(number: int, place: str, strength: float, step_size: float, *, only_rewards: bool = False) -> Case:
-    """TD in two environments: with a wind that takes over some of the moves, or with rewards for different states."""
-    mdp = environment(place, tabular=False)
+    """TD or Q-learning in two environments: a wind takes over some of the moves, or other states pay."""
+    mdp = _small(place) if number in (3, 4) else environment(place, tabular=False)
     states, actions = mdp.num_states, mdp.num_actions
     mdps = [_other_rewards(mdp, end, strength) for end in (0, states - 1)]
     if not only_rewards:
         mdps = [_windy(mdp, wind, _MOST * strength) for wind in preferences(actions)]
-    algorithm, features = (OnPolicyTD(), smooth_features(states, 2)) if number == 2 else (OffPolicyTabularTD(), None)
+    algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning()}[number]
     what = "rewards alone differ" if only_rewards else "environments differ"
     return _case(
         number, f"{place}, {what}", algorithm, step_size, own=None, mdps=mdps, target=policies.uniform(states, actions),
-        features=features,
+        features=smooth_features(states, 2) if number == 2 else None,
     )  # fmt: skip
+
+
+def _small(place: str) -> MDP:
+    """For tables, whose rarest cell sets the pace."""
+    if not place.startswith("FrozenLake"):
+        return environment(place, tabular=True)
+    lake = examples.from_gymnasium("FrozenLake-v1", discount=0.8, desc=["SF", "HG"])
+    if place == "FrozenLake":
+        return lake
+    # Moves left, down, right and up have a price each, so that no two of them are equally good anywhere.
+    return MDP(lake.transitions, lake.rewards - [0.2, 0.1, 0.0, 0.3], lake.discount)
 
 
 def _windy(mdp: MDP, wind: np.ndarray, share: float) -> MDP:

@@ -13,7 +13,9 @@ nearly all noise out. Draws are independent: along Markov paths local steps add 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +26,8 @@ from fegsam.experiments.estimates import Estimate, mean_estimate, ratio_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.report.verdict import Outcome
 from fegsam.reproduction.differing_agents import by_environments, by_policies
-from fegsam.reproduction.problems import Case
+from fegsam.reproduction.mean_q_learning import MeanQLearning
+from fegsam.reproduction.problems import ALGORITHMS, Case
 from fegsam.reproduction.runs import estimates, levels, plateau_run, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, held_against
 from fegsam.theory.small_step import small_step_law
@@ -37,20 +40,23 @@ def section(quick: bool, engine: str | Engine | None = None) -> Section:
 
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     sizes = spec.sizes
-    step, strong = sizes.step_size, sizes.strength
-    differing = [by_policies(place, strong, step) for place in sizes.places]
-    differing += [by_environments(number, sizes.places[0], strong, step) for number in (2, 3)]
     verdicts: list[Verdict] = []
-    by_period: list[Series] = []
-    by_epsilon: list[Series] = []
-    for case in differing:
-        found, drawn = _over_periods(case, spec, engine)
-        verdicts += found
-        by_period += drawn
-    for place in sizes.places:
-        found, drawn = _over_epsilon([by_policies(place, strength, step) for strength in sizes.strengths], spec, engine)
-        verdicts += found
-        by_epsilon += drawn
+    figures: list[FigureData] = []
+    for number, places in ((5, sizes.places), (2, sizes.places), (3, sizes.places), (4, sizes.q_places)):
+        series: list[Series] = []
+        for place in places:
+            found, drawn = _over_periods(_differing(number, place, sizes.strength, sizes), _sized(number, spec), engine)
+            verdicts += found
+            series += drawn
+        figures.append(_period_figure(number, series))
+    for number, places in ((5, sizes.places), (4, sizes.q_epsilon_places)):
+        series = []
+        for place in places:
+            differing = [_differing(number, place, strength, sizes) for strength in sizes.strengths]
+            found, drawn = _over_epsilon(differing, _sized(number, spec), engine)
+            verdicts += found
+            series += drawn
+        figures.append(_epsilon_figure(number, series))
     found, contrast = _rewards_alone(spec, engine)
     return Section(
         "c",
@@ -58,7 +64,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         "Agents with different fixed points who meet every K steps end at a distance from the right answer that no number of "
         "agents removes: its square grows as (K - 1)², and vanishes with their differences.",
         (*verdicts, *found),
-        (_period_figure(by_period), _epsilon_figure(by_epsilon), contrast),
+        (*figures, contrast),
         (
             "The theorem's term is (K - 1)² times ε, the mean distance of the agents' fixed points from the common one. The "
             "power of K - 1 is the true one. The power of ε is a bound: the true floor falls much faster, as ε⁴ in the limit "
@@ -66,25 +72,59 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
             "fixed points to make a drift. Agents whose rewards alone differ do not drift at all.",
             "Draws are independent here, so that heterogeneity is seen alone: along Markov paths, local steps leave a further "
             "bias, of order α and independent of K once K exceeds the mixing time, that agents without differences have too.",
+            "Q-learning has no exact answer. Its lines without noise follow the mean increments, and its law is that of the "
+            "increments made linear at the fixed point, which takes one best action in every state. FrozenLake has states "
+            "where several actions are equally good: there the maximum over noisy values makes a far larger bias, which "
+            "changes with K too. Moves that have a price, different for each, leave no such states, and the law comes back.",
         ),
     )
+
+
+def _differing(number: int, place: str, strength: float, sizes: Any) -> Case:
+    """Agents of Algorithm 5 differ in their policies, others in their environments."""
+    if number == 5:
+        return by_policies(place, strength, sizes.step_size)
+    return by_environments(number, place, strength, sizes.step_size)
+
+
+def _sized(number: int, spec: ClaimSpec) -> ClaimSpec:
+    """Tables take more steps and, as their drifts are larger, fewer seeds."""
+    if number not in (3, 4):
+        return spec
+    return spec.resized(seeds=spec.sizes.table_seeds, relaxations=spec.sizes.table_relaxations)
 
 
 def _drifts(case: Case, periods: list[int], spec: ClaimSpec, engine: str | Engine | None) -> tuple[np.ndarray, list, list]:
     """(seeds, periods): displacement along the law's drift; and at each period the exact one and the law's own."""
     sizes, problem = spec.sizes, case.federate(spec.sizes.agents)
     settings = {"relaxations": sizes.relaxations, "seeds": sizes.seeds, "engine": engine, "sampling": "iid"}
-    laws = [small_step_law(problem, case.algorithm, step_size=case.step_size, sync_period=period).drift for period in periods]
+    point = fixed_point(problem, case.algorithm)
+    laws = [_law(case, problem, point, period) for period in periods]
     along = laws[-1] / np.linalg.norm(laws[-1])
     runs = [plateau_run(case, sizes.agents, sync_period=period, record_params=True, **settings) for period in (1, *periods)]
     means = [run.data.average_params.mean("time", skipna=False).transpose("seed", "param").values for run in runs]
-    point = fixed_point(problem, case.algorithm)
-    truth = []
-    for period in periods:
-        time = [round(5 * case.relaxation)]
-        common = {"step_size": case.step_size, "sync_period": period, "initial_params": point, "sampling": "iid"}
-        truth.append(float((moments(problem, case.algorithm, times=time, **common).mean[0] - point) @ along))
+    truth = [float((_long_run(case, problem, point, period) - point) @ along) for period in periods]
     return np.stack([(mean - means[0]) @ along for mean in means[1:]], axis=1), truth, [float(law @ along) for law in laws]
+
+
+def _law(case: Case, problem: Any, point: np.ndarray, period: int) -> np.ndarray:
+    """(d,): the drift to first order in the step size."""
+    if not case.has_exact:
+        return MeanQLearning.of(problem).drift(point, case.step_size, period)
+    return small_step_law(problem, case.algorithm, step_size=case.step_size, sync_period=period).drift
+
+
+def _long_run(case: Case, problem: Any, point: np.ndarray, period: int) -> np.ndarray:
+    """(d,): the mean parameters after five relaxation times, for Q-learning those of a run without noise."""
+    steps = round(5 * case.relaxation)
+    if not case.has_exact:
+        return MeanQLearning.of(problem).after(point, case.step_size, period, math.ceil(steps / period))
+    common = {"step_size": case.step_size, "sync_period": period, "initial_params": point, "sampling": "iid"}
+    return moments(problem, case.algorithm, times=[steps], **common).mean[0]
+
+
+def _truth(case: Case) -> str:
+    return "exact" if case.has_exact else "without noise"
 
 
 def _over_periods(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
@@ -93,7 +133,7 @@ def _over_periods(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> t
     x = np.array(periods) - 1.0
     last = mean_estimate(measured[:, -1])
     share = Estimate(last.value / law[-1], last.low / law[-1], last.high / law[-1])
-    exact = f"exact slope {slope_estimate(x, np.square(truth)).value:.2f}; the law's and the theorem's 2"
+    exact = f"{_truth(case)} slope {slope_estimate(x, np.square(truth)).value:.2f}; the law's and the theorem's 2"
     slope, lost = _floor_slope(x, measured), _lost(measured, law, spec)
     verdicts = [
         _judged(
@@ -104,10 +144,10 @@ def _over_periods(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> t
             f"The drift at K = {periods[-1]} is what the small-step law predicts (their ratio is 1).",
             share,
             *spec.claim.law,
-            detail=f"exact ratio {truth[-1] / law[-1]:.3f}",
+            detail=f"{_truth(case)} ratio {truth[-1] / law[-1]:.3f}",
         ),
     ]
-    return verdicts, _floor_series(case.name, x, measured, truth, law)
+    return verdicts, _floor_series(case, x, measured, truth, law)
 
 
 def _over_epsilon(differing: list[Case], spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
@@ -120,12 +160,12 @@ def _over_epsilon(differing: list[Case], spec: ClaimSpec, engine: str | Engine |
     slope, lost = _floor_slope(x, measured), _lost(measured, law, spec)
     # The points lie on a curve, so slopes are compared under the same weights: that of the quotient is their difference.
     excess = _floor_slope(x, measured / np.array(law))
-    detail = f"measured {slope}; exact {slope_estimate(x, np.square(truth)).value:.2f}; theorem's term 1"
+    detail = f"measured {slope}; {_truth(case)} {slope_estimate(x, np.square(truth)).value:.2f}; theorem's term 1"
     verdicts = [
         _judged(case, "The floor vanishes with ε as the small-step law says.", excess, spec.claim.law_slope, detail, lost),
         _judged(case, "The floor vanishes at least as fast as ε.", slope, (spec.claim.bound_slope, None), detail, lost),
     ]
-    return verdicts, _floor_series(case.name, x, measured, truth, law)
+    return verdicts, _floor_series(case, x, measured, truth, law)
 
 
 def _rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], FigureData]:
@@ -180,20 +220,21 @@ def _judged(
     return held_against(case.name, sentence, slope, *bounds, detail=detail)
 
 
-def _floor_series(name: str, x: np.ndarray, measured: np.ndarray, truth: list[float], law: list[float]) -> list[Series]:
+def _floor_series(case: Case, x: np.ndarray, measured: np.ndarray, truth: list[float], law: list[float]) -> list[Series]:
+    name = case.place
     means = [mean_estimate(column) for column in measured.T]
     squared = [Estimate(m.value**2, max(m.low, 0.0) ** 2, m.high**2) for m in means]
     return [
         estimates(name, list(x), squared, name),
-        Series(f"{name}, exact", x, np.square(truth), style="exact", group=name),
+        Series(f"{name}, {_truth(case)}", x, np.square(truth), style="exact", group=name),
         Series(f"{name}, small-step law", x, np.square(law), style="reference", group=name),
     ]
 
 
-def _period_figure(series: list[Series]) -> FigureData:
+def _period_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
-        key="heterogeneity-period",
-        title="The floor of agents that differ, against the local steps",
+        key=f"heterogeneity-period-{number}",
+        title=f"{ALGORITHMS[number]}: the floor of agents that differ, against the local steps",
         caption="The squared distance from the right answer grows as the square of K - 1.",
         x_label="local steps K − 1",
         y_label="floor ‖E θ − θ*‖²",
@@ -201,12 +242,12 @@ def _period_figure(series: list[Series]) -> FigureData:
     )
 
 
-def _epsilon_figure(series: list[Series]) -> FigureData:
+def _epsilon_figure(number: int, series: list[Series]) -> FigureData:
     first = series[0]
     line = Series("proportional to ε, the theorem's", first.x, first.y[-1] * first.x / first.x[-1], style="reference")
     return FigureData(
-        key="heterogeneity-epsilon",
-        title="The floor of agents that differ, against their differences",
+        key=f"heterogeneity-epsilon-{number}",
+        title=f"{ALGORITHMS[number]}: the floor of agents that differ, against their differences",
         caption="The floor vanishes much faster than in proportion to the distance between the agents' fixed points.",
         x_label="heterogeneity ε",
         y_label="floor ‖E θ − θ*‖²",

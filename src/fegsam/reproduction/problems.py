@@ -18,9 +18,12 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem import examples, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
+from fegsam.reproduction.mean_q_learning import MeanQLearning
+from fegsam.theory.agent_noise import agent_noises
 
 ALGORITHMS = {
     1: "Linear stochastic approximation",
@@ -150,20 +153,13 @@ def relaxation(number: int, problem: Federation | MarkovNoise, algorithm: Any, s
 
 def mean_matrix(number: int, problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
     """(d, d): how the mean increment of an agent changes with the parameters, at the fixed point."""
-    from fegsam.exact.fixed_points import fixed_point
-    from fegsam.theory.agent_noise import agent_noises
-
     point = fixed_point(problem, algorithm)
-    if number != 4:
-        kinds = agent_noises(algorithm, problem, point)
-        return np.sum([share * noise.mean_matrix for share, noise in kinds], axis=0)
-    from fegsam.exact.chains import visit_frequencies
-
-    assert isinstance(problem, Federation)
-    visits = (problem.kind_counts / problem.num_agents) @ visit_frequencies(problem, algorithm)
-    best = policies.greedy(point.reshape(problem.num_states, problem.num_actions))
-    ahead = np.einsum("is,sa->isa", problem.mdps[0].transitions.toarray(), best).reshape(len(point), -1)
-    return visits[:, None] * (problem.discount * ahead - np.eye(len(point)))
+    if number == 4:
+        assert isinstance(problem, Federation)
+        mean = MeanQLearning.of(problem)
+        return np.tensordot(mean.weights, mean.matrices(point), axes=1)
+    kinds = agent_noises(algorithm, problem, point)
+    return np.sum([share * noise.mean_matrix for share, noise in kinds], axis=0)
 
 
 _STEP = 0.05
@@ -173,20 +169,26 @@ _STEPS = {(1, "FrozenLake"): 0.02, (2, "FrozenLake"): 0.02, (5, "FrozenLake"): 0
 
 def _case(number: int, place: str, kinds: int) -> Case:
     mdp = environment(place, tabular=number in (3, 4))
-    algorithm, federate = _ingredients(number, mdp, kinds)
+    own = behaviors(mdp.num_states, mdp.num_actions, kinds)
+    algorithm, federate = ingredients(number, mdp, own, smooth_features(mdp.num_states, 3))
     step = _STEPS.get((number, place), _STEP)
     return Case(number, place, algorithm, federate, step, relaxation(number, federate(kinds), algorithm, step))
 
 
-def _ingredients(number: int, mdp: MDP, kinds: int) -> tuple[Any, Callable[[int], Any]]:
-    states, actions = mdp.num_states, mdp.num_actions
-    target, phi = policies.uniform(states, actions), smooth_features(states, 3)
+def ingredients(number: int, mdp: MDP, own: Any, features: np.ndarray) -> tuple[Any, Callable[[int], Any]]:
+    """The algorithm, and what N agents run it on: the uniform policy is evaluated, `own` are the policies they follow.
+
+    >>> regression, federate = ingredients(1, examples.two_state(), None, np.ones((2, 1)))
+    >>> federate(4).num_agents
+    4
+    """
+    target = policies.uniform(mdp.num_states, mdp.num_actions)
     if number == 1:
         # Least mean squares: fit the reward by features along the path of the uniform policy.
         chain, rewards = mdp.policy_chain(target), mdp.policy_rewards(target)
-        regression = LinearSA(-phi[:, :, None] * phi[:, None, :], phi * rewards[:, None])
+        regression = LinearSA(-features[:, :, None] * features[:, None, :], features * rewards[:, None])
         return regression, lambda agents: MarkovNoise(chain.toarray(), num_agents=agents)
-    own = None if number == 2 else behaviors(states, actions, kinds)
     algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[number]
-    linear = {"features": phi} if number in (2, 5) else {}
-    return algorithm, lambda agents: Federation(mdp, own, num_agents=agents, target_policy=target, **linear)
+    followed = None if number == 2 else own
+    linear = {"features": features} if number in (2, 5) else {}
+    return algorithm, lambda agents: Federation(mdp, followed, num_agents=agents, target_policy=target, **linear)
