@@ -13,10 +13,10 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.problem import examples, policies
+from fegsam.problem import policies
 from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
-from fegsam.reproduction.problems import Case, environment, relaxation, smooth_features
+from fegsam.reproduction.problems import Case, environment, relaxation, small_lake, smooth_features
 
 _MOST = 0.8
 """Share of the moves that differ, at strength 1."""
@@ -63,11 +63,7 @@ def _small(place: str) -> MDP:
     """For tables, whose rarest cell sets the pace."""
     if not place.startswith("FrozenLake"):
         return environment(place, tabular=True)
-    lake = examples.from_gymnasium("FrozenLake-v1", discount=0.8, desc=["SF", "HG"])
-    if place == "FrozenLake":
-        return lake
-    # Moves left, down, right and up have a price each, so that no two of them are equally good anywhere.
-    return MDP(lake.transitions, lake.rewards - [0.2, 0.1, 0.0, 0.3], lake.discount)
+    return small_lake(["SF", "HG"], 0.8, priced=place.endswith("at a price"))
 
 
 def _windy(mdp: MDP, wind: np.ndarray, share: float) -> MDP:

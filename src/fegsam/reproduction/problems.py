@@ -126,6 +126,17 @@ def environment(place: str, tabular: bool) -> MDP:
     return examples.from_gymnasium("FrozenLake-v1", discount=0.8, **options)
 
 
+def small_lake(rows: list[str], discount: float, *, priced: bool = False) -> MDP:
+    """FrozenLake on a map of its own; `priced`, each of its moves has another price, so that no two are equally good.
+
+    >>> small_lake(["SG"], 0.5)
+    MDP(states=2, actions=4, discount=0.5, successors=11)
+    """
+    lake = examples.from_gymnasium("FrozenLake-v1", discount=discount, desc=rows)
+    left_down_right_up = np.array([0.6, 0.3, 0.0, 0.9])
+    return MDP(lake.transitions, lake.rewards - left_down_right_up, discount) if priced else lake
+
+
 def smooth_features(states: int, dim: int) -> np.ndarray:
     """(S, dim): cosines over the states, each row scaled to length at most one.
 
