@@ -27,7 +27,7 @@ from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.report.verdict import Outcome
 from fegsam.reproduction.differing_agents import by_environments, by_policies
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.reproduction.problems import ALGORITHMS, Case
+from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, Case
 from fegsam.reproduction.runs import estimates, levels, plateau_run, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, held_against
 from fegsam.theory.small_step import small_step_law
@@ -231,11 +231,16 @@ def _floor_series(case: Case, x: np.ndarray, measured: np.ndarray, truth: list[f
     ]
 
 
+def _line_words(number: int) -> str:
+    """What stands in for exact lines, where there are none."""
+    return "" if number in HAVE_EXACT else " Here the exact lines are exact for runs without noise."
+
+
 def _period_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"heterogeneity-period-{number}",
         title=f"{ALGORITHMS[number]}: the floor of agents that differ, against the local steps",
-        caption="The squared distance from the right answer grows as the square of K - 1.",
+        caption="The squared distance from the right answer grows as the square of K - 1." + _line_words(number),
         x_label="local steps K − 1",
         y_label="floor ‖E θ − θ*‖²",
         series=tuple(series),
@@ -248,7 +253,8 @@ def _epsilon_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"heterogeneity-epsilon-{number}",
         title=f"{ALGORITHMS[number]}: the floor of agents that differ, against their differences",
-        caption="The floor vanishes much faster than in proportion to the distance between the agents' fixed points.",
+        caption="The floor vanishes much faster than in proportion to the distance between the agents' fixed points."
+        + _line_words(number),
         x_label="heterogeneity ε",
         y_label="floor ‖E θ − θ*‖²",
         series=(*series, line),
