@@ -99,7 +99,8 @@ def check(case: Case) -> tuple[Case, float, float, bool, bool]:
     here, again = (fg.run(problem, algorithm, engine=fg.engines.Cuda(layout=case.layout), **settings) for _ in range(2))
     single = fg.run(problem, algorithm, engine=fg.engines.Cuda("float32", case.layout), **settings)
     names = ("average_params", "final_params", "output_params", "squared_error", "sync_error")
-    assert there.checkpoint is not None and here.checkpoint is not None
+    assert there.checkpoint is not None
+    assert here.checkpoint is not None
     same_path = case.sampling == "iid" or bool((there.checkpoint.states == here.checkpoint.states).all())
     return (
         case,
@@ -127,8 +128,8 @@ def main() -> int:
             good = double <= TOLERANCE and path and bits
             found.append((good, double, single))
             print(
-                f"{'ok ' if good else 'BAD'} {case.algorithm:22} n={case.horizon} K={case.sync_period:<3} N={case.num_agents:<4} "
-                f"{case.layout:7} {case.sampling:6} float64 {double:.1e}  float32 {single:.1e}  "
+                f"{'ok ' if good else 'BAD'} {case.algorithm:22} n={case.horizon} K={case.sync_period:<3} "
+                f"N={case.num_agents:<4} {case.layout:7} {case.sampling:6} float64 {double:.1e}  float32 {single:.1e}  "
                 f"paths {'same' if path else 'DIFFER'}  twice {'same' if bits else 'DIFFER'}",
                 flush=True,
             )

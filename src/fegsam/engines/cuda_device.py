@@ -170,8 +170,9 @@ class Batch:
             table[slot, : len(times)] = times
         memory.cuts.copy_to_device(table)
         with _quiet():
+            there = self._tables
             self._kernels.launch(
-                layout, (self._job(begin, stop), self._tables.laws, self._tables.agents, self._tables.rule, memory, layout.place)
+                layout, (self._job(begin, stop), there.laws, there.agents, there.rule, memory, layout.place)
             )  # fmt: skip
         period = self._run.settings.sync_period
         if self._agents > 1 and (stop - begin) // period % 2:
