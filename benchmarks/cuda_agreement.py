@@ -91,7 +91,7 @@ def check(case: Case) -> tuple[Case, float, float, bool, bool]:
     """The largest difference of an average in float64 and in float32, whether paths agree, and whether bits repeat."""
     problem, algorithm = _problem(case)
     settings: dict[str, Any] = {
-        "step_size": 0.1, "sync_period": case.sync_period, "num_steps": case.num_steps, "seeds": (0, 5), "record": 1,
+        "step_size": 0.1, "sync_period": case.sync_period, "num_steps": case.num_steps, "seeds": (0, 5, 9), "record": 1,
         "record_params": True, "sampling": case.sampling, "fixed_point": np.zeros(algorithm.dimension(problem)),
         "output_decay": 0.9,
     }  # fmt: skip

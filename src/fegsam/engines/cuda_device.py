@@ -30,9 +30,9 @@ def simulated() -> bool:
 def describe(kept: int) -> Device:
     """The GPU, as it is left by blocks that keep copies of so many bytes."""
     if simulated():
-        # The simulator keeps a grid-wide synchronisation only within one block.
+        # The simulator keeps a grid-wide synchronisation only within one block; warps of two leave some threads idle.
         return Device(
-            "Numba's CUDA simulator", 1, 1 << 16, 1 << 17, 1 << 30, most_threads=8, registers=1 << 16, reserved=0, warp=1
+            "Numba's CUDA simulator", 1, 1 << 16, 1 << 17, 1 << 30, most_threads=8, registers=1 << 16, reserved=0, warp=2
         )
     device: Any = cuda.get_current_device()
     free, _ = cuda.current_context().get_memory_info()

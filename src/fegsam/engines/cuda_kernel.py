@@ -444,7 +444,8 @@ def make_settle(layout, where):
 
     def begin_whole(job, params, base, tables, slot, lane):
         cuda.syncthreads()
-        for c in range(lane, job.dim, job.lanes):
+        # Threads beyond the last seed's have no table.
+        for c in range(lane if slot < job.slots else job.dim, job.dim, job.lanes):
             value = base[c]
             for i in range(slot * job.lanes, (slot + 1) * job.lanes):
                 tables[c * cuda.blockDim.x + i if interleaved else i * job.dim + c] = value
@@ -741,14 +742,14 @@ def make_advance(plan, rule, layout, real, iid):
         tree[at] = value
         cuda.syncthreads()
         total = 0.0
-        if lane % 32 == 0:
+        if lane % 32 == 0 and slot < job.slots:
             for i in range(lane, min(lane + 32, job.lanes)):
                 total += tree[slot * job.lanes + i]
         cuda.syncthreads()
         tree[at] = total
         cuda.syncthreads()
         total = 0.0
-        if lane == 0:
+        if lane == 0 and slot < job.slots:
             for i in range(0, job.lanes, 32):
                 total += tree[slot * job.lanes + i]
         cuda.syncthreads()

@@ -188,7 +188,7 @@ def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int
 
 def _resident(device: Device, threads: int, shared_bytes: int, registers: int) -> int:
     """Blocks that one processor holds at once. Registers are given out to four warps at a time."""
-    given = -(-threads // (4 * device.warp)) * 4 * device.warp if device.warp > 1 else threads
+    given = -(-threads // (4 * device.warp)) * 4 * device.warp
     by_memory = device.resident_bytes // (shared_bytes + device.reserved)
     return min(device.most_threads // threads, device.registers // (registers * given), by_memory, 32)
 
