@@ -25,7 +25,9 @@ def make_local_steps(form, rule, key):
     steps = compiled(make_steps(form, rule), key=key, forceinline=True)
 
     @compiled(key=key)
-    def local_steps(chain, agents, tables, tile, log, out, window, iid, step_size, seed, agent, states, actions, time, count, params):
+    def local_steps(
+        chain, agents, tables, tile, log, out, window, iid, step_size, seed, agent, states, actions, time, count, params
+    ):
         """Steps time..time+count-1 of `agent` on `params`, whose window (`states`, `actions`) moves on with them.
 
         After a step that left the finite numbers none is made, but the path still goes to its end.

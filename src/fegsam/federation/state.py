@@ -1,7 +1,7 @@
 """What is kept on a disk: files that are whole or not there, and know when they are damaged. Nothing is ever unpickled.
 
-A *sealed* file is ``magic, length of the header, header (JSON), arrays one behind the other, SHA-256 of all before``. It gets its
-name only when all of it is on the disk. An agent's file holds where its path stands and the last round that it
+A *sealed* file is ``magic, length of the header, header (JSON), arrays one behind the other, SHA-256 of all before``. It gets
+its name only when all of it is on the disk. An agent's file holds where its path stands and the last round that it
 computed with its result, in one piece: so after a crash at any moment a round was either not computed, and its samples are
 unused, or its result is there to be delivered. One file per agent, so that an agent can move to another node with it.
 """
@@ -95,7 +95,8 @@ def held(path: pathlib.Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             raise HeldError(
-                f"Process {file.read() or 'unknown'} is at work on {what} ({str(path)!r}); stop it, or give each its own directory."
+                f"Process {file.read() or 'unknown'} is at work on {what} ({str(path)!r}); "
+                "stop it, or give each its own directory."
             ) from None
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -141,8 +142,8 @@ class AgentFile:
             return None
         if (header["fingerprint"], header["agent"]) != (self._fingerprint, self._agent):
             raise StateError(
-                f"{str(self.path)!r} is the state of agent {header['agent']} of experiment {header['fingerprint'][:16]}, not of "
-                f"agent {self._agent} of {self._fingerprint[:16]}; put the right file there."
+                f"{str(self.path)!r} is the state of agent {header['agent']} of experiment {header['fingerprint'][:16]}, "
+                f"not of agent {self._agent} of {self._fingerprint[:16]}; put the right file there."
             )
         result = arrays.pop("result")
         return arrays, Computed(header["round"], header["request"], result)
