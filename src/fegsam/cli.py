@@ -14,6 +14,8 @@ from pathlib import Path
 
 import fegsam
 from fegsam.errors import ProblemError
+from fegsam.federation.command import add_parser as add_federate
+from fegsam.federation.command import federate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
     plan.add_argument("--budget", type=int, help="at most so much of it")
+
+    add_federate(commands)
 
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
     return parser
@@ -117,6 +121,7 @@ _OPTIONAL = {
     "plotly": ("the HTML report", "report"),
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
+    "flwr": ("federations on several machines", "flower"),
 }
 
 
@@ -139,5 +144,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": _run,
     "report": _report,
     "plan": _plan,
+    "federate": federate,
     "doctor": _doctor,
 }

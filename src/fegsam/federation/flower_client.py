@@ -1,0 +1,65 @@
+"""The node on Flower: a ClientApp that hands each payload to the node's handler and carries back what it answers.
+
+Flower runs a new process for each message, so nothing is kept in memory: an agent's state is in a file under the node's
+`state-dir`, and the node's settings are in its `--node-config`: `spec`, `seed`, `agents` ("0,3"), `state-dir`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fegsam.federation.errors import FederationError
+from fegsam.federation.experiment import Experiment
+from fegsam.federation.grid_transport import packed, unpacked
+from fegsam.federation.node import Node
+
+try:
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+except ImportError as error:
+    raise FederationError("A federation on several machines needs Flower; run: pip install 'fegsam[flower]'") from error
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Which agents of which study live on a node, and where their state is kept."""
+
+    spec: Path
+    seed: int | None
+    agents: tuple[int, ...]
+    state_dir: Path
+
+
+def node_settings(context: Context) -> NodeSettings:
+    """From the SuperNode's `--node-config`."""
+    config = context.node_config
+    seed = config.get("seed")
+    return NodeSettings(
+        spec=Path(str(config["spec"])),
+        seed=None if seed is None else int(seed),
+        agents=tuple(int(agent) for agent in str(config["agents"]).split(",")),
+        state_dir=Path(str(config["state-dir"])),
+    )
+
+
+def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
+    """A ClientApp for the node that `settings` describes."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        # A message without a payload is answered like any other that cannot be read: by the node, with a named reason.
+        return Message(packed(_node(settings(context)).answer(unpacked(message.content) or b"")), reply_to=message)
+
+    return app
+
+
+@lru_cache(maxsize=64)
+def _node(settings: NodeSettings) -> Node:
+    return Experiment.from_spec(settings.spec, seed=settings.seed).node(settings.agents, settings.state_dir)
+
+
+app = client_app(node_settings)

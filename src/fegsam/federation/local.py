@@ -1,0 +1,64 @@
+"""A whole federation on this machine: server and nodes as processes of their own, over the loopback address.
+
+The same gate, TLS, keys, SuperLink and SuperNodes as on several machines; run again in its directory, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fegsam.experiments.spec import load_study
+from fegsam.federation.deployment import SERVER_FILE, STUDY_FILE, init, load_node, load_server
+from fegsam.federation.errors import FederationError
+from fegsam.federation.flower_server import HISTORY_FILE
+from fegsam.federation.ledger import Event
+from fegsam.federation.superlink import HOST
+from fegsam.federation.supervisor import Supervisor
+
+DEPLOYMENT = "deployment"
+
+
+def run_locally(
+    spec: Path,
+    output: Path,
+    *,
+    seed: int | None = None,
+    num_nodes: int | None = None,
+    rules: Mapping[str, Any] | None = None,
+    insecure: bool = False,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> Path:
+    """Run the first cell of a study as a federation of processes; the file of its history.
+
+    Parameters
+    ----------
+    spec, seed, num_nodes, rules, insecure : as for `deployment.init`
+    output : Path
+        A new directory, or that of a run of the same study, which goes on.
+    on_event : callable
+        Gets every event of the log, as it comes.
+    """
+    deployment = output / DEPLOYMENT
+    if not (deployment / "server" / SERVER_FILE).exists():
+        # Port 0: the gate takes a free one at each start.
+        init(deployment, spec, seed=seed, hosts=[HOST], port=0, num_nodes=num_nodes, rules=rules or {}, insecure=insecure)
+    side = load_server(deployment / "server")
+    nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
+    _check_same(spec, output, seed=seed, num_nodes=num_nodes)
+    if not (output / HISTORY_FILE).exists():
+        Supervisor(side, output, nodes, fresh=True, on_event=on_event).run()
+    return output / HISTORY_FILE
+
+
+def _check_same(spec: Path, output: Path, *, seed: int | None, num_nodes: int | None) -> None:
+    server = output / DEPLOYMENT / "server"
+    stored = load_study(server / STUDY_FILE).cells()[0]
+    if load_study(spec).cells()[0].key != stored.key:
+        raise FederationError(f"{output} holds a run of another study: choose another directory.")
+    if seed is not None and seed != load_server(server).seed:
+        raise FederationError(f"{output} holds a run under seed {load_server(server).seed}: choose another directory.")
+    nodes = len(list((output / DEPLOYMENT / "nodes").iterdir()))
+    if num_nodes is not None and num_nodes != nodes:
+        raise FederationError(f"{output} holds a run on {nodes} nodes: choose another directory.")
