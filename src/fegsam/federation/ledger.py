@@ -29,6 +29,8 @@ from fegsam.history.recorder import Recorder
 
 Event = dict[str, Any]
 
+EVENTS_FILE = "events.jsonl"
+
 
 @dataclass(eq=False)
 class Standing:
@@ -71,7 +73,7 @@ class Ledger:
     def event(self, name: str, **details: Any) -> None:
         """Log it, and tell who watches."""
         event = {"event": name, "clock": time.time(), **details}
-        append_event(self.directory / "events.jsonl", event)
+        append_event(self.directory / EVENTS_FILE, event)
         if self._on_event is not None:
             self._on_event(event)
 
@@ -108,7 +110,7 @@ class Ledger:
         return recorder.history(np.array([terms.output_time]), None)
 
     def participation(self) -> np.ndarray:
-        """bool (rounds, N): whose reply went into each average, from the log."""
+        """bool (rounds, N): whose reply went into each average, from the log; of a round closed twice, the last counts."""
         taken = np.zeros((self._terms.rounds, self._terms.settings.num_agents), bool)
         for event in read_events(self.directory):
             if event["event"] == "round":
@@ -132,7 +134,7 @@ def read_events(directory: str | pathlib.Path) -> list[Event]:
     """All events so far; a last line that a crash cut short is left out."""
     events = []
     try:
-        lines = (pathlib.Path(directory) / "events.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (pathlib.Path(directory) / EVENTS_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return []
     for line in lines:

@@ -166,7 +166,8 @@ class Server:
 
     def _begin(self) -> None:
         kept = self._ledger.load()
-        self._ledger.event("started" if kept is None else "resumed", round=0 if kept is None else kept.round)
+        name, number = ("started", 0) if kept is None else ("resumed", kept.round)
+        self._ledger.event(name, round=number, rounds=self._terms.rounds, agents=self._num_agents)
         if kept is not None:
             self._standing = kept
             return
@@ -289,12 +290,13 @@ class Server:
             apart = np.square(params[:, -1] - averages[-1]).sum(axis=1).mean()
             # A synchronisation leaves the agents together; the end of a shorter last round does not.
             self._ledger.record(str(now), standing.average, 0.0 if now % settings.sync_period == 0 else float(apart))
-        self._ledger.save(standing)
         self._ledger.event(
             "round", round=current.number, time=now, asked=sorted(current.asked), answered=answered, missing=missing,
             squared_error=self._squared_error(), seconds=self._clock() - current.begun, bytes_up=standing.bytes_up,
             bytes_down=standing.bytes_down,
         )  # fmt: skip
+        # Logged first: a round that is closed for good has its line, and one that is closed again has another behind it.
+        self._ledger.save(standing)
 
     def _squared_error(self) -> float | None:
         truth = self._terms.truth

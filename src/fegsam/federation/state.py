@@ -106,9 +106,9 @@ def held(path: pathlib.Path, what: str) -> Iterator[None]:
 
 
 def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
-    """One line of JSON at the end of a log."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(event) + "\n")
+    """One line of JSON at the end of a log, in one write: several processes may log to one file."""
+    with path.open("ab", buffering=0) as file:
+        file.write(json.dumps(event).encode() + b"\n")
 
 
 @dataclass(frozen=True, eq=False)
