@@ -8,6 +8,7 @@ Requests are written anew for the SuperLink, so what the gate read is what the S
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import logging
@@ -16,6 +17,7 @@ import socket
 import socketserver
 import ssl
 import threading
+import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -47,6 +49,9 @@ MAX_BODY = 1 << 28
 
 _HANDSHAKE, _IDLE, _ANSWER = 20.0, 120.0, 120.0
 """Seconds for the TLS handshake, between two requests, and for the SuperLink's answer."""
+
+_KEY, _MOMENT, _MOMENT_LIFE = "flwr-public-key", "flwr-timestamp", 320.0
+"""Headers of a node's key and of the moment that it signed, and how many seconds the SuperLink believes in a moment."""
 
 _MAX_CONNECTIONS = 4096
 
@@ -114,6 +119,27 @@ class _Log:
         self._handler.close()
 
 
+class _Used:
+    """Moments that were believed, by key. Nodes sign each call anew: one that comes twice was recorded and is played back.
+
+    Not the signatures are kept, since of one signature others can be made that are as good.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[bytes, str], float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, signed: tuple[bytes, str]) -> None:
+        now = time.monotonic()
+        with self._lock:
+            while self._until and next(iter(self._until.values())) < now:
+                del self._until[next(iter(self._until))]
+            self._until[signed] = now + _MOMENT_LIFE
+
+    def __contains__(self, signed: tuple[bytes, str]) -> bool:
+        return signed in self._until
+
+
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
@@ -123,6 +149,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
         self.log = log
+        self.used = _Used()
         self.upstream = upstream
         self.allowed = NODE_CALLS if tls else NODE_CALLS | SELF_REGISTRATION
         self.context: ssl.SSLContext | None = None
@@ -175,18 +202,24 @@ class _Handler(BaseHTTPRequestHandler):
         return cast(_Server, self.server)
 
     def do_POST(self) -> None:
-        length = self._body_length()
-        if length is None:
+        if (length := self._body_length()) is None or (headers := self._passed_on()) is None:
             return
-        answer = self._ask_superlink(self.rfile.read(length))
+        signed = _signed(headers)
+        if signed in self._gate.used:
+            self._turn_away(HTTPStatus.CONFLICT, "a call that was made before")
+            return
+        answer = self._ask_superlink(headers, self.rfile.read(length))
         if answer is None:
-            self.send_response(HTTPStatus.BAD_GATEWAY)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+            self._reply(HTTPStatus.BAD_GATEWAY, "text/plain", b"")
             return
         status, kind, content = answer
         if status >= HTTPStatus.BAD_REQUEST:
             self._log_refusal(f"the SuperLink refused the call ({status})", detail=content[:300].decode("utf-8", "replace"))
+        else:
+            self._gate.used.add(signed)
+        self._reply(status, kind, content)
+
+    def _reply(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
@@ -213,12 +246,16 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return int(stated[0])
 
-    def _ask_superlink(self, body: bytes) -> tuple[int, str, bytes] | None:
-        headers = {
-            name: value
-            for name, value in self.headers.items()
-            if name.lower() in _PASSED_ON or name.lower().startswith("flwr-")
-        }
+    def _passed_on(self) -> dict[str, str] | None:
+        """The headers that go on, each once; None if the request was turned away."""
+        named = [(name.lower(), value) for name, value in self.headers.items()]
+        kept = [(name, value) for name, value in named if name in _PASSED_ON or name.startswith("flwr-")]
+        if len(dict(kept)) < len(kept):
+            self._turn_away(HTTPStatus.BAD_REQUEST, "a header that is there twice")
+            return None
+        return dict(kept)
+
+    def _ask_superlink(self, headers: dict[str, str], body: bytes) -> tuple[int, str, bytes] | None:
         # A connection that the SuperLink closed while it was idle shows itself only when used: then once more on a new one.
         # Calls that were answered are never sent again.
         for _ in range(2):
@@ -267,3 +304,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """The SuperLink's own log has every call; here only refusals are kept."""
+
+
+def _signed(headers: dict[str, str]) -> tuple[bytes, str]:
+    """Whose key signed which moment; what cannot be read is for the SuperLink to refuse."""
+    try:
+        return base64.b64decode(headers.get(_KEY, "")), headers.get(_MOMENT, "")
+    except ValueError:
+        return b"", ""
