@@ -14,6 +14,7 @@ pytest.importorskip("flwr")
 
 from deployed import ALGORITHMS, assert_equal, simulated, write_study
 
+from fegsam.cli import main
 from fegsam.federation.ledger import read_events
 from fegsam.federation.processes import marked
 from fegsam.federation.supervisor import mark_of
@@ -31,22 +32,30 @@ def federate(study: pathlib.Path, output: pathlib.Path, *options: str) -> subpro
     return done
 
 
-def test_a_deployed_run_equals_the_simulator(tmp_path) -> None:
+def test_a_deployed_run_equals_the_simulator(tmp_path, capsys) -> None:
     study, output = write_study(tmp_path), tmp_path / "out"
-    done = federate(study, output)
-    assert done.returncode == 0, done.stderr
+    words = ["federate", "run", str(study), "-o", str(output)]
+    assert main(words) == 0
+    assert marked(mark_of(output)) == []
+    said = capsys.readouterr()
     assert_equal(fg.load_history(output / "history.nc"), simulated(study))
-    rounds = [event for event in read_events(output) if event["event"] == "round"]
+    events = read_events(output)
+    rounds = [event for event in events if event["event"] == "round"]
     assert [event["answered"] for event in rounds] == [[0, 1, 2, 3]] * 2
-    assert done.stderr.count("4 of 4 answered") == 2
+    assert said.err.count("4 of 4 answered") == 2
     # Keys and certificates are their owner's alone, also here.
     private = [*output.rglob("*.key"), *output.rglob("node.toml")]
     assert len(private) == 2 + 4 + 4
     assert {path.stat().st_mode & 0o777 for path in private} == {0o600}
     # Run again, it is found finished, and nothing is started.
-    again = federate(study, output)
-    assert again.returncode == 0
-    assert again.stdout == done.stdout
+    assert main(words) == 0
+    assert capsys.readouterr().out == said.out
+    assert len(read_events(output)) == len(events)
+    # Another seed, number of nodes or study is not mixed into it.
+    for more, reason in ((["--seed", "8"], "under seed 7"), (["--nodes", "2"], "on 4 nodes"), ([], "another study")):
+        write_study(tmp_path, rounds=2 if more else 3)
+        assert main([*words, *more]) == 2
+        assert reason in capsys.readouterr().err
 
 
 @pytest.mark.slow

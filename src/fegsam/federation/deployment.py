@@ -112,6 +112,7 @@ def init(
     tables: dict[str, Any] = {"server": head, "experiment": {"spec": STUDY_FILE, "seed": seed}, "rules": dict(rules)}
     write_new(server / SERVER_FILE, toml_text(tables).encode())
     _copy_study(study, server)
+    private_directory(directory / "nodes")
     nodes = []
     for number, agents in enumerate(dealt):
         name = f"node-{number}"

@@ -6,6 +6,7 @@ Flower runs a new process for each message, so nothing is kept in memory: an age
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,8 +52,14 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
+        try:
+            node = _node(settings(context))
+        except Exception as error:
+            # Flower sends the words of an exception to the server; here they may name what is on this machine.
+            traceback.print_exception(error)
+            raise FederationError("the node cannot be set up; its own log says why.") from None
         # A message without a payload is answered like any other that cannot be read: by the node, with a named reason.
-        return Message(packed(_node(settings(context)).answer(unpacked(message.content) or b"")), reply_to=message)
+        return Message(packed(node.answer(unpacked(message.content) or b"")), reply_to=message)
 
     return app
 

@@ -75,6 +75,13 @@ def alive(pid: int, mark: str) -> bool:
     return True
 
 
+def end(pid: int, mark: str) -> None:
+    """End process `pid` if it carries `mark`, without asking it."""
+    while alive(pid, mark):
+        _signal([pid], signal.SIGKILL)
+        time.sleep(0.05)
+
+
 def end_all(mark: str, children: Sequence[subprocess.Popen[bytes]] = ()) -> None:
     """End every process that carries `mark`, and `children`: asked first, then not asked."""
     _signal([*marked(mark), *(child.pid for child in children if child.poll() is None)], signal.SIGTERM)

@@ -21,8 +21,8 @@ from fegsam.federation.deployment import NodeSide, ServerSide, address
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower_server import FLOWER_FOLDER, OUTPUT, SERVER, Job
 from fegsam.federation.gate import Gate
-from fegsam.federation.ledger import Event
-from fegsam.federation.processes import alive, end_all, environment, program, start
+from fegsam.federation.ledger import EVENTS_FILE, Event
+from fegsam.federation.processes import alive, end, end_all, environment, program, start
 from fegsam.federation.state import append_event, held
 from fegsam.federation.superlink import HOST, SuperLink, free_port
 
@@ -36,7 +36,6 @@ APP = {
 }
 """The Flower app: names what is installed on every machine, and carries no code."""
 
-EVENTS_FILE = "events.jsonl"
 _LOOK = 0.3
 _START = 180.0
 """Seconds that a server app may take to begin its work."""
@@ -199,6 +198,9 @@ class Supervisor:
         """Run the app; a run that was under way is ended, its checkpoint stays."""
         file = self._home / "run"
         before = file.read_text() if file.exists() else None
+        job = Job.read(self._home)
+        if job is not None:
+            end(job.pid, self._mark)  # cut off from its SuperLink it would go on for a while, and hold the checkpoint
         Job.clear(self._home)
         file.write_text(self._superlink.prepare(self._side.node_keys, self._app, before))
         self._submitted = time.monotonic()
