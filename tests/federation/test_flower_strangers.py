@@ -10,7 +10,6 @@ import json
 import pathlib
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,12 +22,12 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from deployed import write_study
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
-from test_flower_faults import PATIENCE, command, named, strangers, wait_for
+from test_flower_faults import PATIENCE, command, named, strangers, try_to_join, wait_for
 
 from fegsam.federation.credentials import make_authority, make_node, make_server, private_directory
 from fegsam.federation.flower_server import FLOWER_FOLDER
 from fegsam.federation.gate import Gate, Tls
-from fegsam.federation.processes import end_all, environment, program
+from fegsam.federation.processes import program
 from fegsam.federation.superlink import free_port
 
 HEARTBEAT = "/v1/fleet/send-node-heartbeat"
@@ -185,7 +184,9 @@ def test_strangers_stay_out_of_a_federation_that_runs(tmp_path) -> None:
         wait_for("the app", lambda: (output / FLOWER_FOLDER / "run").exists(), server)
         for name, (arguments, said) in attempts.items():
             before = len(strangers(output))
-            assert _try_to_join(tmp_path / name.replace(" ", "-"), port, arguments) != 0, name
+            words = [program("flower-supernode"), "--superlink", f"127.0.0.1:{port}", "--max-retries", "1"]
+            home = tmp_path / name.replace(" ", "-")
+            assert try_to_join([*words, "--port", str(free_port()), *arguments], home) != 0, name
             assert any(said in json.dumps(event) for event in strangers(output)[before:]), name
 
         # node-0 comes in once; played back, even by someone who holds all of that call, it is refused.
@@ -203,18 +204,6 @@ def test_strangers_stay_out_of_a_federation_that_runs(tmp_path) -> None:
             "not a call of nodes",
         ]
         assert named(output, "joined") == []
-
-
-def _try_to_join(home: pathlib.Path, port: int, arguments: list[str]) -> int:
-    home.mkdir()
-    words = [program("flower-supernode"), "--superlink", f"127.0.0.1:{port}", "--max-retries", "1", "--port", str(free_port())]
-    try:
-        with open(home / "log", "w") as log:
-            return subprocess.run(
-                [*words, *arguments], env=environment(home, str(home)), stdout=log, stderr=log, timeout=PATIENCE, check=False
-            ).returncode
-    finally:
-        end_all(str(home))
 
 
 def _activation(key: pathlib.Path, age: float = 0.0) -> tuple[str, bytes, dict[str, str]]:
