@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -35,7 +38,13 @@ def federate(study: pathlib.Path, output: pathlib.Path, *options: str) -> subpro
 def test_a_deployed_run_equals_the_simulator(tmp_path, capsys) -> None:
     study, output = write_study(tmp_path), tmp_path / "out"
     words = ["federate", "run", str(study), "-o", str(output)]
-    assert main(words) == 0
+    # Were it to hang, it would be ended as a user ends it, and the status be another.
+    watch = threading.Timer(PATIENCE, os.kill, (os.getpid(), signal.SIGTERM))
+    watch.start()
+    try:
+        assert main(words) == 0
+    finally:
+        watch.cancel()
     assert marked(mark_of(output)) == []
     said = capsys.readouterr()
     assert_equal(fg.load_history(output / "history.nc"), simulated(study))
@@ -56,6 +65,15 @@ def test_a_deployed_run_equals_the_simulator(tmp_path, capsys) -> None:
         write_study(tmp_path, rounds=2 if more else 3)
         assert main([*words, *more]) == 2
         assert reason in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_without_keys_and_in_plain_text_if_that_is_asked_for(tmp_path) -> None:
+    study, output = write_study(tmp_path), tmp_path / "out"
+    done = federate(study, output, "--nodes", "2", "--insecure")
+    assert done.returncode == 0, done.stderr
+    assert_equal(fg.load_history(output / "history.nc"), simulated(study))
+    assert not list(output.rglob("*.key"))
 
 
 @pytest.mark.slow
