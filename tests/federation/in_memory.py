@@ -57,11 +57,19 @@ def spread(experiment: Experiment, folder: pathlib.Path, homes: Iterable[Iterabl
 
 
 def serve(
-    experiment: Experiment, transport: InMemory, folder: pathlib.Path, rules: Rules | None = None, **options: Any
+    experiment: Experiment,
+    transport: InMemory,
+    folder: pathlib.Path,
+    rules: Rules | None = None,
+    watch: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[Outcome, list[dict[str, Any]]]:
-    """Run a server to its end; what came out, and its events."""
+    """Run a server to its end, `watch` seeing each event; what came out, and its events."""
     events: list[dict[str, Any]] = []
-    server = Server(
-        experiment.terms(), transport, folder / "server", rules, on_event=events.append, clock=transport.clock, **options
-    )
+
+    def see(event: dict[str, Any]) -> None:
+        events.append(event)
+        if watch is not None:
+            watch(event)
+
+    server = Server(experiment.terms(), transport, folder / "server", rules, on_event=see, clock=transport.clock)
     return server.run(), events

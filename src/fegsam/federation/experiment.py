@@ -159,8 +159,8 @@ class Experiment:
         assignment[list(agents)] = place
         policies = problem.behavior_policies
         part = Federation(
-            [problem.mdps[problem.mdp_index(kind)] for kind in kinds] if len(problem.mdps) > 1 else problem.mdps[0],
-            None if policies is None else policies[kinds] if len(policies) > 1 else policies,
+            [problem.mdps[kind] for kind in kinds] if len(problem.mdps) > 1 else problem.mdps,
+            policies[kinds] if policies is not None and len(policies) > 1 else policies,
             num_agents=problem.num_agents,
             assignment=assignment,
             target_policy=problem.target_policy,

@@ -95,8 +95,8 @@ class Inbox:
                 hosted=hosted,
                 asked=current.asked,
                 answered=current.answered,
-                times=dict(enumerate(standing.times)),
-                unheard=dict(enumerate(standing.unheard)),
+                times=standing.times,
+                unheard=standing.unheard,
             ),
         )
         owed = self._owed[reply.agent, reply.round] > 0

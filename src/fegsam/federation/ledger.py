@@ -1,7 +1,7 @@
 """What the server keeps: where the federation stands, what it recorded, and a log of all that happened.
 
     DIR/checkpoint       the average after the last closed round, and what is known of each agent
-    DIR/records/         the averages that the history is made of, one file each
+    DIR/record-*         the averages that the history is made of, one file each
     DIR/events.jsonl     one JSON object a line
     DIR/.lock            the process that is at work here
 
@@ -15,7 +15,7 @@ import contextlib
 import json
 import pathlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -61,14 +61,11 @@ class Ledger:
     def __init__(self, terms: Terms, directory: str | pathlib.Path, on_event: Callable[[Event], None] | None = None) -> None:
         self._terms, self._on_event = terms, on_event
         self.directory = pathlib.Path(directory)
-        self._checkpoint, self._records = self.directory / "checkpoint", self.directory / "records"
+        self._checkpoint = self.directory / "checkpoint"
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> contextlib.AbstractContextManager[None]:
         """Two servers never work in one directory."""
-        with held(self.directory / ".lock", "a federation's server"):
-            self._records.mkdir(exist_ok=True, mode=0o700)
-            yield
+        return held(self.directory / ".lock", "a federation's server")
 
     def event(self, name: str, **details: Any) -> None:
         """Log it, and tell who watches."""
@@ -95,9 +92,12 @@ class Ledger:
         write_sealed(self._checkpoint, {"fingerprint": self._terms.fingerprint, **header}, {"average": average})
 
     def record(self, name: str, average: np.ndarray, sync_error: float = 0.0) -> None:
-        """Keep an average: a time's under that time, or the output's."""
+        """Keep an average: a time's under that time, or the output's. It stays once a checkpoint is saved behind it."""
         header = {"fingerprint": self._terms.fingerprint, "sync_error": sync_error}
-        write_sealed(self._records / name, header, {"average": average})
+        write_sealed(self._record_file(name), header, {"average": average}, followed=True)
+
+    def _record_file(self, name: str) -> pathlib.Path:
+        return self.directory / f"record-{name}"
 
     def history(self, final: np.ndarray) -> History:
         """The simulator's history, from the records."""
@@ -119,14 +119,13 @@ class Ledger:
         return taken
 
     def _read(self, name: str) -> tuple[np.ndarray, float]:
+        path = self._record_file(name)
         try:
-            header, arrays = read_sealed(self._records / name)
+            header, arrays = read_sealed(path)
         except FileNotFoundError:
-            raise StateError(
-                f"{str(self._records / name)!r} is missing; put it back, or start in an empty directory."
-            ) from None
+            raise StateError(f"{str(path)!r} is missing; put it back, or start in an empty directory.") from None
         if header["fingerprint"] != self._terms.fingerprint:
-            raise StateError(f"{str(self._records / name)!r} is another experiment's; put the right one back.")
+            raise StateError(f"{str(path)!r} is another experiment's; put the right one back.")
         return arrays["average"].copy(), float(header["sync_error"])
 
 

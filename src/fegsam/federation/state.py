@@ -33,8 +33,13 @@ class HeldError(StateError):
     """Another process is at work on the same state."""
 
 
-def write_sealed(path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Put a sealed file in the place of `path`: after this it stays, whatever happens to the process or the machine."""
+def write_sealed(
+    path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, followed: bool = False
+) -> None:
+    """Put a sealed file in the place of `path`: after this it stays, whatever happens to the process or the machine.
+
+    `followed`: another file of the same folder is written behind it, and its name need not be on the disk before that one's.
+    """
     layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
     parts = [_MAGIC, _LENGTH.pack(len(head)), head, *(np.ascontiguousarray(array).tobytes() for array in arrays.values())]
@@ -47,16 +52,22 @@ def write_sealed(path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        if not followed:
+            _settle(path.parent)
     except OSError as error:
         raise StateError(f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start again.") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _settle(directory: pathlib.Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -243,9 +243,9 @@ class Expected:
     """agents that were asked in this round"""
     answered: Collection[int]
     """agents whose reply was accepted already"""
-    times: Mapping[int, int]
+    times: Sequence[int]
     """steps that each agent had made when last heard of"""
-    unheard: Mapping[int, int]
+    unheard: Sequence[int]
     """steps that each agent may have made since in rounds that went on without it"""
 
 
@@ -295,9 +295,9 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
     with np.errstate(over="ignore"):
         if not np.linalg.norm(reply.params, axis=1).max() <= expected.norm_bound:
             return Refused("norm too large")
-    lost = reply.time - expected.times.get(reply.agent, 0) - reply.steps
+    lost = reply.time - expected.times[reply.agent] - reply.steps
     if lost < 0:
         return Refused("step counter went back")
-    if lost > expected.unheard.get(reply.agent, 0):
+    if lost > expected.unheard[reply.agent]:
         return Refused("step counter ran ahead")
     return Accepted(reply, lost)
