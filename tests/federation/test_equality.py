@@ -114,9 +114,19 @@ def test_a_study_is_an_experiment_under_its_first_seed(folder):
 def test_whatever_decides_the_numbers_changes_the_fingerprint():
     case = cases.case("alg4", num_agents=4)
     base = experiment_of(case, 7)
-    changes = [{"step_size": 0.2}, {"sync_period": 8}, {"num_steps": 50}, {"seed": 1}, {"sampling": "iid"}, {"initial_params": None}]
+    changes = [
+        {"step_size": 0.2},
+        {"sync_period": 8},
+        {"num_steps": 50},
+        {"seed": 1},
+        {"sampling": "iid"},
+        {"initial_params": None},
+    ]
     prints = [dataclasses.replace(base, **change).fingerprint for change in changes]
-    others = [experiment_of(cases.case("alg4", num_agents=3), 7).fingerprint, experiment_of(cases.case("alg3", num_agents=4), 7)]
+    others = [
+        experiment_of(cases.case("alg4", num_agents=3), 7).fingerprint,
+        experiment_of(cases.case("alg3", num_agents=4), 7),
+    ]
     assert len({base.fingerprint, *prints, *others}) == len(prints) + 3
     assert dataclasses.replace(base, record=10).fingerprint == base.fingerprint
 
