@@ -28,7 +28,7 @@ PATIENCE = 560.0
 
 def federate(study: pathlib.Path, output: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
     """`fegsam federate run`, as a user would; nothing that it started may be left."""
-    code = "import sys; from fegsam.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "federate", "run", str(study), "-o", str(output), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert marked(mark_of(output)) == []

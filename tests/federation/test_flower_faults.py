@@ -36,13 +36,13 @@ PATIENCE = 600.0
 
 # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
 CLI = """
-import signal, sys; from fegsam.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:]))
+import signal, sys; from fegsam import cli
+signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(cli.main(sys.argv[1:]))
 """
 LIARS = """
 import sys; from fegsam.federation import supervisor
 supervisor.APP["tool.flwr.app.components"]["clientapp"] = "lying_client:app"
-from fegsam.cli import main; sys.exit(main(sys.argv[1:]))
+from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))
 """
 
 
