@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -81,6 +81,8 @@ class Experiment:
     fixed_point: ArrayLike | None = None
     agreed: str | None = None
     """the fingerprint, where `problem` is only a part of what it stands for"""
+    present: tuple[int, ...] | None = None
+    """the agents whose environments and policies `problem` has; None: all"""
 
     def __post_init__(self) -> None:
         self.algorithm.check(self.problem)
@@ -93,6 +95,7 @@ class Experiment:
     @staticmethod
     def from_spec(path: str | pathlib.Path, seed: int | None = None) -> Experiment:
         """The first cell of a study under its first seed, or under another."""
+        # Only studies need what reads them: a node with its share of an experiment does without.
         from fegsam.experiments.spec import load_study
 
         return Experiment.from_cell(load_study(path).cells()[0], seed)
@@ -111,6 +114,10 @@ class Experiment:
     @property
     def num_agents(self) -> int:
         return self.problem.num_agents
+
+    @property
+    def _here(self) -> Sequence[int]:
+        return range(self.num_agents) if self.present is None else self.present
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -133,26 +140,30 @@ class Experiment:
 
     def agent(self, agent: int) -> SimulatedAgent:
         """Agent number `agent`, at its start."""
+        if agent not in self._here:
+            raise ProblemError(f"agent is {agent}; this machine has what agents {_listed(self._here)} need.")
         return SimulatedAgent(
             self.problem, self.algorithm, step_size=self.step_size, seed=self.seed, agent=agent, sampling=self.sampling
         )
 
     def node(self, agents: Iterable[int], state_dir: str | pathlib.Path) -> Node:
         """A node with these agents; others' environments and policies are left out."""
-        agents = tuple(agents)
-        for agent in agents:
-            if agent not in range(self.num_agents):
-                raise ProblemError(f"agents has {agent}; there are agents 0 to {self.num_agents - 1}.")
-        return Node(self.fingerprint, agents, self.only(agents).agent, state_dir)
+        part = self.only(agents)
+        return Node(self.fingerprint, part.present or (), part.agent, state_dir)
 
     def only(self, agents: Iterable[int]) -> Experiment:
         """The experiment with the environments and behaviour policies of these agents alone.
 
         Markov noise stays whole, since what the agents learn from it is the algorithm's.
         """
-        problem = self.problem
+        agents, problem = tuple(agents), self.problem
+        if not agents:
+            raise ProblemError("agents is empty; give at least one.")
+        for agent in agents:
+            if agent not in self._here:
+                raise ProblemError(f"agents has {agent}; this experiment has agents {_listed(self._here)}.")
         if not isinstance(problem, Federation):
-            return self
+            return dataclasses.replace(self, agreed=self.fingerprint, present=agents)
         kinds, place = np.unique(problem.assignment[list(agents)], return_inverse=True)
         # Agents that live elsewhere get any kind: they are never run here.
         assignment = np.zeros(problem.num_agents, np.int64)
@@ -167,10 +178,14 @@ class Experiment:
             features=problem.features,
             initial_distribution=problem.initial_distribution,
         )
-        return dataclasses.replace(self, problem=part, agreed=self.fingerprint)
+        return dataclasses.replace(self, problem=part, agreed=self.fingerprint, present=agents)
 
     def terms(self, truth: bool = True) -> Terms:
         """What the server needs. With `truth` the fixed point is solved for, unless it was given."""
+        if self.present is not None:
+            raise ProblemError(
+                "the experiment is the share of some agents, but terms are of all: make them where all of it is."
+            )
         arguments: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("step_size", "sync_period", "num_steps", "sampling", "initial_params", "record", "record_params")
@@ -201,6 +216,10 @@ _Prepared = tuple[Plan, Settings]
 def _prepare(plan: Plan, settings: Settings) -> _Prepared:
     """An engine that runs nothing: `run` has checked its arguments and found the truth, and hands over what it made."""
     return plan, settings
+
+
+def _listed(agents: Sequence[int]) -> str:
+    return f"0 to {agents[-1]}" if isinstance(agents, range) else ", ".join(map(str, agents))
 
 
 def _at_synchronisations(settings: Settings) -> np.ndarray:
