@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fegsam: {error.filename or 'a file'} cannot be used: {error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"fegsam: {stop or 'interrupted'}", file=sys.stderr)
+        print(f"fegsam: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
 
 

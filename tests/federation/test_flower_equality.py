@@ -60,8 +60,14 @@ def test_a_deployed_run_equals_the_simulator(tmp_path, capsys) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out == said.out
     assert len(read_events(output)) == len(events)
-    # Another seed, number of nodes or study is not mixed into it.
-    for more, reason in ((["--seed", "8"], "under seed 7"), (["--nodes", "2"], "on 4 nodes"), ([], "another study")):
+    # Nothing else is mixed into it.
+    for more, reason in (
+        (["--seed", "8"], "under seed 7"),
+        (["--nodes", "2"], "on 4 nodes"),
+        (["--quorum", "2"], "other rules"),
+        (["--insecure"], "with keys"),
+        ([], "another study"),
+    ):
         write_study(tmp_path, rounds=2 if more else 3)
         assert main([*words, *more]) == 2
         assert reason in capsys.readouterr().err

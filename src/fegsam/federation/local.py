@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fegsam.experiments.spec import load_study
-from fegsam.federation.deployment import SERVER_FILE, STUDY_FILE, init, load_node, load_server
+from fegsam.federation.deployment import SERVER_FILE, init, load_node, load_server
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower_server import HISTORY_FILE
 from fegsam.federation.ledger import Event
+from fegsam.federation.server import Rules
 from fegsam.federation.superlink import HOST
 from fegsam.federation.supervisor import Supervisor
 
@@ -46,19 +47,16 @@ def run_locally(
         init(deployment, spec, seed=seed, hosts=[HOST], port=0, num_nodes=num_nodes, rules=rules or {}, insecure=insecure)
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
-    _check_same(spec, output, seed=seed, num_nodes=num_nodes)
+    stored, given = load_study(side.spec).cells()[0], load_study(spec).cells()[0]
+    for what, kept, wanted in (
+        ("another study", stored.key, given.key),
+        (f"a run under seed {side.seed}", side.seed, given.seeds[0] if seed is None else seed),
+        (f"a run on {len(nodes)} nodes", len(nodes), given.num_agents if num_nodes is None else num_nodes),
+        ("a run under other rules", side.rules, Rules(**rules or {})),
+        ("a run with keys" if side.tls else "a run without keys", side.tls is None, insecure),
+    ):
+        if kept != wanted:
+            raise FederationError(f"{output} holds {what}: choose another directory, or give what was given for that run.")
     if not (output / HISTORY_FILE).exists():
         Supervisor(side, output, nodes, fresh=True, on_event=on_event).run()
     return output / HISTORY_FILE
-
-
-def _check_same(spec: Path, output: Path, *, seed: int | None, num_nodes: int | None) -> None:
-    server = output / DEPLOYMENT / "server"
-    stored = load_study(server / STUDY_FILE).cells()[0]
-    if load_study(spec).cells()[0].key != stored.key:
-        raise FederationError(f"{output} holds a run of another study: choose another directory.")
-    if seed is not None and seed != load_server(server).seed:
-        raise FederationError(f"{output} holds a run under seed {load_server(server).seed}: choose another directory.")
-    nodes = len(list((output / DEPLOYMENT / "nodes").iterdir()))
-    if num_nodes is not None and num_nodes != nodes:
-        raise FederationError(f"{output} holds a run on {nodes} nodes: choose another directory.")

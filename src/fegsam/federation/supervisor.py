@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +127,9 @@ class Supervisor:
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with ExitStack() as stack:
             stack.enter_context(held(self._home / "supervisor.lock", "this federation"))
+            stack.enter_context(terminable())
             end_all(self._mark)  # of a supervisor that was killed itself
             stack.callback(self._end)
-            stack.enter_context(terminable())
             self._start(stack)
             while not self._finished():
                 self._show_events()
@@ -177,10 +177,11 @@ class Supervisor:
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():
-            event = json.loads(line)
-            if event["event"] == "round":
-                self._deaths = 0
-            self._on_event(event)
+            with suppress(json.JSONDecodeError):  # a line that a death cut short
+                event = json.loads(line)
+                if event["event"] == "round":
+                    self._deaths = 0
+                self._on_event(event)
 
     def _start_superlink(self) -> None:
         self._superlink.start()
