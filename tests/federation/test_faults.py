@@ -13,9 +13,11 @@ from federation.in_memory import InMemory, serve, spread
 from fegsam.federation import wire
 from fegsam.federation.errors import FederationError
 from fegsam.federation.experiment import Experiment
+from fegsam.federation.node import Node
 from fegsam.federation.server import Rules, Server
+from fegsam.federation.state import AgentFile
 from fegsam.federation.transport import Lost
-from fegsam.federation.wire import FROM_NODE, FROM_SERVER, Hello, Reply, Request, decode, encode
+from fegsam.federation.wire import FROM_NODE, FROM_SERVER, Failure, Hello, Reply, Request, Trouble, decode, encode
 
 HOMES = [(0,), (1,), (2,), (3,)]
 PERIOD, STEPS = 7, 66
@@ -278,3 +280,73 @@ def test_all_that_leaves_a_node_is_on_the_list(folder, experiment):
         assert {field.name for field in dataclasses.fields(message)} == fields[type(message).__name__]
     assert outcome.bytes_up == sum(len(payload) for _, payload in transport.received)
     assert outcome.bytes_down == sum(len(payload) for _, payload in transport.sent)
+
+
+def test_agents_that_changed_places_are_found_again(folder, experiment):
+    transport = InMemory(spread(experiment, folder, HOMES))
+
+    def swap(event):
+        if event["event"] == "round" and event["round"] == 4:
+            for agent, old, new in ((2, "n2", "n3"), (3, "n3", "n2")):
+                file = AgentFile(folder / old, experiment.fingerprint, agent).path
+                file.rename(AgentFile(folder / new, experiment.fingerprint, agent).path)
+                transport.members[new] = experiment.node([agent], folder / new)
+
+    outcome, events = serve(experiment, transport, folder, watch=swap)
+    failed = {(event["node"], event["reason"]) for event in events if event["event"] == "failed"}
+    assert failed == {("n2", "agent not here"), ("n3", "agent not here")}
+    whole = averaged(experiment, np.ones((ROUNDS, 4), bool))
+    np.testing.assert_allclose(outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12)
+
+
+def test_a_node_of_another_experiment_is_named_and_left_alone(folder, experiment):
+    other = dataclasses.replace(experiment, step_size=0.2)
+    nodes = {"stranger": other.node([0], folder / "stranger")} | spread(experiment, folder, HOMES)
+    outcome, events = serve(experiment, InMemory(nodes), folder)
+    refused = {(event["node"], event["agent"], event["reason"]) for event in events if event["event"] == "refused"}
+    assert refused == {("stranger", None, "other experiment")}
+    assert outcome.participation.all()
+
+
+class Failing:
+    """An agent whose environment fails, and says a secret."""
+
+    time = 0
+
+    def local_steps(self, params, count):
+        raise RuntimeError("the secret is 42")
+
+    def save(self):
+        return {}
+
+    def restore(self, state):
+        raise AssertionError("there is nothing to restore")
+
+
+def test_what_an_agent_says_when_it_fails_stays_on_its_node(folder, experiment):
+    nodes = spread(experiment, folder, HOMES)
+    nodes["n0"] = Node(experiment.fingerprint, [0], lambda _: Failing(), folder / "n0")
+    transport = InMemory(nodes)
+    outcome, events = serve(experiment, transport, folder, Rules(quorum=3, round_timeout=30))
+    assert {event["reason"] for event in events if event["event"] == "failed"} == {"error"}
+    assert not outcome.participation[:, 0].any()
+    assert outcome.participation[:, 1:].all()
+    assert not any(b"secret" in payload for _, payload in transport.received)
+    assert "the secret is 42" in (folder / "n0" / experiment.fingerprint[:16] / "node.jsonl").read_text()
+
+
+@pytest.mark.parametrize("stops", [(), (0,), (7, 3), (7, 7)])
+def test_a_request_that_makes_no_round_uses_no_sample(folder, experiment, stops):
+    node = experiment.node([0], folder)
+    answer = node.answer(encode(Request(experiment.fingerprint, 0, (0,), stops, experiment.start[None])))
+    assert decode(answer, FROM_NODE) == [Failure(experiment.fingerprint, 0, (0,), Trouble.ERROR)]
+    assert not AgentFile(folder, experiment.fingerprint, 0).path.exists()
+
+
+def test_bytes_that_are_no_request_are_answered_by_name(folder, experiment):
+    node = experiment.node([0], folder)
+    request = encode(Request(experiment.fingerprint, 0, (0,), (7,), experiment.start[None]))
+    rng = np.random.default_rng(1)
+    for payload in (b"", request[:-1], request + request, *(rng.bytes(100) for _ in range(50))):
+        assert decode(node.answer(payload), FROM_NODE) == [Failure(experiment.fingerprint, 0, (0,), Trouble.DAMAGED_REQUEST)]
+    assert not AgentFile(folder, experiment.fingerprint, 0).path.exists()

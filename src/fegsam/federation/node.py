@@ -119,7 +119,7 @@ class Node:
 
 def _follow(actor: Agent, request: Request) -> np.ndarray:
     """(stops, d): the agent's parameters at each stop."""
-    if not request.stops or list(request.stops) != sorted(set(request.stops)) or len(request.params) != 1:
+    if not request.stops or 0 in request.stops or list(request.stops) != sorted(set(request.stops)) or len(request.params) != 1:
         raise FederationError(
             f"The request has stops {request.stops} and {len(request.params)} rows of parameters; it makes no round."
         )
