@@ -161,6 +161,26 @@ def test_messages_come_out_as_they_went_in(message):
     assert type(again) is type(message)
 
 
+@pytest.mark.parametrize(
+    ("reply", "expected", "reason"),
+    [
+        ({}, {"asked": {1, 3}}, "not asked"),
+        ({}, {"answered": {2}}, "duplicate"),
+        ({"params": VALID.params.astype(np.float32)}, {}, "wrong dtype"),
+        ({"time": 56}, {"unheard": [0, 0, 13, 0]}, "step counter ran ahead"),
+    ],
+)
+def test_what_a_reply_is_held_to_has_a_name(reply, expected, reason):
+    judged = wire.check_reply(dataclasses.replace(VALID, **reply), dataclasses.replace(EXPECTED, **expected))
+    assert judged == Refused(reason)
+
+
+def test_steps_made_in_rounds_that_went_on_without_an_agent_are_counted():
+    judged = wire.check_reply(dataclasses.replace(VALID, time=56), dataclasses.replace(EXPECTED, unheard=[0, 0, 14, 0]))
+    assert isinstance(judged, Accepted)
+    assert judged.lost == 14
+
+
 def mutated(rng, payload):
     """One seeded mutation: of the bytes, or of a field behind a right checksum."""
     kind = rng.integers(6)

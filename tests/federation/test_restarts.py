@@ -299,7 +299,9 @@ def test_a_server_gives_up_by_name_and_can_be_started_again(folder, experiment, 
     transport = InMemory(spread(experiment, folder, HOMES))
     transport.away = {"n2"}
     with pytest.raises(FederationError, match=r"Round 0 has 3 replies, and agents \[3\] did not answer for 100 s"):
-        serve(experiment, transport, folder, Rules(give_up=100))
+        serve(experiment, transport, folder, Rules(round_timeout=30, give_up=100))
+    names = [event["event"] for event in read_events(folder / "server")]
+    assert (names.count("waiting"), names[-1]) == (1, "gave-up")
     transport.away = set()
     outcome, _ = serve(experiment, transport, folder)
     assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
