@@ -10,8 +10,7 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.flower_client import node_settings
+from fegsam.federation.flower_client import node_of, node_settings
 from fegsam.federation.grid_transport import packed, unpacked
 from fegsam.federation.wire import FROM_NODE, Reply, decode, encode
 
@@ -41,8 +40,7 @@ app = ClientApp()
 @app.train()
 def train(message: Message, context: Context) -> Message:
     settings = node_settings(context)
-    node = Experiment.from_spec(settings.spec, seed=settings.seed).node(settings.agents, settings.state_dir)
-    truth = node.answer(unpacked(message.content) or b"")
+    truth = node_of(settings).answer(unpacked(message.content) or b"")
     return Message(packed(_said(truth, settings.state_dir.with_name(LIES_FILE))), reply_to=message)
 
 

@@ -156,9 +156,7 @@ def test_what_liars_send_is_refused_by_name_and_the_average_stays_right(tmp_path
     study, output = write_study(tmp_path), tmp_path / "out"
     # A run that ends at once leaves the directories to put the lies into.
     with command("federate", "run", study, "-o", output, code=LIARS, output=output) as process:
-        wait_for(
-            "the nodes' directories", lambda: (output / "deployment" / "nodes" / "node-3" / "study.toml").exists(), process
-        )
+        wait_for("the nodes' directories", lambda: (output / "deployment" / "nodes" / "node-3" / "node.toml").exists(), process)
         told = {0: {0: "nan", 1: "stale"}, 1: {0: "inf", 1: "other"}, 2: {0: "shape", 1: "random"}, 3: {0: "norm"}}
         for node, lies in told.items():
             (output / "deployment" / "nodes" / f"node-{node}" / "lies.json").write_text(json.dumps(lies))

@@ -25,12 +25,13 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation import flower_client, flower_server
+from fegsam.federation import deployment, flower_client, flower_server
 from fegsam.federation.board import Board, Standing, described, table
 from fegsam.federation.deployment import init, load_node, load_server
 from fegsam.federation.experiment import Experiment
 from fegsam.federation.grid_transport import PAYLOAD, RECORD, GridTransport, packed, unpacked
 from fegsam.federation.processes import alive, end_all, environment, marked
+from fegsam.federation.share import load_share, load_terms, save_share
 from fegsam.federation.state import append_event
 from fegsam.federation.transport import Lost
 from fegsam.federation.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
@@ -86,14 +87,34 @@ def test_each_node_has_a_key_of_its_own_that_the_server_knows(tmp_path) -> None:
 def test_the_directories_say_what_they_were_made_for(tmp_path) -> None:
     nodes = make(tmp_path, seed=11, rules={"quorum": 3, "round_timeout": 20.0})
     side = load_server(tmp_path / "fed" / "server")
-    assert (side.listen, side.seed, side.rules.quorum, side.rules.round_timeout) == (("0.0.0.0", 8000), 11, 3, 20.0)
+    assert (side.listen, side.rules.quorum, side.rules.round_timeout) == (("0.0.0.0", 8000), 3, 20.0)
     assert side.tls is not None
     assert [key.name for key in side.node_keys] == ["node-0.pub", "node-1.pub"]
     read = [load_node(node) for node in nodes]
     assert [node.agents for node in read] == [(0, 2), (1, 3)]
     assert {node.server for node in read} == {"hub.example.org:8000"}
     given = Experiment.from_spec(tmp_path / "study.toml", seed=11).fingerprint
-    assert {Experiment.from_spec(node.spec, seed=node.seed).fingerprint for node in read} == {given}
+    assert load_terms(side.terms).fingerprint == given
+    shares = [load_share(node.experiment) for node in read]
+    assert {share.fingerprint for share in shares} == {given}
+    assert [share.present for share in shares] == [(0, 2), (1, 3)]
+
+
+def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
+    make(tmp_path)
+    experiment = Experiment.from_spec(tmp_path / "study.toml")
+    lone = Experiment(
+        fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]]], num_agents=2),
+        fg.LinearSA([[[[-1.0]], [[-2.0]]]], [[[0.0], [1.0]]]),
+        step_size=0.1, sync_period=5, num_steps=20, seed=3,
+    )  # fmt: skip
+    (tmp_path / "a").mkdir()
+    said = deployment._hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
+    assert said == {"experiment": "study.toml", "seed": 3}
+    config = {"experiment": str(tmp_path / "a" / "study.toml"), "seed": 7, "agents": "0", "state-dir": str(tmp_path / "state")}
+    context = Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={})
+    (hello,) = decode(ask(context, packed(encode(Ask(experiment.fingerprint))))[RECORD][PAYLOAD], FROM_NODE)
+    assert hello.agents == (0,)
 
 
 def test_plain_text_must_be_asked_for_and_makes_no_keys(tmp_path) -> None:
@@ -220,7 +241,9 @@ def test_all_that_carries_the_mark_is_ended_also_what_left_its_parent(tmp_path) 
 
 @pytest.fixture
 def node(tmp_path) -> Context:
-    config = {"spec": str(write_study(tmp_path)), "agents": "0,2", "state-dir": str(tmp_path / "state")}
+    share = tmp_path / "share"
+    save_share(Experiment.from_spec(write_study(tmp_path)), [0, 2], share)
+    config = {"experiment": str(share), "agents": "0,2", "state-dir": str(tmp_path / "state")}
     return Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={})
 
 
@@ -230,7 +253,7 @@ def ask(context: Context, content: RecordDict) -> RecordDict:
 
 
 def test_a_node_sends_what_the_list_says_and_nothing_beside(node) -> None:
-    experiment = Experiment.from_spec(str(node.node_config["spec"]))
+    experiment = load_share(str(node.node_config["experiment"]))
     request = Request(experiment.fingerprint, 0, (0, 2), (50,), experiment.start[None])
     kinds = []
     for payload in (encode(Ask(experiment.fingerprint)), encode(request), encode(Ask("00" * 32)), b"", b"random bytes"):
@@ -253,7 +276,7 @@ def test_a_message_without_a_payload_is_answered_like_one_that_cannot_be_read(no
 
 
 def test_what_is_wrong_on_a_node_is_not_told_to_the_server(node, capfd) -> None:
-    node.node_config["spec"] = "/secret/place/study.toml"
+    node.node_config["experiment"] = "/secret/place/study.toml"
     with pytest.raises(fg.ProblemError, match="its own log says why") as caught:
         ask(node, packed(b""))
     assert caught.value.__cause__ is None
@@ -319,8 +342,9 @@ def results(tmp_path, monkeypatch) -> pathlib.Path:
 
 def test_the_server_app_runs_to_the_end_and_says_so(tmp_path, results) -> None:
     def answer(message: Message) -> Message:
-        agents = {3: "0,1", 2**63 + 1: "2,3"}[message.metadata.dst_node_id]
-        config = {"spec": str(tmp_path / "study.toml"), "agents": agents, "state-dir": str(tmp_path / "state")}
+        agents = {3: "0,2", 2**63 + 1: "1,3"}[message.metadata.dst_node_id]
+        share = tmp_path / "fed" / "nodes" / ("node-0" if agents == "0,2" else "node-1") / "share"
+        config = {"experiment": str(share), "agents": agents, "state-dir": str(tmp_path / "state")}
         context = Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={})
         return flower_client.app(message, context)
 
@@ -333,13 +357,13 @@ def test_the_server_app_runs_to_the_end_and_says_so(tmp_path, results) -> None:
 
 
 def test_a_server_app_that_cannot_go_on_says_why(tmp_path, results) -> None:
-    (tmp_path / "fed" / "server" / "study.toml").write_text("[study")
+    (tmp_path / "fed" / "server" / "terms").write_bytes(b"spoilt")
     with pytest.raises(fg.ProblemError):
         flower_server.main(_Grid(), None)
     job = flower_server.Job.read(results / flower_server.FLOWER_FOLDER)
     assert job is not None
     assert job.state == "failed"
-    assert "line 1" in job.error
+    assert "terms" in job.error
 
 
 def test_the_page_on_deployment_lists_what_leaves_a_node() -> None:

@@ -27,7 +27,7 @@ server = pathlib.Path(os.environ["{SERVER}"])
 
 def settings(context):
     agent = int(context.node_config["partition-id"])
-    return flower_client.NodeSettings(server / "study.toml", None, (agent,), server / "state")
+    return flower_client.NodeSettings(server / ".." / ".." / "study.toml", None, (agent,), server / "state")
 
 run_simulation(flower_server.app, flower_client.client_app(settings), {AGENTS},
                backend_config={{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}})

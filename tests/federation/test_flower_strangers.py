@@ -215,7 +215,7 @@ def _activation(key: pathlib.Path, age: float = 0.0) -> tuple[str, bytes, dict[s
         "flwr-public-key": base64.b64encode(public).decode(),
         "flwr-timestamp": moment,
         "flwr-signature": base64.b64encode(sign_message(private, moment.encode())).decode(),
-        "content-type": "application/x-protobuf",
+        "content-type": "application/protobuf",
     }
     return "/v1/fleet/activate-node", ActivateNodeRequest(public_key=public, heartbeat_interval=30).SerializeToString(), headers
 

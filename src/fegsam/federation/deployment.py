@@ -1,8 +1,8 @@
 """A federation as directories to be copied to its machines: one for the server, one for each node.
 
     DIR/authority/       ca.key: signs certificates; is needed by nobody while the federation runs, so keep it elsewhere
-    DIR/server/          federation.toml, the study, the server's certificate and key, the nodes' public keys
-    DIR/nodes/NAME/      node.toml, the study, the node's key, the authority's certificate
+    DIR/server/          federation.toml, the terms (no environment, no policy), certificate and key, the nodes' public keys
+    DIR/nodes/NAME/      node.toml, the share of its agents (nothing of the others), the node's key, the authority's certificate
 
 `init` writes them, `load_server` and `load_node` read them. Paths in the files are relative to the file's own directory.
 """
@@ -15,17 +15,19 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from fegsam.errors import SpecError
-from fegsam.experiments.spec import Study, load_study
+from fegsam.errors import ProblemError, SpecError
+from fegsam.experiments.spec import load_study
 from fegsam.experiments.spec_text import SpecText
 from fegsam.experiments.tables import Seed, Table, Text
 from fegsam.experiments.toml_lines import toml_text
 from fegsam.federation.credentials import make_authority, make_node, make_server, private_directory, write_new
 from fegsam.federation.errors import FederationError
+from fegsam.federation.experiment import Experiment
 from fegsam.federation.gate import Tls
 from fegsam.federation.server import Rules
+from fegsam.federation.share import save_share, save_terms
 
-SERVER_FILE, NODE_FILE, STUDY_FILE = "federation.toml", "node.toml", "study.toml"
+SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = "federation.toml", "node.toml", "terms", "share", "study.toml"
 
 
 class _ServerTable(Table):
@@ -33,15 +35,14 @@ class _ServerTable(Table):
     insecure: bool = False
 
 
-class _ExperimentTable(Table):
-    spec: Text = STUDY_FILE
-    seed: Seed
-
-
 class _NodeTable(Table):
     name: Text
     server: Text
     agents: list[int]
+    experiment: Text = SHARE_FILE
+    """the share of its agents, or a study"""
+    seed: Seed | None = None
+    """where it is a study"""
     state: Text = "state"
     insecure: bool = False
 
@@ -53,8 +54,7 @@ class ServerSide:
     directory: Path
     listen: tuple[str, int]
     tls: Tls | None
-    spec: Path
-    seed: int
+    terms: Path
     rules: Rules
     node_keys: tuple[Path, ...]
 
@@ -69,8 +69,8 @@ class NodeSide:
     authority: Path | None
     """None: plain text and no key"""
     key: Path
-    spec: Path
-    seed: int
+    experiment: Path
+    seed: int | None
     agents: tuple[int, ...]
     state: Path
 
@@ -95,11 +95,9 @@ def init(
     num_nodes : the agents are dealt out to so many; one node an agent by default
     rules : what differs from `Rules`
     """
-    study = load_study(spec)
-    cell = study.cells()[0]
-    dealt = deal(cell.num_agents, cell.num_agents if num_nodes is None else num_nodes)
-    _check_rules(rules, str(directory / "server" / SERVER_FILE))
-    seed = cell.seeds[0] if seed is None else seed
+    experiment = Experiment.from_spec(spec, seed)
+    dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
+    _check_rules(rules, str(directory / "server" / SERVER_FILE)).check(experiment.num_agents)
     if not hosts:
         raise FederationError("the server has no host: give the name or address under which nodes reach it.")
     local = all(_is_loopback(host) for host in hosts)
@@ -109,9 +107,8 @@ def init(
     if not insecure:
         make_server(server, hosts, make_authority(private_directory(directory / "authority")))
     head = {"listen": address("127.0.0.1" if local else "0.0.0.0", port), "insecure": insecure}
-    tables: dict[str, Any] = {"server": head, "experiment": {"spec": STUDY_FILE, "seed": seed}, "rules": dict(rules)}
-    write_new(server / SERVER_FILE, toml_text(tables).encode())
-    _copy_study(study, server)
+    write_new(server / SERVER_FILE, toml_text({"server": head, "rules": dict(rules)}).encode())
+    save_terms(experiment.terms(), server / TERMS_FILE)
     private_directory(directory / "nodes")
     nodes = []
     for number, agents in enumerate(dealt):
@@ -121,10 +118,21 @@ def init(
             make_node(node / "node.key", keys / f"{name}.pub")
             write_new(node / "ca.pem", (server / "ca.pem").read_bytes())
         head = {"name": name, "server": address(hosts[0], port), "agents": agents, "insecure": insecure}
-        write_new(node / NODE_FILE, toml_text({"node": head, "experiment": tables["experiment"]}).encode())
-        _copy_study(study, node)
+        write_new(node / NODE_FILE, toml_text({"node": head | _hand_over(experiment, spec, agents, node)}).encode())
         nodes.append(node)
     return nodes
+
+
+def _hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:
+    """Give a node what its agents need, and nothing of the others where that can be parted; what its file says of it."""
+    try:
+        save_share(experiment, agents, node / SHARE_FILE)
+    except ProblemError:
+        study = load_study(spec)
+        write_new(node / STUDY_FILE, study.text.encode())
+        study.copy_inputs(node)
+        return {"experiment": STUDY_FILE, "seed": experiment.seed}
+    return {"experiment": SHARE_FILE}
 
 
 def deal(num_agents: int, num_nodes: int) -> list[list[int]]:
@@ -141,14 +149,12 @@ def deal(num_agents: int, num_nodes: int) -> list[list[int]]:
 def load_server(directory: Path) -> ServerSide:
     source = _read(directory / SERVER_FILE)
     head = source.check(source.tables.get("server", {}), _ServerTable, ("server",))
-    experiment = source.check(source.tables.get("experiment", {}), _ExperimentTable, ("experiment",))
     directory = directory.resolve()
     return ServerSide(
         directory=directory,
         listen=split_address(head.listen, source.name),
         tls=None if head.insecure else Tls(directory / "ca.pem", directory / "server.pem", directory / "server.key"),
-        spec=directory / experiment.spec,
-        seed=experiment.seed,
+        terms=directory / TERMS_FILE,
         rules=_check_rules(source.tables.get("rules", {}), source.name),
         node_keys=tuple(sorted((directory / "nodes").glob("*.pub"))),
     )
@@ -157,7 +163,6 @@ def load_server(directory: Path) -> ServerSide:
 def load_node(directory: Path) -> NodeSide:
     source = _read(directory / NODE_FILE)
     head = source.check(source.tables.get("node", {}), _NodeTable, ("node",))
-    experiment = source.check(source.tables.get("experiment", {}), _ExperimentTable, ("experiment",))
     split_address(head.server, source.name)
     directory = directory.resolve()
     return NodeSide(
@@ -166,8 +171,8 @@ def load_node(directory: Path) -> NodeSide:
         server=head.server,
         authority=None if head.insecure else directory / "ca.pem",
         key=directory / "node.key",
-        spec=directory / experiment.spec,
-        seed=experiment.seed,
+        experiment=directory / head.experiment,
+        seed=head.seed,
         agents=tuple(head.agents),
         state=directory / head.state,
     )
@@ -193,11 +198,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _copy_study(study: Study, directory: Path) -> None:
-    write_new(directory / STUDY_FILE, study.text.encode())
-    study.copy_inputs(directory)
 
 
 def _read(path: Path) -> SpecText:

@@ -1,7 +1,8 @@
 """The node on Flower: a ClientApp that hands each payload to the node's handler and carries back what it answers.
 
 Flower runs a new process for each message, so nothing is kept in memory: an agent's state is in a file under the node's
-`state-dir`, and the node's settings are in its `--node-config`: `spec`, `seed`, `agents` ("0,3"), `state-dir`.
+`state-dir`, and the node's settings are in its `--node-config`: `experiment` (a share, or a study and a `seed`), `agents`
+("0,3"), `state-dir`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fegsam.federation.errors import FederationError
 from fegsam.federation.experiment import Experiment
 from fegsam.federation.grid_transport import packed, unpacked
 from fegsam.federation.node import Node
+from fegsam.federation.share import load_share
 
 try:
     from flwr.app import Context, Message
@@ -26,9 +28,10 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Which agents of which study live on a node, and where their state is kept."""
+    """Which agents of which experiment live on a node, and where their state is kept."""
 
-    spec: Path
+    experiment: Path
+    """a share, or the TOML file of a study"""
     seed: int | None
     agents: tuple[int, ...]
     state_dir: Path
@@ -39,7 +42,7 @@ def node_settings(context: Context) -> NodeSettings:
     config = context.node_config
     seed = config.get("seed")
     return NodeSettings(
-        spec=Path(str(config["spec"])),
+        experiment=Path(str(config["experiment"])),
         seed=None if seed is None else int(seed),
         agents=tuple(int(agent) for agent in str(config["agents"]).split(",")),
         state_dir=Path(str(config["state-dir"])),
@@ -53,7 +56,7 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
     @app.train()
     def train(message: Message, context: Context) -> Message:
         try:
-            node = _node(settings(context))
+            node = node_of(settings(context))
         except Exception as error:
             # Flower sends the words of an exception to the server; here they may name what is on this machine.
             traceback.print_exception(error)
@@ -65,8 +68,11 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
 
 
 @lru_cache(maxsize=64)
-def _node(settings: NodeSettings) -> Node:
-    return Experiment.from_spec(settings.spec, seed=settings.seed).node(settings.agents, settings.state_dir)
+def node_of(settings: NodeSettings) -> Node:
+    """The node with its agents; in a process that lives on, made once."""
+    path = settings.experiment
+    experiment = Experiment.from_spec(path, settings.seed) if path.suffix == ".toml" else load_share(path)
+    return experiment.node(settings.agents, settings.state_dir)
 
 
 app = client_app(node_settings)

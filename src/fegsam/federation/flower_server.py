@@ -14,9 +14,9 @@ from pathlib import Path
 from fegsam.errors import ProblemError
 from fegsam.federation.deployment import load_server
 from fegsam.federation.errors import FederationError
-from fegsam.federation.experiment import Experiment
 from fegsam.federation.grid_transport import GridTransport
 from fegsam.federation.server import Server
+from fegsam.federation.share import load_terms
 
 try:
     from flwr.app import Context
@@ -78,8 +78,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _run(grid: Grid, directory: Path) -> None:
     side = load_server(Path(os.environ[SERVER]))
-    terms = Experiment.from_spec(side.spec, seed=side.seed).terms()
     # A node that comes back later than this is asked anew.
     transport = GridTransport(grid, lifetime=side.rules.round_timeout)
-    outcome = Server(terms, transport, directory, rules=side.rules).run()
+    outcome = Server(load_terms(side.terms), transport, directory, rules=side.rules).run()
     outcome.history.save(directory / HISTORY_FILE)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fegsam.experiments.spec import load_study
 from fegsam.federation.deployment import SERVER_FILE, init, load_node, load_server
 from fegsam.federation.errors import FederationError
+from fegsam.federation.experiment import Experiment
 from fegsam.federation.flower_server import HISTORY_FILE
 from fegsam.federation.ledger import Event
 from fegsam.federation.server import Rules
+from fegsam.federation.share import load_terms
 from fegsam.federation.superlink import HOST
 from fegsam.federation.supervisor import Supervisor
 
@@ -47,10 +48,10 @@ def run_locally(
         init(deployment, spec, seed=seed, hosts=[HOST], port=0, num_nodes=num_nodes, rules=rules or {}, insecure=insecure)
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
-    stored, given = load_study(side.spec).cells()[0], load_study(spec).cells()[0]
+    stored, given = load_terms(side.terms), Experiment.from_spec(spec, seed)
     for what, kept, wanted in (
-        ("another study", stored.key, given.key),
-        (f"a run under seed {side.seed}", side.seed, given.seeds[0] if seed is None else seed),
+        (f"a run under seed {stored.seed}", stored.seed, given.seed),
+        ("another study", stored.fingerprint, given.fingerprint),
         (f"a run on {len(nodes)} nodes", len(nodes), given.num_agents if num_nodes is None else num_nodes),
         ("a run under other rules", side.rules, Rules(**rules or {})),
         ("a run with keys" if side.tls else "a run without keys", side.tls is None, insecure),

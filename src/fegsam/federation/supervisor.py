@@ -54,13 +54,9 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     """Flower's SuperNode for a node, and its home; `server` is where to reach the server if not where the node's file says."""
     home = side.directory / "flower"
     home.mkdir(exist_ok=True, mode=0o700)
-    config = {
-        "spec": str(side.spec),
-        "seed": side.seed,
-        "state-dir": str(side.state),
-        "agents": ",".join(map(str, side.agents)),
-    }
-    (home / "node-config.toml").write_text(toml_text(config), encoding="utf-8")
+    config = {"experiment": str(side.experiment), "state-dir": str(side.state), "agents": ",".join(map(str, side.agents))}
+    seed = {} if side.seed is None else {"seed": side.seed}
+    (home / "node-config.toml").write_text(toml_text(config | seed), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:
         keys = ["--root-certificates", str(side.authority), "--auth-supernode-private-key", str(side.key)]
