@@ -292,8 +292,10 @@ class _Grid:
         self.replies: list[Message] = []
         self.answer = answer
 
+        self.connected = [3, 2**63 + 1]
+
     def get_node_ids(self):
-        return [3, 2**63 + 1]
+        return self.connected
 
     def push_messages(self, messages):
         self.pushed += messages
@@ -312,10 +314,10 @@ def test_the_transport_tells_replies_from_losses_and_whose_they_are() -> None:
     transport = GridTransport(grid, lifetime=60.0)
     assert transport.nodes() == ["3", str(2**63 + 1)]
     assert transport.receive(0.0) == []
-    for node in ("3", "3", str(2**63 + 1)):
-        transport.send(node, b"ask")
+    for node, payload in (("3", b"a"), ("3", b"b"), (str(2**63 + 1), b"a")):
+        transport.send(node, payload)
     assert [message.metadata.dst_node_id for message in grid.pushed] == [3, 3, 2**63 + 1]
-    assert [unpacked(message.content) for message in grid.pushed] == [b"ask"] * 3
+    assert [unpacked(message.content) for message in grid.pushed] == [b"a", b"b", b"a"]
     first, second, third = grid.pushed
     grid.replies = [
         Message(packed(b"said"), reply_to=second),
@@ -327,6 +329,27 @@ def test_the_transport_tells_replies_from_losses_and_whose_they_are() -> None:
     assert [(node, type(what)) for node, what in came[1:]] == [(str(2**63 + 1), Lost), ("3", Lost)]
     grid.replies = [Message(packed(b"again"), reply_to=second)]
     assert transport.receive(0.0) == []
+
+
+def test_a_question_that_a_node_has_before_it_is_not_repeated() -> None:
+    grid = _Grid()
+    transport = GridTransport(grid, lifetime=60.0)
+    for _ in range(3):
+        transport.send("3", b"ask")
+        transport.nodes()
+    assert len(grid.pushed) == 1
+    # A node that left may have lost it.
+    grid.connected = []
+    transport.nodes()
+    grid.connected = [3]
+    transport.nodes()
+    transport.send("3", b"ask")
+    assert len(grid.pushed) == 2
+    # What was answered may be asked again.
+    grid.replies = [Message(packed(b"said"), reply_to=grid.pushed[1])]
+    assert transport.receive(0.0) == [("3", b"said")]
+    transport.send("3", b"ask")
+    assert len(grid.pushed) == 3
 
 
 @pytest.fixture

@@ -45,15 +45,24 @@ class GridTransport:
     def __init__(self, grid: Grid, lifetime: float) -> None:
         self._grid = grid
         self._lifetime = lifetime
-        self._open: dict[str, str] = {}
-        """ids of messages whose reply is still to come, and the nodes that they went to"""
+        self._open: dict[str, tuple[str, bytes]] = {}
+        """ids of messages whose reply is still to come, and what went to which node"""
+        self._under_way: set[tuple[str, bytes]] = set()
+        """of these, what its node will still come to: it has not left since"""
 
     def nodes(self) -> list[str]:
-        return [str(node) for node in self._grid.get_node_ids()]
+        connected = [str(node) for node in self._grid.get_node_ids()]
+        self._under_way = {(node, payload) for node, payload in self._under_way if node in connected}
+        return connected
 
     def send(self, node: str, payload: bytes) -> None:
+        """What the node has still before it is not sent twice: Flower starts a process for each message, one after the other,
+        and on a slow machine questions that are repeated would pile up faster than they are answered."""
+        if (node, payload) in self._under_way:
+            return
         message = Message(packed(payload), dst_node_id=int(node), message_type=MessageType.TRAIN, ttl=self._lifetime)
-        self._open.update((identity, node) for identity in self._grid.push_messages([message]))
+        self._open.update((identity, (node, payload)) for identity in self._grid.push_messages([message]))
+        self._under_way.add((node, payload))
 
     def receive(self, timeout: float) -> list[tuple[str, bytes | Lost]]:
         deadline = time.monotonic() + timeout
@@ -66,9 +75,11 @@ class GridTransport:
             return []
         came: list[tuple[str, bytes | Lost]] = []
         for reply in self._grid.pull_messages(list(self._open)):
-            node = self._open.pop(reply.metadata.reply_to_message_id, None)
-            if node is None:
+            asked = self._open.pop(reply.metadata.reply_to_message_id, None)
+            if asked is None:
                 continue
+            self._under_way.discard(asked)
+            node, _ = asked
             if reply.has_error():
                 came.append((node, Lost(f"Flower's error {reply.error.code}: {reply.error.reason}")))
             elif (payload := unpacked(reply.content)) is None:
