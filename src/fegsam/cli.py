@@ -14,6 +14,8 @@ from pathlib import Path
 import fegsam
 from fegsam.errors import ProblemError
 from fegsam.versions import installed_version
+from fegsam.federation.command import add_parser as add_federate
+from fegsam.federation.command import federate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fegsam: {error.filename or 'a file'} cannot be used: {error.strerror or error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        print(f"fegsam: {stop or 'interrupted'}", file=sys.stderr)
+        print(f"fegsam: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
 
 
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--compare", type=Path, metavar="FILE", help="ratios to an earlier run's results")
     bench.add_argument("--figures", type=Path, metavar="DIR", help="draw scaling curves")
     bench.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    add_federate(commands)
 
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
     return parser
@@ -159,6 +162,7 @@ _OPTIONAL = {
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
     "jax": ("the benchmarks' JAX baseline", "bench"),
+    "flwr": ("federations on several machines", "flower"),
 }
 
 
@@ -181,5 +185,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "report": _report,
     "plan": _plan,
     "bench": _bench,
+    "federate": federate,
     "doctor": _doctor,
 }

@@ -25,6 +25,8 @@ THREE = np.uint64(3)
 PATH = np.uint64(0)
 FIRST_STATE = np.uint64(1)
 OUTPUT_TIME = np.uint64(2)
+# Who is asked in a round of a federation; t is the round.
+PARTICIPATION = np.uint64(3)
 # The i.i.d. mode draws the first state of each window from IID, and its l-th transition from IID + l.
 IID = np.uint64(1 << 16)
 

@@ -128,7 +128,7 @@ def run(
         sampling=sampling,
         output_decay=_decay(output_decay, problem, algorithm, step_size, num_steps),
         stop_at_output=bool(stop_at_output),
-        fingerprint=_fingerprint(problem, algorithm, initial, known),
+        fingerprint=content_fingerprint(problem, algorithm, initial, known),
         version=installed_version("fegsam") or "unknown",
     )
     start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
@@ -214,7 +214,7 @@ def _describe(algorithm: Algorithm) -> str:
     return f"{type(algorithm).__name__}({', '.join(scalars)})"
 
 
-def _fingerprint(problem: Any, algorithm: Any, initial: np.ndarray, known: np.ndarray | None) -> str:
+def content_fingerprint(problem: Any, algorithm: Any, initial: np.ndarray, known: np.ndarray | None = None) -> str:
     """A hash of all that a run depends on and its settings do not say."""
     state = hashlib.sha256(problem.fingerprint().encode() + _describe(algorithm).encode() + initial.tobytes())
     for value in vars(algorithm).values():

@@ -1,0 +1,146 @@
+"""What a person sees of a federation: a table of rounds, agents and error on a terminal, lines anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from fegsam.federation.errors import FederationError
+from fegsam.federation.ledger import Event, read_events
+
+_QUIET = frozenset({"round", "started", "resumed", "finished", "joined", "waiting"})
+"""Events that are no trouble; all others are shown as they come."""
+
+_SHOWN_AGENTS = 24
+_SHOWN_TROUBLES = 8
+
+
+@dataclass
+class _Agent:
+    answered: int = 0
+    missed: int = 0
+    last: int | None = None
+
+
+@dataclass
+class Standing:
+    """What a log of events says in sum."""
+
+    rounds: int | None = None
+    """closed so far"""
+    total: int | None = None
+    time: int = 0
+    error: float | None = None
+    seconds: float | None = None
+    bytes_up: int = 0
+    bytes_down: int = 0
+    state: str = "starting"
+    agents: dict[int, _Agent] = field(default_factory=dict)
+    troubles: list[Event] = field(default_factory=list)
+
+    def take(self, event: Event) -> None:
+        name = event["event"]
+        if name in ("started", "resumed"):
+            self.total = event.get("rounds", self.total)
+            self.state = "running"
+        elif name == "round":
+            self._take_round(event)
+        elif name in ("finished", "gave-up"):
+            self.state = "finished" if name == "finished" else "gave up"
+        if name not in _QUIET:
+            self.troubles.append(event)
+
+    def _take_round(self, event: Event) -> None:
+        self.rounds, self.time, self.error = event["round"] + 1, event["time"], event["squared_error"]
+        self.seconds = event["seconds"]
+        self.bytes_up, self.bytes_down = event["bytes_up"], event["bytes_down"]
+        for agent in event["answered"]:
+            seen = self.agents.setdefault(agent, _Agent())
+            seen.answered, seen.last = seen.answered + 1, event["round"]
+        for agent in event["missing"]:
+            self.agents.setdefault(agent, _Agent()).missed += 1
+
+    def line(self) -> str:
+        """One line: where it stands."""
+        rounds = f"round {self.rounds or 0}" + (f"/{self.total}" if self.total else "")
+        error = "" if self.error is None else f", squared error {self.error:.3e}"
+        pace = "" if self.seconds is None else f", {self.seconds:.1f} s a round"
+        return f"{self.state}: {rounds}, time {self.time}{error}{pace}"
+
+
+def described(event: Event) -> str:
+    """
+    >>> described({"event": "node-died", "clock": 0.0, "node": "node-1", "agents": [1]})
+    'node-died: node node-1, agents [1]'
+    """
+    details = ", ".join(f"{name} {value}" for name, value in event.items() if name not in ("event", "clock"))
+    return event["event"] + (f": {details}" if details else "")
+
+
+class Board:
+    """``with Board() as board: board.show(event)``."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._standing = Standing()
+        self._live: Any = None
+
+    def __enter__(self) -> Board:
+        if self._stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(self._table(), console=Console(file=self._stream), refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, event: Event) -> None:
+        self._standing.take(event)
+        if self._live is not None:
+            self._live.update(self._table())
+        elif event["event"] == "round":
+            answered, asked = len(event["answered"]), len(event["asked"])
+            print(f"{self._standing.line()}, {answered} of {asked} answered", file=self._stream, flush=True)
+        elif event["event"] not in _QUIET:
+            print(described(event), file=self._stream, flush=True)
+
+    def _table(self) -> Any:
+        return table(self._standing)
+
+
+def table(standing: Standing) -> Any:
+    """The standing as a table for rich."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    agents = Table("agent", "rounds", "missed", "last round")
+    for number in sorted(standing.agents)[:_SHOWN_AGENTS]:
+        seen = standing.agents[number]
+        agents.add_row(str(number), str(seen.answered), str(seen.missed), "" if seen.last is None else str(seen.last))
+    if len(standing.agents) > _SHOWN_AGENTS:
+        agents.add_row(f"and {len(standing.agents) - _SHOWN_AGENTS} more", "", "", "")
+    troubles = [Text(f"{_clock(event)} {described(event)}") for event in standing.troubles[-_SHOWN_TROUBLES:]]
+    return Group(Text(standing.line()), agents, *troubles)
+
+
+def _clock(event: Event) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(event["clock"]))
+
+
+def read_standing(directory: Path) -> Standing:
+    """From the log of a directory of results."""
+    events = read_events(directory)
+    if not events:
+        raise FederationError(f"{directory} has no log of events: no federation has run there.")
+    standing = Standing()
+    for event in events:
+        standing.take(event)
+    return standing

@@ -1,0 +1,150 @@
+"""``fegsam federate``: run a federation here, or set one up on several machines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from fegsam.federation.errors import FederationError
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `federate` and its own commands."""
+    federate = commands.add_parser("federate", help="a real federation on Flower: here, or on several machines")
+    actions = federate.add_subparsers(dest="action", metavar="action", required=True)
+
+    run = actions.add_parser("run", help="a whole federation on this machine; killed, it goes on where it was")
+    _add_study(run)
+    run.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+
+    init = actions.add_parser("init", help="write the directories to copy to the server and the nodes")
+    init.add_argument("directory", type=Path, metavar="DIR")
+    _add_study(init)
+    init.add_argument("--host", action="append", required=True, help="name or address of the server for nodes; may be repeated")
+    init.add_argument("--port", type=int, default=8000)
+
+    server = actions.add_parser("server", help="run the server of DIR/server")
+    server.add_argument("directory", type=Path, metavar="DIR")
+    server.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="results; the same again goes on")
+
+    node = actions.add_parser("node", help="run the node of DIR/nodes/NAME")
+    node.add_argument("directory", type=Path, metavar="DIR")
+
+    status = actions.add_parser("status", help="where the federation in a directory of results stands")
+    status.add_argument("output", type=Path, metavar="DIR")
+
+
+def _add_study(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", type=Path, help="a study; its first cell is run")
+    parser.add_argument("--seed", type=int, help="the study's first by default")
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes that share the agents; one an agent by default")
+    parser.add_argument("--quorum", type=int, metavar="N", help="replies with which a round may close; all by default")
+    parser.add_argument("--participants", type=int, metavar="N", help="agents drawn for each round; all by default")
+    parser.add_argument("--round-timeout", type=float, metavar="SECONDS", help="after which a round closes with its quorum")
+    parser.add_argument(
+        "--insecure", action="store_true", help="plain text, and nodes without keys: whoever connects takes part"
+    )
+
+
+def federate(given: argparse.Namespace) -> int:
+    return _ACTIONS[given.action](given)
+
+
+def _rules(given: argparse.Namespace) -> dict[str, int | float]:
+    named = {name: getattr(given, name) for name in ("quorum", "participants", "round_timeout")}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def _run(given: argparse.Namespace) -> int:
+    from fegsam.federation.board import Board
+    from fegsam.federation.local import run_locally
+
+    with Board() as board:
+        history = run_locally(
+            given.spec,
+            given.output,
+            seed=given.seed,
+            num_nodes=given.nodes,
+            rules=_rules(given),
+            insecure=given.insecure,
+            on_event=board.show,
+        )
+    print(f"history: {history}")
+    return 0
+
+
+def _init(given: argparse.Namespace) -> int:
+    from fegsam.federation.deployment import init
+
+    nodes = init(
+        given.directory,
+        given.spec,
+        seed=given.seed,
+        hosts=given.host,
+        port=given.port,
+        num_nodes=given.nodes,
+        rules=_rules(given),
+        insecure=given.insecure,
+    )
+    print("On the server, with a copy of this directory:")
+    print(f"  fegsam federate server {shlex.quote(str(given.directory / 'server'))} -o results")
+    print("On each node, with a copy of its directory alone:")
+    for node in nodes:
+        print(f"  fegsam federate node {shlex.quote(str(node))}")
+    if not given.insecure:
+        print(f"Keep {given.directory / 'authority'} where no machine of the federation reaches it.")
+    return 0
+
+
+def _server(given: argparse.Namespace) -> int:
+    from fegsam.federation.board import Board
+    from fegsam.federation.deployment import load_server
+    from fegsam.federation.flower_server import HISTORY_FILE
+    from fegsam.federation.supervisor import Supervisor
+
+    side = load_server(given.directory)
+    with Board() as board:
+        Supervisor(side, given.output, fresh=False, on_event=board.show).run()
+    print(f"history: {given.output / HISTORY_FILE}")
+    return 0
+
+
+def _node(given: argparse.Namespace) -> int:
+    """Becomes Flower's SuperNode: what supervises this process supervises the node."""
+    from fegsam.federation.deployment import load_node
+    from fegsam.federation.processes import environment
+    from fegsam.federation.supervisor import mark_of, node_command
+
+    side = load_node(given.directory)
+    command, home = node_command(side)
+    sys.stdout.flush()
+    try:
+        os.execve(command[0], command, environment(home, mark_of(side.directory)))
+    except FileNotFoundError:
+        raise FederationError("A node needs Flower; run: pip install 'fegsam[flower]'") from None
+
+
+def _status(given: argparse.Namespace) -> int:
+    from fegsam.federation.board import read_standing, table
+
+    standing = read_standing(given.output)
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(table(standing))
+    else:
+        print(standing.line())
+    return 0
+
+
+_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "run": _run,
+    "init": _init,
+    "server": _server,
+    "node": _node,
+    "status": _status,
+}

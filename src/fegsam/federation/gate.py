@@ -1,0 +1,314 @@
+"""The door of the federation: the one port that other machines reach, and the only calls that nodes need.
+
+Flower's SuperLink serves its nodes and its operators on one port, and of operators it asks no proof: who reaches that port
+may submit code, which then runs on the server and on every node, and may register keys. So the SuperLink listens on the
+loopback address alone, and this gate passes on the calls of nodes (which are signed with the nodes' keys) and nothing else.
+Requests are written anew for the SuperLink, so what the gate read is what the SuperLink sees. Whoever is turned away is logged.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import logging
+import logging.handlers
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, cast
+
+from fegsam.federation.errors import FederationError
+
+NODE_CALLS = frozenset(
+    f"/v1/fleet/{call}"
+    for call in (
+        "activate-node",
+        "deactivate-node",
+        "send-node-heartbeat",
+        "pull-messages",
+        "push-messages",
+        "get-run",
+        "get-fab",
+        "push-object",
+        "pull-object",
+        "confirm-message-received",
+    )
+)
+SELF_REGISTRATION = frozenset({"/v1/fleet/register-node", "/v1/fleet/unregister-node"})
+"""What nodes without keys call; open only where the federation runs without TLS and keys."""
+
+MAX_BODY = 1 << 28
+"""Bytes; parameters of 3 * 10^7 numbers fit."""
+
+_HANDSHAKE, _IDLE, _ANSWER = 20.0, 120.0, 120.0
+"""Seconds for the TLS handshake, between two requests, and for the SuperLink's answer."""
+
+_KEY, _MOMENT, _MOMENT_LIFE = "flwr-public-key", "flwr-timestamp", 320.0
+"""Headers of a node's key and of the moment that it signed, and how many seconds the SuperLink believes in a moment."""
+
+_MAX_CONNECTIONS = 4096
+
+_PASSED_ON = ("content-type", "accept")
+"""Headers that go to the SuperLink, with all that begin with `flwr-`."""
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The authority's certificate, the server's, and the server's key."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+class Gate:
+    """``with Gate(...) as gate:`` serves on threads of its own until the block ends.
+
+    Parameters
+    ----------
+    host, port : where nodes come in; port 0 takes a free one, see `port`
+    upstream : (host, port) of the SuperLink
+    tls : Tls, or None for plain text
+    log : file that gets one JSON object a line for everyone who is turned away
+    """
+
+    def __init__(self, host: str, port: int, upstream: tuple[str, int], tls: Tls | None, log: Path) -> None:
+        self._log = _Log(log)
+        try:
+            self._server = _Server((host, port), upstream, tls, self._log)
+        except OSError as error:
+            raise FederationError(
+                f"the address {host}:{port} cannot be listened on ({error.strerror}): choose another, or end who holds it."
+            ) from None
+        self._thread = threading.Thread(target=self._server.serve_forever, name="gate", daemon=True)
+
+    @property
+    def port(self) -> int:
+        return self._server.server_address[1]
+
+    def __enter__(self) -> Gate:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._log.close()
+
+
+class _Log:
+    """One line for each refusal; the file is rolled over, so that a flood of strangers cannot fill the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._handler = logging.handlers.RotatingFileHandler(path, maxBytes=10_000_000, backupCount=3, encoding="utf-8")
+        self._handler.setFormatter(logging.Formatter("%(message)s"))
+
+    def refused(self, peer: str, reason: str, **details: Any) -> None:
+        record = logging.makeLogRecord({"levelno": logging.INFO})
+        record.msg = json.dumps({"event": "stranger", "clock": record.created, "peer": peer, "reason": reason, **details})
+        self._handler.handle(record)
+
+    def close(self) -> None:
+        self._handler.close()
+
+
+class _Used:
+    """Moments that were believed, by key. Nodes sign each call anew: one that comes twice was recorded and is played back.
+
+    Not the signatures are kept, since of one signature others can be made that are as good.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[bytes, str], float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, signed: tuple[bytes, str]) -> None:
+        now = time.monotonic()
+        with self._lock:
+            while self._until and next(iter(self._until.values())) < now:
+                del self._until[next(iter(self._until))]
+            self._until[signed] = now + _MOMENT_LIFE
+
+    def __contains__(self, signed: tuple[bytes, str]) -> bool:
+        return signed in self._until
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: _Log) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Handler)
+        self.log = log
+        self.used = _Used()
+        self.upstream = upstream
+        self.allowed = NODE_CALLS if tls else NODE_CALLS | SELF_REGISTRATION
+        self.context: ssl.SSLContext | None = None
+        self.trust: ssl.SSLContext | None = None
+        self.places = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        if tls is not None:
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+            self.context.load_cert_chain(tls.certificate, tls.key)
+            self.trust = ssl.create_default_context(cafile=tls.authority)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Here, on the connection's own thread, the handshake keeps nobody else waiting."""
+        peer = str(client_address[0])
+        if not self.places.acquire(blocking=False):
+            self.log.refused(peer, "too many connections")
+            self.shutdown_request(request)
+            return
+        try:
+            if (opened := self._secured(request, peer)) is not None:
+                super().process_request_thread(opened, client_address)
+        finally:
+            self.places.release()
+
+    def _secured(self, request: socket.socket, peer: str) -> socket.socket | None:
+        request.settimeout(_HANDSHAKE)
+        if self.context is None:
+            return request
+        try:
+            return self.context.wrap_socket(request, server_side=True)
+        except (OSError, ValueError) as error:
+            self.log.refused(peer, "no TLS handshake", detail=getattr(error, "reason", None) or type(error).__name__)
+            self.shutdown_request(request)
+            return None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is closed; the others go on."""
+        self.log.refused(str(client_address[0]), "broken connection")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a node: its requests one after the other."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = _IDLE
+    _upstream: http.client.HTTPConnection | None = None
+
+    @property
+    def _gate(self) -> _Server:
+        return cast(_Server, self.server)
+
+    def do_POST(self) -> None:
+        if (length := self._body_length()) is None or (headers := self._passed_on()) is None:
+            return
+        signed = _signed(headers)
+        if signed in self._gate.used:
+            self._turn_away(HTTPStatus.CONFLICT, "a call that was made before")
+            return
+        answer = self._ask_superlink(headers, self.rfile.read(length))
+        if answer is None:
+            self._reply(HTTPStatus.BAD_GATEWAY, "text/plain", b"")
+            return
+        status, kind, content = answer
+        if status >= HTTPStatus.BAD_REQUEST:
+            self._log_refusal(f"the SuperLink refused the call ({status})", detail=content[:300].decode("utf-8", "replace"))
+        else:
+            self._gate.used.add(signed)
+        self._reply(status, kind, content)
+
+    def _reply(self, status: int, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def finish(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+        super().finish()
+
+    def _body_length(self) -> int | None:
+        """How many bytes follow; None if the request was turned away."""
+        if self.path not in self._gate.allowed:
+            # Not 403: Flower's nodes take that for the end of a run, and stay.
+            self._turn_away(HTTPStatus.NOT_FOUND, "not a call of nodes")
+            return None
+        stated = self.headers.get_all("Content-Length", [])
+        if "Transfer-Encoding" in self.headers or len(stated) != 1 or not (stated[0].isascii() and stated[0].isdigit()):
+            self._turn_away(HTTPStatus.LENGTH_REQUIRED, "no length")
+            return None
+        if len(stated[0]) > 12 or int(stated[0]) > MAX_BODY:
+            self._turn_away(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too long")
+            return None
+        return int(stated[0])
+
+    def _passed_on(self) -> dict[str, str] | None:
+        """The headers that go on, each once; None if the request was turned away."""
+        named = [(name.lower(), value) for name, value in self.headers.items()]
+        kept = [(name, value) for name, value in named if name in _PASSED_ON or name.startswith("flwr-")]
+        if len(dict(kept)) < len(kept):
+            self._turn_away(HTTPStatus.BAD_REQUEST, "a header that is there twice")
+            return None
+        return dict(kept)
+
+    def _ask_superlink(self, headers: dict[str, str], body: bytes) -> tuple[int, str, bytes] | None:
+        # A connection that the SuperLink closed while it was idle shows itself only when used: then once more on a new one.
+        # Calls that were answered are never sent again.
+        for _ in range(2):
+            fresh = self._upstream is None
+            try:
+                connection = self._upstream = self._upstream or self._connection()
+                connection.request("POST", self.path, body=body, headers=headers)
+                response = connection.getresponse()
+                return response.status, response.headers.get("Content-Type", "application/octet-stream"), response.read()
+            except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError):
+                self._forget_connection()
+                if fresh:
+                    return None
+            except (OSError, http.client.HTTPException):
+                self._forget_connection()
+                return None
+        return None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._gate.upstream
+        if self._gate.trust is None:
+            return http.client.HTTPConnection(host, port, timeout=_ANSWER)
+        return http.client.HTTPSConnection(host, port, timeout=_ANSWER, context=self._gate.trust)
+
+    def _forget_connection(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+    def _turn_away(self, status: HTTPStatus, reason: str) -> None:
+        self._log_refusal(reason)
+        self.close_connection = True
+        super().send_error(status, reason)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What is no HTTP, or another method than POST."""
+        self._log_refusal(message or HTTPStatus(code).phrase)
+        self.close_connection = True
+        super().send_error(code, message, explain)
+
+    def _log_refusal(self, reason: str, **details: Any) -> None:
+        self._gate.log.refused(str(self.client_address[0]), reason, call=getattr(self, "path", ""), **details)
+
+    def version_string(self) -> str:
+        return "fegsam"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The SuperLink's own log has every call; here only refusals are kept."""
+
+
+def _signed(headers: dict[str, str]) -> tuple[bytes, str]:
+    """Whose key signed which moment; what cannot be read is for the SuperLink to refuse."""
+    try:
+        return base64.b64decode(headers.get(_KEY, "")), headers.get(_MOMENT, "")
+    except ValueError:
+        return b"", ""

@@ -1,0 +1,63 @@
+"""A whole federation on this machine: server and nodes as processes of their own, over the loopback address.
+
+The same gate, TLS, keys, SuperLink and SuperNodes as on several machines; run again in its directory, it goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fegsam.federation.deployment import SERVER_FILE, init, load_node, load_server
+from fegsam.federation.errors import FederationError
+from fegsam.federation.experiment import Experiment
+from fegsam.federation.flower_server import HISTORY_FILE
+from fegsam.federation.ledger import Event
+from fegsam.federation.server import Rules
+from fegsam.federation.share import load_terms
+from fegsam.federation.superlink import HOST
+from fegsam.federation.supervisor import Supervisor
+
+DEPLOYMENT = "deployment"
+
+
+def run_locally(
+    spec: Path,
+    output: Path,
+    *,
+    seed: int | None = None,
+    num_nodes: int | None = None,
+    rules: Mapping[str, Any] | None = None,
+    insecure: bool = False,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> Path:
+    """Run the first cell of a study as a federation of processes; the file of its history.
+
+    Parameters
+    ----------
+    spec, seed, num_nodes, rules, insecure : as for `deployment.init`
+    output : Path
+        A new directory, or that of a run of the same study, which goes on.
+    on_event : callable
+        Gets every event of the log, as it comes.
+    """
+    deployment = output / DEPLOYMENT
+    if not (deployment / "server" / SERVER_FILE).exists():
+        # Port 0: the gate takes a free one at each start.
+        init(deployment, spec, seed=seed, hosts=[HOST], port=0, num_nodes=num_nodes, rules=rules or {}, insecure=insecure)
+    side = load_server(deployment / "server")
+    nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
+    stored, given = load_terms(side.terms), Experiment.from_spec(spec, seed)
+    for what, kept, wanted in (
+        (f"a run under seed {stored.seed}", stored.seed, given.seed),
+        ("another study", stored.fingerprint, given.fingerprint),
+        (f"a run on {len(nodes)} nodes", len(nodes), given.num_agents if num_nodes is None else num_nodes),
+        ("a run under other rules", side.rules, Rules(**rules or {})),
+        ("a run with keys" if side.tls else "a run without keys", side.tls is None, insecure),
+    ):
+        if kept != wanted:
+            raise FederationError(f"{output} holds {what}: choose another directory, or give what was given for that run.")
+    if not (output / HISTORY_FILE).exists():
+        Supervisor(side, output, nodes, fresh=True, on_event=on_event).run()
+    return output / HISTORY_FILE

@@ -1,0 +1,167 @@
+"""What is kept on a disk: files that are whole or not there, and know when they are damaged. Nothing is ever unpickled.
+
+A *sealed* file is ``magic, length of the header, header (JSON), arrays one behind the other, SHA-256 of all before``. It gets
+its name only when all of it is on the disk. An agent's file holds where its path stands and the last round that it
+computed with its result, in one piece: so after a crash at any moment a round was either not computed, and its samples are
+unused, or its result is there to be delivered. One file per agent, so that an agent can move to another node with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import struct
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fegsam.federation.errors import StateError
+
+_MAGIC = b"FGSTATE1"
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM = hashlib.sha256().digest_size
+
+
+class HeldError(StateError):
+    """Another process is at work on the same state."""
+
+
+def write_sealed(
+    path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, followed: bool = False
+) -> None:
+    """Put a sealed file in the place of `path`: after this it stays, whatever happens to the process or the machine.
+
+    `followed`: another file of the same folder is written behind it, and its name need not be on the disk before that one's.
+    """
+    layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
+    head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
+    parts = [_MAGIC, _LENGTH.pack(len(head)), head, *(np.ascontiguousarray(array).tobytes() for array in arrays.values())]
+    content = b"".join(parts)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.write(hashlib.sha256(content).digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if not followed:
+            _settle(path.parent)
+    except OSError as error:
+        raise StateError(f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start again.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _settle(directory: pathlib.Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of what `write_sealed` wrote; `FileNotFoundError`, or `StateError` where it is damaged."""
+    try:
+        content = memoryview(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StateError(f"{str(path)!r} cannot be read ({error.strerror}); give this process access to it.") from error
+    body = content[:-_CHECKSUM]
+    if body[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != content[-_CHECKSUM:]:
+        raise StateError(f"{str(path)!r} is damaged or was not written by fegsam; put a whole copy of it back.")
+    (length,) = _LENGTH.unpack_from(body, len(_MAGIC))
+    start = len(_MAGIC) + _LENGTH.size
+    head, rest = json.loads(bytes(body[start : start + length])), body[start + length :]
+    arrays = {}
+    for name, dtype, shape in head["arrays"]:
+        size = np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+        arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
+        rest = rest[size:]
+    return head["header"], arrays
+
+
+@contextlib.contextmanager
+def held(path: pathlib.Path, what: str) -> Iterator[None]:
+    """Nobody else may work on `what` meanwhile; the lock of a process that died is free."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = path.open("a+")
+    except OSError as error:
+        raise StateError(f"{str(path.parent)!r} cannot be written to ({error.strerror}); choose another directory.") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise HeldError(
+                f"Process {file.read() or 'unknown'} is at work on {what} ({str(path)!r}); "
+                "stop it, or give each its own directory."
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        # The file stays when the lock goes: were it removed, two processes could hold two files of one name.
+        yield
+
+
+def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
+    """One line of JSON at the end of a log, in one write: several processes may log to one file."""
+    with path.open("ab", buffering=0) as file:
+        file.write(json.dumps(event).encode() + b"\n")
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """A round that an agent computed, and what came out."""
+
+    round: int
+    request: str
+    """digest of what was asked"""
+    params: np.ndarray
+    """(stops, d)"""
+
+
+class AgentFile:
+    """The state of one agent of one experiment."""
+
+    def __init__(self, directory: pathlib.Path, fingerprint: str, agent: int) -> None:
+        self.folder = directory / fingerprint[:16]
+        self._fingerprint, self._agent = fingerprint, agent
+        self.path = self.folder / f"agent-{agent}.state"
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """Two processes never work on one agent."""
+        return held(self.folder / f".agent-{self._agent}.lock", f"agent {self._agent}")
+
+    def read(self) -> tuple[dict[str, np.ndarray], Computed] | None:
+        """What was kept, or None where the agent has not begun."""
+        try:
+            header, arrays = read_sealed(self.path)
+        except FileNotFoundError:
+            return None
+        if (header["fingerprint"], header["agent"]) != (self._fingerprint, self._agent):
+            raise StateError(
+                f"{str(self.path)!r} is the state of agent {header['agent']} of experiment {header['fingerprint'][:16]}, "
+                f"not of agent {self._agent} of {self._fingerprint[:16]}; put the right file there."
+            )
+        result = arrays.pop("result")
+        return arrays, Computed(header["round"], header["request"], result)
+
+    def write(self, state: Mapping[str, np.ndarray], computed: Computed) -> None:
+        """Keep a position and the round that led to it, both or neither."""
+        header = {
+            "fingerprint": self._fingerprint, "agent": self._agent, "round": computed.round, "request": computed.request,
+        }  # fmt: skip
+        write_sealed(self.path, header, {**state, "result": computed.params})

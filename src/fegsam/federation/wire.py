@@ -1,0 +1,303 @@
+"""All that is said between a server and its nodes, and nothing else: what leaves a node is listed here, in `FROM_NODE`.
+
+A payload is one or more frames, each ``magic, kind, length, body, SHA-256 of all before``; a body is the fields of one message
+in their order, as plain typed values in little-endian layout:
+
+=========  =====================================================================
+digest     32 bytes
+number     8 bytes, unsigned
+numbers    how many (8 bytes), then each
+reason     1 byte, an index into the fixed list `Trouble`
+matrix     dtype (4 bytes, always ``<f8``), rows, columns, then the raw numbers
+=========  =====================================================================
+
+Nothing is ever unpickled, no size is trusted before it was held against the bytes that are there, and a payload that is
+damaged anywhere is damaged as a whole. The checksum finds accidents, not liars: whoever may send at all is for the transport
+to say (TLS and node keys), and `check_reply` holds what came to what was asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import struct
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+_HEAD = struct.Struct("<4sBQ")
+_MAGIC = b"FGS1"
+_CHECKSUM = hashlib.sha256().digest_size
+_DTYPE = b"<f8\0"
+
+
+class WireError(ValueError):
+    """Bytes that are no message; the text is the named reason."""
+
+
+class Trouble(enum.Enum):
+    """Why a node did not do what it was asked. A fixed list, so that no text from a node leaves it."""
+
+    DAMAGED_REQUEST = "damaged request"
+    OTHER_EXPERIMENT = "other experiment"
+    NOT_HERE = "agent not here"
+    BUSY = "busy"
+    AHEAD = "its last round is not before this one"
+    STATE = "state unusable"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Server to node: who are you?"""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """Server to node: `agents` are to make local steps from `params`."""
+
+    fingerprint: str
+    round: int
+    agents: tuple[int, ...]
+    stops: tuple[int, ...]
+    """after how many steps parameters are sent, in order; the last is the length of the round"""
+    params: np.ndarray
+    """(1, d): the average"""
+
+    @property
+    def digest(self) -> str:
+        """What an answer depends on, whoever is asked along."""
+        content = repr((self.fingerprint, self.round, self.stops)).encode() + self.params.astype("<f8").tobytes()
+        return hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Node to server: the agents that live here."""
+
+    fingerprint: str
+    agents: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """Node to server: where an agent's local steps led."""
+
+    fingerprint: str
+    round: int
+    agent: int
+    steps: int
+    """made in this round"""
+    time: int
+    """made since the agent's start"""
+    params: np.ndarray
+    """(stops, d)"""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Node to server: these agents did not do this round."""
+
+    fingerprint: str
+    round: int
+    agents: tuple[int, ...]
+    reason: Trouble
+
+
+FROM_SERVER = (Ask, Request)
+FROM_NODE = (Hello, Reply, Failure)
+"""All that ever leaves a node: the fields of these."""
+
+_KINDS: dict[int, type] = dict(enumerate((*FROM_SERVER, *FROM_NODE), start=1))
+_CODES = {message: code for code, message in _KINDS.items()}
+_TROUBLES = tuple(Trouble)
+
+
+def encode(*messages: Any) -> bytes:
+    """A payload.
+
+    >>> decode(encode(Ask("00" * 32)), FROM_SERVER)
+    [Ask(fingerprint='0000000000000000000000000000000000000000000000000000000000000000')]
+    """
+    return b"".join(_frame(_CODES[type(message)], b"".join(_pack(message))) for message in messages)
+
+
+def decode(payload: bytes, allowed: tuple[type, ...]) -> list[Any]:
+    """The messages of a payload, each of an `allowed` kind; `WireError` where anything at all is wrong with it."""
+    found = []
+    rest = memoryview(payload)
+    while True:
+        if len(rest) < _HEAD.size + _CHECKSUM:
+            raise WireError("cut short")
+        magic, code, length = _HEAD.unpack_from(rest)
+        end = _HEAD.size + length
+        if magic != _MAGIC:
+            raise WireError("not a message")
+        if len(rest) - _CHECKSUM < end:
+            raise WireError("cut short")
+        if hashlib.sha256(rest[:end]).digest() != rest[end : end + _CHECKSUM]:
+            raise WireError("damaged")
+        if _KINDS.get(code) not in allowed:
+            raise WireError("not a message that is expected")
+        found.append(_unpack(_KINDS[code], rest[_HEAD.size : end]))
+        rest = rest[end + _CHECKSUM :]
+        if not rest:
+            return found
+
+
+def _frame(code: int, body: bytes) -> bytes:
+    content = _HEAD.pack(_MAGIC, code, len(body)) + body
+    return content + hashlib.sha256(content).digest()
+
+
+class _Reader:
+    """Takes fields off a body; asks for no more than is there."""
+
+    def __init__(self, body: memoryview) -> None:
+        self.rest = body
+
+    def take(self, count: int) -> memoryview:
+        if count > len(self.rest):
+            raise WireError("wrong length")
+        taken, self.rest = self.rest[:count], self.rest[count:]
+        return taken
+
+    def digest(self) -> str:
+        return self.take(32).hex()
+
+    def number(self) -> int:
+        return int.from_bytes(self.take(8), "little")
+
+    def numbers(self) -> tuple[int, ...]:
+        count = self.number()
+        return struct.unpack(f"<{count}Q", self.take(8 * count)) if 8 * count <= len(self.rest) else self.refuse()
+
+    def reason(self) -> Trouble:
+        code = self.take(1)[0]
+        return _TROUBLES[code] if code < len(_TROUBLES) else self.refuse()
+
+    def matrix(self) -> np.ndarray:
+        if self.take(4) != _DTYPE:
+            raise WireError("wrong dtype")
+        rows, columns = self.number(), self.number()
+        if 8 * rows * columns != len(self.rest):
+            raise WireError("wrong length")
+        return np.frombuffer(self.take(8 * rows * columns), "<f8").reshape(rows, columns)
+
+    def refuse(self) -> Any:
+        raise WireError("wrong length")
+
+
+class _Writer:
+    """The same fields, put on."""
+
+    digest: ClassVar[Callable[[str], bytes]] = staticmethod(bytes.fromhex)
+    reason: ClassVar[Callable[[Trouble], bytes]] = staticmethod(lambda value: bytes([_TROUBLES.index(value)]))
+
+    @staticmethod
+    def number(value: int) -> bytes:
+        return struct.pack("<Q", value)
+
+    @staticmethod
+    def numbers(values: tuple[int, ...]) -> bytes:
+        return struct.pack(f"<{len(values) + 1}Q", len(values), *values)
+
+    @staticmethod
+    def matrix(value: np.ndarray) -> bytes:
+        return _DTYPE + struct.pack("<2Q", *value.shape) + np.ascontiguousarray(value, "<f8").tobytes()
+
+
+_TYPES = {"str": "digest", "int": "number", "tuple[int, ...]": "numbers", "Trouble": "reason", "np.ndarray": "matrix"}
+"""How a field travels, by its declared type."""
+
+
+def _pack(message: Any) -> Iterable[bytes]:
+    return (getattr(_Writer, _TYPES[str(field.type)])(getattr(message, field.name)) for field in fields(message))
+
+
+def _unpack(kind: type, body: memoryview) -> Any:
+    reader = _Reader(body)
+    values = [getattr(reader, _TYPES[str(field.type)])() for field in fields(kind)]
+    if reader.rest:
+        raise WireError("wrong length")
+    return kind(*values)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the server holds a reply to."""
+
+    fingerprint: str
+    round: int
+    steps: int
+    shape: tuple[int, int]
+    norm_bound: float
+    """largest 2-norm of a row of parameters"""
+    hosted: Collection[int]
+    """agents that live on the node that sent it"""
+    asked: Collection[int]
+    """agents that were asked in this round"""
+    answered: Collection[int]
+    """agents whose reply was accepted already"""
+    times: Sequence[int]
+    """steps that each agent had made when last heard of"""
+    unheard: Sequence[int]
+    """steps that each agent may have made since in rounds that went on without it"""
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """May go into the average."""
+
+    reply: Reply
+    lost: int
+    """steps that the agent made in rounds that went on without it: samples in no average"""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Must not touch the average."""
+
+    reason: str
+
+
+def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
+    """Valid is: this experiment, this round, an agent of the sending node that was asked and has not answered, as many
+    steps as were asked for, a step counter that goes on where it was, and finite parameters of the right shape and size.
+
+    Parameters
+    ----------
+    reply : Reply
+    expected : Expected
+    """
+    if reply.fingerprint != expected.fingerprint:
+        return Refused("other experiment")
+    if reply.agent not in expected.hosted:
+        return Refused("not its agent")
+    if reply.round != expected.round:
+        return Refused("stale round" if reply.round < expected.round else "round not begun")
+    if reply.agent not in expected.asked:
+        return Refused("not asked")
+    if reply.agent in expected.answered:
+        return Refused("duplicate")
+    if reply.steps != expected.steps:
+        return Refused("wrong number of steps")
+    if reply.params.dtype != np.float64:
+        return Refused("wrong dtype")
+    if reply.params.shape != expected.shape:
+        return Refused("wrong shape")
+    if not np.isfinite(reply.params).all():
+        return Refused("not finite")
+    with np.errstate(over="ignore"):
+        if not np.linalg.norm(reply.params, axis=1).max() <= expected.norm_bound:
+            return Refused("norm too large")
+    lost = reply.time - expected.times[reply.agent] - reply.steps
+    if lost < 0:
+        return Refused("step counter went back")
+    if lost > expected.unheard[reply.agent]:
+        return Refused("step counter ran ahead")
+    return Accepted(reply, lost)

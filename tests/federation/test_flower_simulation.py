@@ -1,0 +1,46 @@
+"""The same apps on Flower's simulation engine."""
+
+from __future__ import annotations
+
+import pytest
+
+import fegsam as fg
+import processes
+
+pytest.importorskip("flwr")
+pytest.importorskip("ray")
+
+from deployed import assert_equal, simulated, write_study
+
+from fegsam.federation.deployment import init
+from fegsam.federation.flower_server import FLOWER_FOLDER, OUTPUT, SERVER
+from fegsam.federation.processes import OFFLINE
+
+AGENTS = 32
+
+SIMULATE = f"""
+import os, pathlib
+from flwr.simulation import run_simulation
+from fegsam.federation import flower_client, flower_server
+
+server = pathlib.Path(os.environ["{SERVER}"])
+
+def settings(context):
+    agent = int(context.node_config["partition-id"])
+    return flower_client.NodeSettings(server / ".." / ".." / "study.toml", None, (agent,), server / "state")
+
+run_simulation(flower_server.app, flower_client.client_app(settings), {AGENTS},
+               backend_config={{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}})
+"""
+
+
+@pytest.mark.slow
+def test_32_agents_in_flowers_simulation_equal_the_simulator(tmp_path) -> None:
+    study, output = write_study(tmp_path, sync_period=50, rounds=3, num_agents=AGENTS), tmp_path / "out"
+    init(tmp_path / "d", study, seed=None, hosts=["localhost"], port=0, num_nodes=None, rules={}, insecure=True)
+    (output / FLOWER_FOLDER).mkdir(parents=True)
+    environment = OFFLINE | {SERVER: str(tmp_path / "d" / "server"), OUTPUT: str(output), "FLWR_HOME": str(tmp_path / "home")}
+    with processes.started(SIMULATE, RAY_USAGE_STATS_ENABLED="0", **environment) as process:
+        processes.finish(process, timeout=500.0)
+    assert_equal(fg.load_history(output / "history.nc"), simulated(study))
+    assert len(list((tmp_path / "d" / "server" / "state").rglob("agent-*.state"))) == AGENTS

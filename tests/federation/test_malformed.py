@@ -1,0 +1,246 @@
+"""Replies that are not valid: none crashes the server's side, none is accepted.
+
+Valid is what `check_reply` says it is: the reply of the sending node's agent to this round of this experiment, with the asked
+number of steps, a step counter that goes on, and finite parameters of the asked shape within the norm bound, whole by its
+checksum. Two kinds of mutation are tried: bytes changed in transit, which the checksum must find; and fields changed and
+sealed again, which the checks must find. An honest finite parameter replaced by another and sealed again *is* a valid reply: no
+check can know it, so that is no mutation here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fegsam as fg
+from fegsam.federation import wire
+from fegsam.federation.experiment import Experiment
+from fegsam.federation.inbox import Inbox
+from fegsam.federation.ledger import Ledger, Standing
+from fegsam.federation.roster import Roster
+from fegsam.federation.server import Round, Rules
+from fegsam.federation.wire import (
+    FROM_NODE,
+    Accepted,
+    Expected,
+    Failure,
+    Hello,
+    Refused,
+    Reply,
+    Trouble,
+    WireError,
+    decode,
+    encode,
+)
+
+FINGERPRINT = "0123456789abcdef" * 4
+DIM = 12
+VALID = Reply(FINGERPRINT, 5, 2, 7, 42, np.linspace(-1, 1, DIM)[None])
+EXPECTED = Expected(
+    fingerprint=FINGERPRINT,
+    round=5,
+    steps=7,
+    shape=(1, DIM),
+    norm_bound=1e9,
+    hosted={2, 3},
+    asked={1, 2, 3},
+    answered={3},
+    times=[35] * 4,
+    unheard=[0] * 4,
+)
+NUMBERS = ("round", "agent", "steps", "time")
+
+
+def judge(payload):
+    """What the server does with a payload: the replies that it accepts, or why it does not."""
+    try:
+        messages = decode(payload, FROM_NODE)
+    except WireError as error:
+        return Refused(str(error))
+    judged = [wire.check_reply(message, EXPECTED) for message in messages if isinstance(message, Reply)]
+    return next((one for one in judged if isinstance(one, Accepted)), Refused("nothing accepted"))
+
+
+def sealed(body, code=wire._CODES[Reply], magic=wire._MAGIC, length=None):
+    """A frame of any content, with a checksum that is right."""
+    content = wire._HEAD.pack(magic, code, len(body) if length is None else length) + body
+    return content + hashlib.sha256(content).digest()
+
+
+def body_of(reply):
+    return b"".join(wire._pack(reply))
+
+
+def test_the_reply_that_is_mutated_is_valid():
+    judged = judge(encode(VALID))
+    assert isinstance(judged, Accepted)
+    np.testing.assert_array_equal(judged.reply.params, VALID.params)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=400))
+def test_random_bytes_are_no_reply(payload):
+    assert isinstance(judge(payload), Refused)
+    assert isinstance(judge(sealed(payload)), Refused)
+    assert isinstance(judge(sealed(body_of(VALID)[:60] + payload)), Refused) or payload == body_of(VALID)[60:]
+
+
+@st.composite
+def changed_bytes(draw):
+    """A valid payload with some bytes changed, cut out or put in."""
+    payload = bytearray(encode(VALID))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, max(0, len(payload) - 1)))
+        what = draw(st.sampled_from(["flip", "cut", "insert", "truncate"]))
+        if what == "flip" and payload:
+            payload[at] ^= draw(st.integers(1, 255))
+        elif what == "cut":
+            del payload[at : at + draw(st.integers(1, 30))]
+        elif what == "insert":
+            payload[at:at] = draw(st.binary(min_size=1, max_size=30))
+        else:
+            del payload[at:]
+    return bytes(payload)
+
+
+@settings(max_examples=400, deadline=None)
+@given(changed_bytes())
+def test_a_reply_changed_in_transit_is_refused(payload):
+    assert isinstance(judge(payload), Refused) or payload == encode(VALID)
+
+
+@st.composite
+def changed_fields(draw):
+    """A reply with one field wrong, and a checksum that is right."""
+    name = draw(st.sampled_from([*NUMBERS, "fingerprint", "params", "shape"]))
+    if name in NUMBERS:
+        honest = getattr(VALID, name)
+        value = draw(st.integers(0, 2**64 - 1).filter(lambda number: number != honest))
+    elif name == "fingerprint":
+        value = draw(st.binary(min_size=32, max_size=32)).hex()
+        if value == FINGERPRINT:
+            value = "00" * 32
+    elif name == "shape":
+        rows, columns = draw(st.integers(0, 3)), draw(st.integers(0, 20))
+        name, value = "params", np.zeros((rows, columns if (rows, columns) != (1, DIM) else DIM + 1))
+    else:
+        value = VALID.params.copy()
+        value[0, draw(st.integers(0, DIM - 1))] = draw(st.sampled_from([np.nan, np.inf, -np.inf, 1.1e9, -1e300, 1.7e308]))
+    return dataclasses.replace(VALID, **{name: value})
+
+
+@settings(max_examples=300, deadline=None)
+@given(changed_fields())
+def test_a_reply_with_a_wrong_field_is_refused_whatever_its_checksum(reply):
+    assert isinstance(judge(encode(reply)), Refused)
+
+
+def test_sizes_are_held_against_the_bytes_that_are_there():
+    body = body_of(VALID)
+    for at in range(0, len(body) - 8 * DIM - 7, 4):
+        for value in (0, 1, 2**31, 2**62, 2**64 - 1):
+            changed = body[:at] + value.to_bytes(8, "little") + body[at + 8 :]
+            if changed != body:
+                assert isinstance(judge(sealed(changed)), Refused)
+    for length in (0, 1, len(body) - 1, len(body) + 1, 2**63, 2**64 - 1):
+        assert isinstance(judge(sealed(body, length=length)), Refused)
+    for code in range(256):
+        if code != wire._CODES[Reply]:
+            assert isinstance(judge(sealed(body, code=code)), Refused)
+
+
+@pytest.mark.parametrize("message", [Hello(FINGERPRINT, (0, 2**64 - 1)), Failure(FINGERPRINT, 3, (), Trouble.BUSY), VALID])
+def test_messages_come_out_as_they_went_in(message):
+    (again,) = decode(encode(message), FROM_NODE)
+    assert encode(again) == encode(message)
+    assert type(again) is type(message)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected", "reason"),
+    [
+        ({}, {"asked": {1, 3}}, "not asked"),
+        ({}, {"answered": {2}}, "duplicate"),
+        ({"params": VALID.params.astype(np.float32)}, {}, "wrong dtype"),
+        ({"time": 56}, {"unheard": [0, 0, 13, 0]}, "step counter ran ahead"),
+    ],
+)
+def test_what_a_reply_is_held_to_has_a_name(reply, expected, reason):
+    judged = wire.check_reply(dataclasses.replace(VALID, **reply), dataclasses.replace(EXPECTED, **expected))
+    assert judged == Refused(reason)
+
+
+def test_steps_made_in_rounds_that_went_on_without_an_agent_are_counted():
+    judged = wire.check_reply(dataclasses.replace(VALID, time=56), dataclasses.replace(EXPECTED, unheard=[0, 0, 14, 0]))
+    assert isinstance(judged, Accepted)
+    assert judged.lost == 14
+
+
+def mutated(rng, payload):
+    """One seeded mutation: of the bytes, or of a field behind a right checksum."""
+    kind = rng.integers(6)
+    if kind == 0:
+        flipped = bytearray(payload)
+        flipped[rng.integers(len(flipped))] ^= 1 << int(rng.integers(8))
+        return bytes(flipped)
+    if kind == 1:
+        return payload[: rng.integers(len(payload))]
+    if kind == 2:
+        at = rng.integers(len(payload) + 1)
+        return payload[:at] + rng.bytes(int(rng.integers(1, 50))) + payload[at:]
+    if kind == 3:
+        one, other = np.sort(rng.integers(0, len(payload) + 1, 2))
+        return payload[:one] + rng.bytes(int(other - one)) + payload[other:]
+    if kind == 4:
+        name = NUMBERS[rng.integers(len(NUMBERS))]
+        value = int(rng.integers(0, 100)) if rng.random() < 0.5 else int(rng.integers(0, 2**63))
+        return encode(dataclasses.replace(VALID, **{name: value}))
+    body = bytearray(body_of(VALID))
+    # Any byte before the parameters themselves: fingerprint, numbers, dtype and sizes.
+    body[rng.integers(len(body) - 8 * DIM)] ^= 1 << int(rng.integers(8))
+    return sealed(bytes(body))
+
+
+def server_side(folder):
+    """The inbox of a server in round 5 that has asked agent 2 on node "n"; it never quarantines."""
+    mdp = fg.examples.garnet(DIM // 2, 2, 2, discount=0.7, seed=0)
+    fed = fg.Federation(mdp, fg.policies.uniform(DIM // 2, 2), num_agents=4)
+    experiment = Experiment(fed, fg.QLearning(), step_size=0.1, sync_period=7, num_steps=70, agreed=FINGERPRINT)
+    terms, rules = experiment.terms(), Rules(offences=10**9)
+    ledger = Ledger(terms, folder)
+    roster = Roster(4, ledger.event)
+    roster.update(["n"])
+    roster.hello("n", [2])
+    standing = Standing(0, np.zeros(DIM), [35] * 4, [0] * 4, [0] * 4)
+    inbox = Inbox(terms, rules, roster, ledger, standing, lambda: 0.0)
+    standing.round = 5
+    return inbox, standing
+
+
+def open_round():
+    return Round(5, 7, (7,), frozenset(range(4)), 0.0, outstanding={2: "n"})
+
+
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_of_many_mutations_none_crashes_the_server_and_none_is_accepted(folder, count):
+    rng = np.random.default_rng(6)
+    inbox, standing = server_side(folder)
+    payload = encode(VALID)
+    tried = 0
+    while tried < count:
+        changed = mutated(rng, payload)
+        if changed == payload:
+            continue
+        tried += 1
+        current = open_round()
+        inbox.take("n", changed, current)
+        assert not current.answered, changed
+    assert standing.offences[2] == count
+    current = open_round()
+    inbox.take("n", payload, current)
+    assert list(current.answered) == [2]

@@ -1,0 +1,312 @@
+"""Whatever dies, and whenever: no sample serves twice, none is skipped, and the numbers are the undisturbed run's."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pathlib
+
+import numpy as np
+import pytest
+
+import cases
+from federation.in_memory import InMemory, serve, spread
+from fegsam.federation.errors import FederationError, StateError
+from fegsam.federation.experiment import Experiment
+from fegsam.federation.ledger import Ledger, read_events
+from fegsam.federation.node import Node
+from fegsam.federation.server import Rules, Server
+from fegsam.federation.state import AgentFile, HeldError, held, read_sealed, write_sealed
+from fegsam.federation.transport import Lost
+from fegsam.federation.wire import FROM_NODE, FROM_SERVER, Failure, Reply, Request, Trouble, decode, encode
+
+HOMES = [(0, 1), (2,), (3,)]
+PERIOD, STEPS = 7, 66
+ROUNDS = -(-STEPS // PERIOD)
+
+
+class DiedError(Exception):
+    """Stands in for the death of a process."""
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    case = cases.case("alg3", n=3, num_agents=4, differ="both")
+    return Experiment(
+        case.problem, case.algorithm, step_size=0.1, sync_period=PERIOD, num_steps=STEPS, seed=5, record_params=True
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(experiment, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return serve(experiment, InMemory(spread(experiment, folder, HOMES)), folder)[0].history
+
+
+def samples(folder, agent):
+    """The steps whose samples an agent's computed rounds used, in order, over all nodes it lived on."""
+    lines = [json.loads(line) for log in folder.glob("n*/*/node.jsonl") for line in log.read_text().splitlines()]
+    used = [event for event in lines if event["event"] == "computed" and event["agent"] == agent]
+    return [
+        step for event in sorted(used, key=lambda event: event["clock"]) for step in range(event["first"], event["last"] + 1)
+    ]
+
+
+def assert_nothing_lost(folder, history, undisturbed, assert_same_bits):
+    assert_same_bits(history, undisturbed)
+    for agent in range(4):
+        assert samples(folder, agent) == list(range(STEPS))
+
+
+def is_work(payload):
+    return isinstance(decode(payload, FROM_SERVER)[0], Request)
+
+
+@pytest.mark.parametrize("when", ["before computing", "after computing", "before the state is written"])
+def test_a_node_that_dies_in_a_round_loses_nothing(folder, experiment, undisturbed, assert_same_bits, monkeypatch, when):
+    nodes = spread(experiment, folder, HOMES)
+    deaths = []
+
+    def dying(node, payload):
+        if not is_work(payload) or len(deaths) % 2:
+            deaths.append("survived")
+            return transport.members["n0"].answer(payload)
+        deaths.append("died")
+        if when == "after computing":
+            transport.members["n0"].answer(payload)
+        if when == "before the state is written":
+            with monkeypatch.context() as patch:
+                patch.setattr(AgentFile, "write", lambda *_: (_ for _ in ()).throw(DiedError))
+                answer = transport.members["n0"].answer(payload)
+            assert all(isinstance(message, Failure) for message in decode(answer, FROM_NODE))
+            # What never reached the disk never happened, for the node's log neither.
+        # Nothing of the process is left but its files.
+        transport.members["n0"] = experiment.node(HOMES[0], folder / "n0")
+        return Lost("the node died")
+
+    transport = InMemory(nodes, {"n0": dying})
+    outcome, events = serve(experiment, transport, folder)
+    assert deaths.count("died") >= ROUNDS // 2
+    assert [event["event"] for event in events].count("lost") == deaths.count("died")
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+
+
+def test_an_agent_moves_to_another_node_with_its_file(folder, experiment, undisturbed, assert_same_bits):
+    nodes = spread(experiment, folder, HOMES)
+    transport = InMemory(nodes)
+
+    def move(event):
+        if event["event"] == "round" and event["round"] == 4:
+            state = AgentFile(folder / "n2", experiment.fingerprint, 3).path
+            target = AgentFile(folder / "n9", experiment.fingerprint, 3)
+            transport.members["n9"] = experiment.node([3], folder / "n9")
+            state.rename(target.path)
+            del transport.members["n2"]
+
+    outcome, events = serve(experiment, transport, folder, watch=move)
+    assert {event["event"] for event in events} >= {"left", "joined"}
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+
+
+@pytest.mark.parametrize("point", ["before record", "before checkpoint", "after checkpoint", "before event", "while waiting"])
+@pytest.mark.parametrize("number", [0, 4, ROUNDS - 1])
+def test_a_server_that_dies_resumes_at_its_round(folder, experiment, undisturbed, assert_same_bits, monkeypatch, point, number):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+
+    def closing():
+        return server._standing.round == number + 1
+
+    def die_at(method, late=False):
+        original = getattr(Ledger, method)
+
+        def dying(self, *arguments, **details):
+            if method == "event" and arguments[0] != "round":
+                return original(self, *arguments, **details)
+            if late:
+                original(self, *arguments, **details)
+            if closing():
+                raise DiedError
+            return None if late else original(self, *arguments, **details)
+
+        return dying
+
+    with monkeypatch.context() as patch:
+        if point == "while waiting":
+            receive = transport.receive
+            patch.setattr(transport, "receive", lambda timeout: die() if server._standing.round == number else receive(timeout))
+        else:
+            method = {"before record": "record", "before event": "event"}.get(point, "save")
+            patch.setattr(Ledger, method, die_at(method, late=point == "after checkpoint"))
+        with pytest.raises(DiedError):
+            server.run()
+    # Answers to the dead server never reach the next one.
+    transport.queue.clear()
+    outcome, events = serve(experiment, transport, folder)
+    assert events[0]["event"] == "resumed"
+    assert events[0]["round"] == number + (point == "after checkpoint")
+    assert outcome.participation.all()
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+
+
+def die():
+    raise DiedError
+
+
+def test_answers_to_a_dead_server_are_no_offence_to_the_next(folder, experiment, undisturbed, assert_same_bits, monkeypatch):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+    receive = transport.receive
+    with monkeypatch.context() as patch:
+        patch.setattr(transport, "receive", lambda timeout: die() if server._standing.round == 4 else receive(timeout))
+        with pytest.raises(DiedError):
+            server.run()
+    outcome, events = serve(experiment, transport, folder)
+    # They come before the nodes have said who lives there, and are asked for again.
+    assert {event["node"] for event in events if event["event"] == "refused"} == {"n0", "n1", "n2"}
+    assert not [event for event in events if event["event"] == "refused" and event["agent"] is not None]
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+
+
+def test_a_finished_federation_gives_its_history_again(folder, experiment, undisturbed, assert_same_bits):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    serve(experiment, transport, folder)
+    sent = len(transport.sent)
+    again, _ = serve(experiment, transport, folder)
+    assert_same_bits(again.history, undisturbed)
+    assert len(transport.sent) == sent
+
+
+def test_a_round_is_delivered_again_and_not_computed_again(folder, experiment):
+    node = experiment.node([0], folder)
+    request = encode(Request(experiment.fingerprint, 3, (0,), (2, 7), np.ones((1, 6))))
+    first = node.answer(request)
+    assert experiment.node([0], folder).answer(request) == first
+    (reply,) = decode(first, FROM_NODE)
+    assert (reply.round, reply.steps, reply.time, reply.params.shape) == (3, 7, 7, (2, 6))
+
+
+@pytest.mark.parametrize(("number", "value"), [(3, 2.0), (2, 1.0)])
+def test_a_round_whose_samples_are_used_is_not_computed_from_other_parameters(folder, experiment, number, value):
+    node = experiment.node([0], folder)
+    node.answer(encode(Request(experiment.fingerprint, 3, (0,), (7,), np.ones((1, 6)))))
+    again = node.answer(encode(Request(experiment.fingerprint, number, (0,), (7,), np.full((1, 6), value))))
+    assert decode(again, FROM_NODE) == [Failure(experiment.fingerprint, number, (0,), Trouble.AHEAD)]
+
+
+def test_a_lost_state_is_noticed_and_its_samples_stay_out_of_the_average(folder, experiment):
+    transport = InMemory(spread(experiment, folder, HOMES))
+
+    def lose(event):
+        if event["event"] == "round" and event["round"] == 4:
+            AgentFile(folder / "n2", experiment.fingerprint, 3).path.unlink()
+
+    outcome, events = serve(experiment, transport, folder, Rules(quorum=3), watch=lose)
+    assert read_events(folder / "server") == events
+    refused = [event for event in events if event["event"] == "refused"]
+    assert [(event["agent"], event["reason"]) for event in refused] == 3 * [(3, "step counter went back")]
+    assert not outcome.participation[5:, 3].any()
+    assert outcome.participation[:, :3].all()
+
+
+def damaged(content):
+    yield b""
+    yield content[:-1]
+    yield content[: len(content) // 2]
+    yield content + b"\0"
+    for place in range(0, len(content), max(1, len(content) // 97)):
+        yield content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+
+
+def test_a_damaged_state_is_named_and_never_used(folder, experiment):
+    node = experiment.node([0], folder)
+    request = Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6)))
+    node.answer(encode(request))
+    path = AgentFile(folder, experiment.fingerprint, 0).path
+    content = path.read_bytes()
+    for broken in damaged(content):
+        path.write_bytes(broken)
+        with pytest.raises(StateError, match="is damaged"):
+            read_sealed(path)
+    failure = decode(node.answer(encode(request)), FROM_NODE)
+    assert failure == [Failure(experiment.fingerprint, 0, (0,), Trouble.STATE)]
+    log = (path.parent / "node.jsonl").read_text()
+    assert "put a whole copy of it back" in log
+
+
+def test_a_state_of_another_agent_or_experiment_is_named(folder, experiment):
+    node = experiment.node([0, 1], folder)
+    node.answer(encode(Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6)))))
+    mine, other = (AgentFile(folder, experiment.fingerprint, agent) for agent in (0, 1))
+    other.path.write_bytes(mine.path.read_bytes())
+    with pytest.raises(StateError, match=r"is the state of agent 0 .* not of agent 1"):
+        other.read()
+
+
+def hold(path, ready, done):
+    with held(pathlib.Path(path), "agent 0"):
+        ready.set()
+        done.wait(60)
+
+
+def test_two_processes_never_work_on_one_agent(folder, experiment):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    file = AgentFile(folder, experiment.fingerprint, 0)
+    other = context.Process(target=hold, args=(str(file.folder / ".agent-0.lock"), ready, done))
+    other.start()
+    try:
+        assert ready.wait(60)
+        with pytest.raises(HeldError, match=f"Process {other.pid} is at work on agent 0"), file.held():
+            pass
+        node = experiment.node([0], folder)
+        request = encode(Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6))))
+        assert decode(node.answer(request), FROM_NODE) == [Failure(experiment.fingerprint, 0, (0,), Trouble.BUSY)]
+        assert not file.path.exists()
+    finally:
+        done.set()
+        other.join(60)
+    assert isinstance(decode(node.answer(request), FROM_NODE)[0], Reply)
+
+
+def test_two_servers_never_work_in_one_directory(folder, experiment):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    with held(folder / "server" / ".lock", "it"), pytest.raises(HeldError, match="a federation's server"):
+        serve(experiment, transport, folder)
+
+
+def test_a_directory_of_another_experiment_is_refused(folder, experiment):
+    serve(experiment, InMemory(spread(experiment, folder, HOMES)), folder)
+    other = Experiment(experiment.problem, experiment.algorithm, step_size=0.2, sync_period=PERIOD, num_steps=STEPS)
+    with pytest.raises(StateError, match="holds another experiment's federation"):
+        serve(other, InMemory(spread(other, folder / "other", HOMES)), folder)
+
+
+def test_a_sealed_file_is_whole_or_not_there(folder, monkeypatch):
+    path = folder / "file"
+    write_sealed(path, {"a": 1}, {"x": np.arange(3.0)})
+    monkeypatch.setattr("os.replace", lambda *_: die())
+    with pytest.raises(DiedError):
+        write_sealed(path, {"a": 2}, {"x": np.zeros(1)})
+    header, arrays = read_sealed(path)
+    assert header == {"a": 1}
+    np.testing.assert_array_equal(arrays["x"], np.arange(3.0))
+    assert [file.name for file in folder.iterdir()] == ["file"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_server_gives_up_by_name_and_can_be_started_again(folder, experiment, undisturbed, assert_same_bits):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    transport.away = {"n2"}
+    with pytest.raises(FederationError, match=r"Round 0 has 3 replies, and agents \[3\] did not answer for 100 s"):
+        serve(experiment, transport, folder, Rules(round_timeout=30, give_up=100))
+    names = [event["event"] for event in read_events(folder / "server")]
+    assert (names.count("waiting"), names[-1]) == (1, "gave-up")
+    transport.away = set()
+    outcome, _ = serve(experiment, transport, folder)
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+
+
+def test_a_node_without_agents_is_refused(folder, experiment):
+    with pytest.raises(FederationError, match="has no agents"):
+        Node(experiment.fingerprint, [], experiment.agent, folder)
