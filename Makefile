@@ -41,6 +41,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/python .ci/public_types
 
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
