@@ -42,4 +42,4 @@ html_theme_options = {
 }
 exclude_patterns = ["_build"]
 # Pages that come with other parts of the package are listed where they are there.
-suppress_warnings = ["toc.empty_glob"]
+suppress_warnings = ["toc.not_readable"]
