@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import itertools
+import re
 import textwrap
 import types
 import typing
@@ -66,7 +67,9 @@ class SpecTable(_Text):
         for kind, model in models.items():
             if kind:
                 yield f'``{model.tag} = "{kind}"``' if model.tag else f"``{kind}``"
-            own = inspect.cleandoc(model.__doc__ or "") if "__doc__" in vars(model) else ""
+            own = inspect.cleandoc(model.__doc__ or "")
+            # A model that serves one table is named after it, as the heading above is; others inherit what they do not say.
+            own = own if "__doc__" in vars(model) and not own.startswith("[") else ""
             yield textwrap.indent(own.replace("`", "``") if "``" not in own else own, "   " if kind else "") + "\n"
             yield from _rows(model, "   " if kind else "")
 
@@ -76,11 +79,11 @@ def _rows(model: Any, indent: str) -> Iterator[str]:
     keys = {name: field for name, field in model.model_fields.items() if name != model.tag}
     if not keys:
         return
-    yield f"{indent}.. list-table::\n{indent}   :header-rows: 1\n{indent}   :widths: 22 36 14 28\n"
-    for row in (("key", "value", "default", ""), *((f"``{n}``", *_describe(f), said.get(n, "")) for n, f in keys.items())):
-        yield f"{indent}   * - " + f"\n{indent}     - ".join(
-            cell.replace("`", "``") if cell == row[3] else cell for cell in row
-        )
+    columns = 4 if said.keys() & keys.keys() else 3
+    yield f"{indent}.. list-table::\n{indent}   :header-rows: 1\n"
+    rows = [(f"``{name}``", *_describe(field), said.get(name, "").replace("`", "``")) for name, field in keys.items()]
+    for row in [("key", "value", "default", "meaning"), *rows]:
+        yield f"{indent}   * - " + f"\n{indent}     - ".join(row[:columns])
     yield ""
 
 
@@ -149,7 +152,15 @@ class CommandHelp(_Text):
             yield f".. rubric:: {command}\n\n.. code-block:: text\n\n{textwrap.indent(page, '   ')}\n"
 
 
+def _plain_aliases(
+    app: Any, what: str, name: str, value: Any, options: Any, signature: str | None, returned: str | None
+) -> Any:
+    """An alias inside a union, as it is written in the code."""
+    return tuple(text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (signature, returned))
+
+
 def setup(app: Any) -> dict[str, bool]:
+    app.connect("autodoc-process-signature", _plain_aliases)
     app.add_directive("public-names", PublicNames)
     app.add_directive("spec-table", SpecTable)
     app.add_directive("command-help", CommandHelp)
