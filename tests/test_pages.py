@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import html
 import io
 import operator
 import pathlib
@@ -12,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -92,22 +94,38 @@ def test_the_paper_is_walked_whole() -> None:
         assert part in page, part
 
 
+def _check_links(site: pathlib.Path) -> None:
+    """Every link inside the site leads to a page and to a place on it that are there."""
+    pages = {page: page.read_text(encoding="utf-8") for page in site.glob("*.html")}
+    places = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
+    for page, text in pages.items():
+        for link in map(html.unescape, re.findall(r'href="([^"]+)"', text)):
+            if re.match(r"[a-z]+:|//", link):
+                continue
+            name, _, place = link.partition("#")
+            target = (page.parent / name.partition("?")[0]).resolve() if name else page
+            assert target.exists(), f"{page.name} links to {link}"
+            assert not place or place in places.get(target, {place}), f"{page.name} links to {link}"
+
+
 def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path) -> None:
     pytest.importorskip("furo")
     pytest.importorskip("myst_parser")
     source = tmp_path / "docs"
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("_build"))
-    from sphinx.cmd.build import main as build
-
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
-    assert build(["-W", "--keep-going", "-q", "-b", "html", str(source), str(tmp_path / "out")]) == 0
-    shown = (tmp_path / "out" / "api.html").read_text(encoding="utf-8")
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", source, out]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    _check_links(out)
+    shown = (out / "api.html").read_text(encoding="utf-8")
     for name in [name for name in fegsam.__all__ if name not in ("engines", "exact", "examples", "policies", "theory")]:
         assert f'id="fegsam.{name}"' in shown, name
     for name in ("exact.moments", "theory.error_bound", "engines.Cpu", "examples.garnet", "policies.greedy"):
         assert f'id="fegsam.{name}"' in shown, name
-    keys = (tmp_path / "out" / "studies.html").read_text(encoding="utf-8")
+    keys = (out / "studies.html").read_text(encoding="utf-8")
     for key in ("branching", "common_paths", "preconditioned", "heterogeneity"):
         assert key in keys
 
