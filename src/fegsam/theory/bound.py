@@ -97,6 +97,8 @@ class Bound:
     >>> bound = fg.theory.error_bound(fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8)
     >>> list(bound.terms), bound.total == sum(bound.terms.values())
     (['initial', 'variance', 'local_steps', 'heterogeneity', 'higher_order'], True)
+    >>> bound
+    <Bound on the squared error (sup norm): 2 agents, ...; print it for its parts>
     """
 
     terms: dict[str, float]
@@ -163,6 +165,9 @@ class Bound:
             [c.name, "holds" if c.holds else "FAILS", number(c.lhs), number(c.rhs), f"{c.slack:.3g}", c.statement]
             for c in self.conditions
         ]
+
+    def __repr__(self) -> str:
+        return f"<{self._title}: {number(self.total)}, {'vacuous' if self.vacuous else 'informative'}; print it for its parts>"
 
     def __str__(self) -> str:
         verdict = "All conditions hold." if self.holds else "The theorem does not apply: a condition fails."
