@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PARALLEL := --numprocesses auto --dist loadfile
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo test test-all coverage lint bench clean
+.PHONY: setup demo test test-all coverage lint docs bench clean
 
 setup: $(READY)
 
@@ -41,6 +41,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/python .ci/public_types
+
+# The site, in docs/_build/index.html; a warning or a dead link is an error.
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build
 
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
@@ -49,5 +54,5 @@ bench: $(READY)
 	$(BIN)/python benchmarks/exact.py
 
 clean:
-	rm -rf $(VENV) demo-output .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) demo-output docs/_build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -211,10 +211,10 @@ ALGORITHMS = {
         lambda: run(golden.federation(behavior_policies=None, target_policy=None)),
         "no policy.*pass behavior_policies=",
     ),
-    "an MDP for a federation": (lambda: run(mdp()), "QLearning.*given a MDP; pass a fegsam.Federation"),
+    "an MDP for a federation": (lambda: run(mdp()), "QLearning.*of type MDP; pass a fegsam.Federation"),
     "noise for a federation": (
         lambda: run(noise(), fg.OffPolicyLinearTD()),
-        "OffPolicyLinearTD.*given a MarkovNoise; pass a fegsam.Federation",
+        "OffPolicyLinearTD.*of type MarkovNoise; pass a fegsam.Federation",
     ),
     "a federation for noise": (
         lambda: run(algorithm=linear()),

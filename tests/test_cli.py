@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from fegsam.cli import main
+from fegsam import doctor
+from fegsam.cli import help_pages, main
 from malformed_specs import MALFORMED, TABULAR, WRONG_BYTES, one_sentence
 from processes import HANG
 
@@ -125,8 +128,56 @@ def test_a_file_that_is_not_there_is_named(command, capsys) -> None:
 def test_doctor_names_what_is_installed(capsys) -> None:
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    for name in ("numpy", "numba", "plotly", "ray"):
+    for name in ("numpy", "numba", "plotly", "ray", "flwr", "threads", "compiler cache", "GPU"):
         assert name in out
+
+
+def test_doctor_says_what_to_do_about_a_gap(monkeypatch) -> None:
+    def missing(name: str) -> str:
+        if name in doctor.OPTIONAL:
+            raise doctor.importlib.metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", missing)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/proc/nowhere/at/all")
+    monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
+    told = doctor.examine()
+    for _, extra in doctor.OPTIONAL.values():
+        assert f"pip install 'fegsam[{extra}]'" in told
+    assert "set NUMBA_CACHE_DIR" in told
+    assert "install a C compiler" in told
+
+
+@pytest.mark.parametrize("command", [name for name in help_pages() if name != "fegsam"])
+def test_every_command_has_an_example_in_its_help_that_parses(command) -> None:
+    page = help_pages()[command]
+    examples = re.findall(rf"^  {command}( .*)?$", page.partition("examples:")[2], re.MULTILINE)
+    examples += re.findall(rf"\$\({command}( .*)?\)", page)
+    assert examples, "an example"
+    for options in page.partition("options:")[2].partition("examples:")[0].split("\n  -")[1:]:
+        assert len(options.split()) > 1, f"-{options} is not explained"
+    words = [word for word in re.split(r"\s{3,}| >> ", examples[0])[0].split() if word]
+    assert not [word for word in words if word.startswith("--") and word not in page]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("re", "report reproduce"),
+        ("run --exe", "--executor"),
+        ("run study.toml --executor r", "ray reference"),
+        ("plan --go", "--goal"),
+    ],
+)
+def test_the_shell_completes_what_the_parser_knows(typed, expected, capsys, tmp_path) -> None:
+    assert main(["completion"]) == 0
+    words = " ".join(f"'{word}'" for word in ["fegsam", *typed.split(" ")])
+    script = (
+        f'{capsys.readouterr().out}COMP_WORDS=({words}); COMP_CWORD={len(typed.split(" "))}; _fegsam; echo "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert sorted(done.stdout.split()) == sorted(expected.split())
 
 
 def test_the_command_is_installed_and_loads_nothing_heavy() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import platform
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +13,101 @@ from fegsam.errors import ProblemError
 from fegsam.versions import installed_version
 from fegsam.federation.command import add_parser as add_federate
 from fegsam.federation.command import federate
+
+_ABOUT = f"""\
+{fegsam.__doc__}
+
+N agents, each with data of its own, do K local steps, average their parameters and go on. Studies are TOML files;
+results are stored as they come, so that whatever is killed goes on where it was."""
+
+_MORE = """\
+examples:
+  fegsam reproduce --quick                  check the claims of the paper in some minutes
+  fegsam run study.toml                     run a study, then: fegsam report study
+  fegsam plan study.toml --accuracy 0.01    step size, sync period and steps that reach it
+
+exit status:
+  0 if all went well, 2 if what was given cannot be used (one sentence on standard error says why and what to do),
+  130 if interrupted.
+
+environment:
+  NUMBA_NUM_THREADS   how many threads a run uses; all cores by default
+  NUMBA_CACHE_DIR     where compiled code is kept; beside the package by default
+
+fegsam COMMAND --help explains a command."""
+
+_MANUAL = {
+    "reproduce": (
+        """\
+Check every claim of the paper: each is run on several problems, drawn, and judged against thresholds that were set
+beforehand as holding, not holding, or not to be told. Figures (SVG, PDF, PNG) and report.html go to the directory.""",
+        """\
+examples:
+  fegsam reproduce --quick                  some minutes; the directory is reproduction
+  fegsam reproduce -o ~/claims              all of it: most of an hour on two cores""",
+    ),
+    "run": (
+        """\
+Run all cells of a study: each combination of agents, sync periods, step sizes and other axes. What was done is kept:
+the same command again goes on, and ends with the same bytes as a run that was never stopped.""",
+        """\
+examples:
+  fegsam run study.toml --check             say what is wrong with the file, or how many cells it has
+  fegsam run study.toml -o results          run it
+  fegsam run study.toml --executor ray      run it on a Ray cluster""",
+    ),
+    "report": (
+        """\
+Draw the figures that the study of stored results asks for, and write report.html: one page that needs no network.""",
+        """\
+examples:
+  fegsam run study.toml -o results
+  fegsam report results""",
+    ),
+    "plan": (
+        """\
+Find the step size, the sync period and the number of steps that bring the squared error down to an accuracy with the
+fewest communications (or samples), and verify them by a run. The trade-off between the two is printed below.""",
+        """\
+examples:
+  fegsam plan study.toml --accuracy 0.01
+  fegsam plan study.toml --accuracy 0.01 --goal samples --budget 500     at most 500 communications""",
+    ),
+    "bench": (
+        """\
+Time the engines beside plain Python, NumPy, JAX and a hand-written C loop, along several axes and beside what the
+machine's memory allows. All in one run, in turns, so that a busy machine is so for all.""",
+        """\
+examples:
+  fegsam bench --quick                      a minute
+  fegsam bench --axes agents,threads --output now.json
+  fegsam bench --show now.json --compare before.json""",
+    ),
+    "federate": (
+        """\
+Run agents as processes of their own, on this machine or on several: each keeps its environment and its policy, and only
+parameters travel, over TLS and with keys. The numbers are those of the simulator.""",
+        """\
+examples:
+  fegsam federate run study.toml -o federation     a whole federation on this machine
+  fegsam federate init DIR study.toml --host server.example    credentials and directories for several machines""",
+    ),
+    "completion": (
+        "Print a script that completes commands, options and files when the tab key is pressed.",
+        """\
+examples:
+  eval "$(fegsam completion)"               in this shell
+  fegsam completion >> ~/.bashrc            in every new one""",
+    ),
+    "doctor": (
+        """\
+Say which packages, threads, compiler cache and GPU a run would use, and for each gap what to do about it.""",
+        """\
+examples:
+  fegsam doctor""",
+    ),
+}
+"""What each command's help says above its options, and below."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,30 +131,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="fegsam", description=fegsam.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="fegsam", description=_ABOUT, epilog=_MORE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--version", action="version", version=f"fegsam {installed_version('fegsam')}")
     commands = parser.add_subparsers(dest="command", metavar="command")
 
     reproduce = commands.add_parser("reproduce", help="check and draw every claim of the paper; an HTML report at the end")
     reproduce.add_argument("--quick", action="store_true", help="one problem an algorithm: minutes instead of an hour")
-    reproduce.add_argument("-o", "--output", type=Path, default=Path("reproduction"), metavar="DIR")
+    reproduce.add_argument(
+        "-o", "--output", type=Path, default=Path("reproduction"), metavar="DIR", help="where the report goes"
+    )
 
     run = commands.add_parser("run", help="run the study of a TOML file; killed, it goes on where it was")
-    run.add_argument("spec", type=Path)
+    run.add_argument("spec", type=Path, help="a TOML file")
     run.add_argument("-o", "--output", type=Path, metavar="DIR", help="where results go; named after the study by default")
     run.add_argument("--check", action="store_true", help="only say whether the file is right")
-    run.add_argument("--engine", choices=("cpu", "reference"))
-    run.add_argument("--executor", choices=("local", "ray"), default="local")
+    run.add_argument("--engine", choices=("cpu", "reference"), help="instead of the one that the file names")
+    run.add_argument("--executor", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster")
     run.add_argument("--workers", type=int, metavar="N", help="processes; as many as cores by default")
 
     report = commands.add_parser("report", help="figures and an HTML page from stored results")
-    report.add_argument("directory", type=Path)
+    report.add_argument("directory", type=Path, help="where fegsam run put its results")
 
     plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
     plan.add_argument("spec", type=Path, help="its first cell says the problem, the algorithm and the number of agents")
     plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
-    plan.add_argument("--budget", type=int, help="at most so much of it")
+    plan.add_argument("--budget", type=int, help="the most steps (goal communications) or communications (goal samples)")
 
     bench = commands.add_parser("bench", help="speed of the engines beside their baselines and the machine's limits")
     bench.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")
@@ -78,8 +174,20 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--markdown", action="store_true", help="tables in Markdown")
     add_federate(commands)
 
+    commands.add_parser("completion", help="a script that completes this command in bash and zsh")
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
+    for name, (said, examples) in _MANUAL.items():
+        commands.choices[name].description = said
+        commands.choices[name].epilog = examples
+        commands.choices[name].formatter_class = argparse.RawDescriptionHelpFormatter
     return parser
+
+
+def help_pages() -> dict[str, str]:
+    """What ``fegsam --help`` prints, and each command's, by the command."""
+    parser = _parser()
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return {"fegsam": parser.format_help(), **{f"fegsam {name}": one.format_help() for name, one in commands.choices.items()}}
 
 
 def _reproduce(given: argparse.Namespace) -> int:
@@ -154,28 +262,17 @@ def _bench(given: argparse.Namespace) -> int:
     )
 
 
-_OPTIONAL = {
-    "netCDF4": ("saving and loading histories", "netcdf"),
-    "gymnasium": ("environments from Gymnasium", "gymnasium"),
-    "matplotlib": ("figures", "report"),
-    "plotly": ("the HTML report", "report"),
-    "pydantic": ("studies from TOML files", "experiments"),
-    "ray": ("sweeps on a Ray cluster", "ray"),
-    "jax": ("the benchmarks' JAX baseline", "bench"),
-    "flwr": ("federations on several machines", "flower"),
-}
+def _completion(given: argparse.Namespace) -> int:
+    from fegsam.completion import bash_script
+
+    print(bash_script(_parser()), end="")
+    return 0
 
 
 def _doctor(given: argparse.Namespace) -> int:
-    print(f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, {os.cpu_count()} cores")
-    for name in ("numpy", "scipy", "numba", "xarray"):
-        print(f"  {name:<12} {installed_version(name)}")
-    for name, (purpose, extra) in _OPTIONAL.items():
-        cure = f": pip install 'fegsam[{extra}]'"
-        version = installed_version(name)
-        print(f"  {name:<12} {version or 'missing':<12} {purpose}{'' if version else cure}")
-    if shutil.which("cc") is None:
-        print("  cc           missing      the benchmarks' C loop: install a C compiler")
+    from fegsam.doctor import examine
+
+    print(examine())
     return 0
 
 
@@ -186,5 +283,6 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "plan": _plan,
     "bench": _bench,
     "federate": federate,
+    "completion": _completion,
     "doctor": _doctor,
 }

@@ -142,4 +142,4 @@ except ProblemError as error:
     print(error)
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told == "Studies need pydantic, which is not installed: run `pip install fegsam[experiments]`\n"
+    assert told == "Studies need pydantic; run: pip install 'fegsam[experiments]'\n"

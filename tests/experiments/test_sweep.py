@@ -426,5 +426,5 @@ print(ray.is_initialized())
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(processes.sys.modules, "ray", None)
     monkeypatch.delitem(processes.sys.modules, "fegsam.experiments.ray_executor", raising=False)
-    with pytest.raises(ProblemError, match=r"pip install fegsam\[ray\]"):
+    with pytest.raises(ProblemError, match=r"pip install 'fegsam\[ray\]'"):
         make_executor("ray", None)

@@ -279,5 +279,5 @@ def test_a_state_that_ends_episodes_only_sometimes_is_refused(gymnasium, monkeyp
 
 def test_without_gymnasium_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    with pytest.raises(ProblemError, match=r"pip install fegsam\[gymnasium\]"):
+    with pytest.raises(ProblemError, match=r"pip install 'fegsam\[gymnasium\]'"):
         examples.from_gymnasium("FrozenLake-v1", 0.9)

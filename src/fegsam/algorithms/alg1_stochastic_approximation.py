@@ -87,7 +87,6 @@ class LinearSA:
     form = "dense"
     norm = "2"
     window = 0
-    rule = staticmethod(linear_sa_rule)
 
     def __post_init__(self) -> None:
         matrices = finite_array(self.matrices, "matrices", "(M, Y, d, d)")
@@ -102,6 +101,10 @@ class LinearSA:
         for name, value in (("matrices", matrices), ("offsets", offsets)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
+
+    @property
+    def rule(self) -> Callable[..., Any]:
+        return linear_sa_rule
 
     def check(self, problem: Any) -> None:
         noise = _require_noise(problem, self)

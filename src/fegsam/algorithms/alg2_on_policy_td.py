@@ -13,6 +13,7 @@ The fixed point solves Phi' D (r_n - (I - gamma^n P^n) Phi v) = 0 and depends on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,10 +70,13 @@ class OnPolicyTD:
 
     form = "row"
     norm = "2"
-    rule = staticmethod(on_policy_td_rule)
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
+
+    @property
+    def rule(self) -> Callable[..., Any]:
+        return on_policy_td_rule
 
     @property
     def window(self) -> int:

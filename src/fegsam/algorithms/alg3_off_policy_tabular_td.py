@@ -13,6 +13,7 @@ The theorem's norm is the sup norm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -79,10 +80,13 @@ class OffPolicyTabularTD:
 
     form = "cell"
     norm = "sup"
-    rule = staticmethod(off_policy_tabular_td_rule)
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
+
+    @property
+    def rule(self) -> Callable[..., Any]:
+        return off_policy_tabular_td_rule
 
     @property
     def window(self) -> int:

@@ -10,6 +10,7 @@ policy must try every action. The theorem's norm is the sup norm.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -59,7 +60,10 @@ class QLearning:
     form = "cell"
     norm = "sup"
     window = 1
-    rule = staticmethod(q_learning_rule)
+
+    @property
+    def rule(self) -> Callable[..., Any]:
+        return q_learning_rule
 
     def check(self, problem: Any) -> None:
         policies = self.policies(problem)

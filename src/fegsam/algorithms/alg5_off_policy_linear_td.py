@@ -13,6 +13,7 @@ agent i multiplies its increment by (Phi' D_i Phi)^-1, a matrix of its own that 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -91,10 +92,13 @@ class OffPolicyLinearTD:
 
     form = "row"
     norm = "2"
-    rule = staticmethod(off_policy_linear_td_rule)
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
+
+    @property
+    def rule(self) -> Callable[..., Any]:
+        return off_policy_linear_td_rule
 
     @property
     def window(self) -> int:

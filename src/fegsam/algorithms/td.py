@@ -31,7 +31,8 @@ def linear_value(params, rows, s):
 def require_federation(problem: Any, algorithm: Any) -> Federation:
     if not isinstance(problem, Federation):
         raise ProblemError(
-            f"{type(algorithm).__name__} learns from an MDP and was given a {type(problem).__name__}; pass a fegsam.Federation."
+            f"{type(algorithm).__name__} runs on agents in an MDP and the problem is of type {type(problem).__name__}; "
+            "pass a fegsam.Federation, for example Federation(mdp, policies, num_agents=10)."
         )
     return problem
 

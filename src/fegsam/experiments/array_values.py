@@ -146,7 +146,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'})") from None
+        raise SpecError(f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check the path") from None
 
 
 class _Unusable(Exception):

@@ -377,5 +377,7 @@ def _samples(values: ArrayLike, name: str, axes: int) -> np.ndarray:
 
 def _positive(values: np.ndarray, name: str) -> np.ndarray:
     if (values <= 0).any():
-        raise ProblemError(f"{name} is {values[values <= 0][0]:.3g}, but ratios and power laws need positive numbers.")
+        raise ProblemError(
+            f"{name} is {values[values <= 0][0]:.3g}, but ratios and power laws need positive numbers; leave such samples out."
+        )
     return values

@@ -22,7 +22,7 @@ try:
     import ray
     from ray.exceptions import RayError
 except ImportError as error:
-    raise ProblemError("The executor 'ray' needs Ray; run: pip install fegsam[ray]") from error
+    raise ProblemError("The executor 'ray' needs Ray; run: pip install 'fegsam[ray]'") from error
 
 if TYPE_CHECKING:
     from fegsam.experiments.cells import Cell

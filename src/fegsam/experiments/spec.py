@@ -181,12 +181,14 @@ def load_study(path: str | Path) -> Study:
     --------
     >>> load_study("missing.toml")
     Traceback (most recent call last):
-    fegsam.errors.SpecError: missing.toml cannot be read (No such file or directory).
+    fegsam.errors.SpecError: missing.toml cannot be read (No such file or directory): check the path.
     """
     try:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}).") from None
+        raise SpecError(
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check the path."
+        ) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -21,7 +21,7 @@ try:
         model_validator,
     )
 except ImportError:
-    raise ProblemError("Studies need pydantic, which is not installed: run `pip install fegsam[experiments]`") from None
+    raise ProblemError("Studies need pydantic; run: pip install 'fegsam[experiments]'") from None
 
 __all__ = ["BeforeValidator", "Field", "Table", "ValidationError", "canonical", "either", "model_validator"]
 

@@ -8,13 +8,16 @@ import os
 import pathlib
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from fegsam.errors import ProblemError
 from fegsam.history.settings import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FORMAT = 1
 
@@ -54,14 +57,78 @@ class History:
     (('seed', 'time'), [0, 25, 50, 75, 100])
     >>> history.settings.communications
     20
+    >>> history
+    History(QLearning(), agents=4, step_size=0.1, sync_period=5, num_steps=100, seeds=3, squared_error=...)
     """
 
     data: xr.Dataset
     settings: Settings
     checkpoint: Checkpoint | None = None
 
+    def __repr__(self) -> str:
+        settings, error = self.settings, self.data["squared_error"][:, -1].values
+        return (
+            f"History({settings.algorithm}, agents={settings.num_agents}, step_size={settings.step_size:g}, "
+            f"sync_period={settings.sync_period}, num_steps={settings.num_steps}, seeds={len(settings.seeds)}, "
+            f"squared_error={error.mean():.3g})"
+        )
+
+    def _repr_html_(self) -> str:
+        from fegsam.pictures import card, curve
+
+        settings, errors = self.settings, self.data["squared_error"].values
+        mean = errors.mean(axis=0)
+        diverged = int((self.data["diverged_at"].values >= 0).sum())
+        rows = [
+            ("agents", f"{settings.num_agents}"),
+            ("step size", f"{settings.step_size:g}"),
+            ("sync period", f"{settings.sync_period}: {settings.communications} communications"),
+            ("steps, seeds", f"{settings.num_steps}, {len(settings.seeds)}" + (f" ({diverged} diverged)" if diverged else "")),
+            ("squared error", f"{mean[0]:.3g} at the start, {mean[-1]:.3g} at the end"),
+        ]
+        picture = curve(self.data["time"].values, mean, errors.min(axis=0), errors.max(axis=0))
+        return card(f"{settings.algorithm}: mean over seeds, band from the least to the largest", rows, picture)
+
+    def plot(self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None) -> Axes:
+        """Draw an error over time: the mean over seeds, and its 95 % interval as a band.
+
+        Parameters
+        ----------
+        axes : matplotlib Axes, optional
+            Where to draw, so that several histories share a figure; new ones by default.
+        error : str
+            "squared_error", "squared_error_2", "value_error" or "sync_error".
+        label : str, optional
+            For the legend; the number of agents by default.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> import fegsam as fg
+        >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+        >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100, seeds=range(3))
+        >>> history.plot().get_yscale()
+        'log'
+        """
+        from fegsam.history.plot import plot_error
+
+        return plot_error(self, axes, error, label)
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a NetCDF file: to a temporary name first, so that the file is whole or not there."""
+        """Write a NetCDF file: to a temporary name first, so that the file is whole or not there.
+
+        >>> import tempfile, pathlib
+        >>> import fegsam as fg
+        >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+        >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     history.save(pathlib.Path(folder) / "run.nc")
+        ...     [path.name for path in pathlib.Path(folder).iterdir()]
+        ['run.nc']
+        """
         _require_netcdf()
         target = pathlib.Path(path)
         stored = self.data.assign_attrs(_attributes(self.settings))

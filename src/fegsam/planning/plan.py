@@ -21,7 +21,7 @@ from fegsam.planning.search import Search
 from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.theory.tables import html_table, number, text_table
+from fegsam.tables import html_table, number, text_table
 
 _LAW_PARAMETERS = 100
 """Up to so many parameters the law of the rounds takes milliseconds."""
@@ -68,6 +68,16 @@ class Plan:
         Whether that mean is at most `accuracy`.
     tradeoff : tuple of Tradeoff
         From the fewest communications to the fewest steps: what else is thought to reach the accuracy.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> from fegsam.planning import plan
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> found = plan(coin, average, accuracy=1e-3, goal="samples")
+    >>> found.met, found.tradeoff[0].communications <= found.tradeoff[-1].communications
+    (True, True)
     """
 
     step_size: float

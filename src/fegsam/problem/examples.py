@@ -15,7 +15,9 @@ from scipy import sparse
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import IntArray, finite_array, fraction, integer
 from fegsam.problem.mdp import MDP
-from fegsam.problem.toy_text import from_gymnasium as from_gymnasium
+from fegsam.problem.toy_text import from_gymnasium
+
+__all__ = ["bandit", "from_gymnasium", "garnet", "grid_world", "random_walk", "river_swim", "two_state"]
 
 
 def garnet(states: int, actions: int, branching: int, discount: float, seed: int, *, connected: bool = False) -> MDP:

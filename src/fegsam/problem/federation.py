@@ -145,6 +145,27 @@ class Federation(_Assigned):
             f"actions={self.num_actions}, discount={self.discount})"
         )
 
+    def _repr_html_(self) -> str:
+        from fegsam.pictures import blocks, card, matrix
+
+        followed = self.behavior_policies if self.behavior_policies is not None else self.target_policy
+        policies = np.full((1, self.num_states, self.num_actions), 1.0 / self.num_actions) if followed is None else followed
+        policies = policies.reshape(-1, self.num_states * self.num_actions)
+        row, column = blocks(len(policies)), blocks(policies.shape[1])
+        shown = np.zeros((row[-1] + 1, column[-1] + 1))
+        np.add.at(shown, (row[:, None], column[None, :]), policies)
+        rows = [
+            ("agents", f"{self.num_agents}"),
+            ("kinds", f"{self.num_kinds}, the largest of {self.kind_counts.max()} agents"),
+            ("environments", f"{len(self.mdps)}"),
+            ("states, actions, discount", f"{self.num_states}, {self.num_actions}, {self.discount:g}"),
+            ("evaluates", "no policy" if self.target_policy is None else "target_policy"),
+            ("features", "none" if self.features is None else f"{self.features.shape[1]}"),
+        ]
+        return card(
+            "Federation: how each kind (row) chooses actions, state by state", rows, matrix(shown, "behaviour policies")
+        )
+
     @property
     def num_states(self) -> int:
         """S.

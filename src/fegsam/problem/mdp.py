@@ -75,6 +75,22 @@ class MDP:
             f"successors={self.transitions.nnz})"
         )
 
+    def _repr_html_(self) -> str:
+        from fegsam.pictures import blocks, card, matrix
+
+        place = blocks(self.num_states)
+        moves = self.transitions.tocoo()
+        shown = np.zeros((place[-1] + 1, place[-1] + 1))
+        np.add.at(shown, (place[moves.row // self.num_actions], place[moves.col]), moves.data)
+        rows = [
+            ("states", f"{self.num_states}"),
+            ("actions", f"{self.num_actions}"),
+            ("discount", f"{self.discount:g}"),
+            ("successors of an action", f"{np.diff(self.transitions.indptr).mean():.3g} on average"),
+            ("rewards", f"{self.rewards.min():.3g} to {self.rewards.max():.3g}"),
+        ]
+        return card("MDP: from each state (row) to the next (column)", rows, matrix(shown, "transitions"))
+
     @property
     def num_states(self) -> int:
         """S.

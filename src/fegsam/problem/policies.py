@@ -12,6 +12,8 @@ from scipy import sparse
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import FloatArray, finite_array, fraction, integer, read_only, real_array, stochastic_rows
 
+__all__ = ["epsilon_greedy", "greedy", "random", "uniform"]
+
 
 def uniform(states: int, actions: int) -> FloatArray:
     """Every action with the same probability.

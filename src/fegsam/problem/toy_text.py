@@ -59,11 +59,13 @@ def _make(env_id: str, options: dict[str, Any]) -> Any:
     try:
         import gymnasium
     except ImportError:
-        raise ProblemError(f"{env_id} needs Gymnasium, which is not installed: run `pip install fegsam[gymnasium]`") from None
+        raise ProblemError(f"{env_id} needs Gymnasium; run: pip install 'fegsam[gymnasium]'") from None
     try:
         env = gymnasium.make(env_id, **options).unwrapped
     except (gymnasium.error.Error, TypeError) as error:
-        raise ProblemError(f"Gymnasium cannot make {env_id!r}: {error}") from error
+        raise ProblemError(
+            f"Gymnasium cannot make {env_id!r}: {str(error).rstrip('.')}; check its name and its options"
+        ) from error
     if not hasattr(env, "P") or not hasattr(env, "initial_state_distrib"):
         raise ProblemError(
             f"{env_id} does not publish its transition table, so it cannot be read as a finite MDP: "

@@ -38,13 +38,13 @@ from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.markov_chain import MixingConstants
+from fegsam.tables import html_table, number, text_table
 from fegsam.theory.drift import drift
 from fegsam.theory.horizons import horizon_threshold
 from fegsam.theory.mixing import chain_mixing, mixing_rates
 from fegsam.theory.norms import Contraction, Norm, can_search, linear_contraction
 from fegsam.theory.sharp import StepBounds, step_bounds
 from fegsam.theory.stated import stated_constants
-from fegsam.theory.tables import html_table, number, text_table
 
 _VERDICTS = {
     "sup": "The theorem applies, in the sup norm.",

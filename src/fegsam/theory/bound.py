@@ -28,12 +28,13 @@ from typing import Any
 import numpy as np
 
 from fegsam.errors import ProblemError
+from fegsam.pictures import bars, card
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.conditions import Condition, largest_step, length_conditions, step_conditions
 from fegsam.theory.constants import Constants, constants_from
-from fegsam.theory.tables import html_table, number, text_table
 
 __all__ = ["Bound", "Comparison", "Condition", "bound_from", "error_bound", "largest_step"]
 
@@ -88,6 +89,16 @@ class Bound:
         What turns the bound into one on the squared 2-norm.
     step_size, sync_period, num_steps, num_agents
         The run.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]])
+    >>> bound = fg.theory.error_bound(fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8)
+    >>> list(bound.terms), bound.total == sum(bound.terms.values())
+    (['initial', 'variance', 'local_steps', 'heterogeneity', 'higher_order'], True)
+    >>> bound
+    <Bound on the squared error (sup norm): 2 agents, ...; print it for its parts>
     """
 
     terms: dict[str, float]
@@ -155,6 +166,9 @@ class Bound:
             for c in self.conditions
         ]
 
+    def __repr__(self) -> str:
+        return f"<{self._title}: {number(self.total)}, {'vacuous' if self.vacuous else 'informative'}; print it for its parts>"
+
     def __str__(self) -> str:
         verdict = "All conditions hold." if self.holds else "The theorem does not apply: a condition fails."
         table = text_table(["condition", "", "left", "right", "slack", "statement"], self._inequalities())
@@ -162,7 +176,10 @@ class Bound:
 
     def _repr_html_(self) -> str:
         heads = ["condition", "", "left", "right", "slack", "statement"]
-        return html_table(self._title, ["term", "value"], self._sums()) + html_table("Conditions", heads, self._inequalities())
+        picture = bars(list(self.terms), list(self.terms.values()), mark=self.start_error**2)
+        sums = [(name, value) for name, value in self._sums() if name not in self.terms]
+        verdict = ("conditions", "all hold" if self.holds else "FAIL: the theorem does not apply")
+        return card(self._title, [*sums, verdict], picture) + html_table("Conditions", heads, self._inequalities())
 
 
 def error_bound(

@@ -22,6 +22,7 @@ from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import positive
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.tables import html_table, number, text_table
 from fegsam.theory.agent_noise import agent_noises
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.bound import bound_from
@@ -29,7 +30,6 @@ from fegsam.theory.conditions import largest_alpha, largest_period, step_conditi
 from fegsam.theory.constants import constants_from
 from fegsam.theory.corollary import Schedule, schedule
 from fegsam.theory.small_step import SmallStepLaw, small_step_law
-from fegsam.theory.tables import html_table, number, text_table
 
 __all__ = ["Complexity", "Schedule", "complexity", "complexity_from_bound", "schedule"]
 
@@ -54,6 +54,15 @@ class Complexity:
     parts : dict
         What the error is made of at the end: terms of the bound, or variance, squared bias, and what is left to the start
         (its cross term with the bias included). They add up to at most `accuracy`.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> found = fg.theory.complexity(coin, average, accuracy=1e-4)
+    >>> found.communications == found.num_steps // found.sync_period, sum(found.parts.values()) <= found.accuracy
+    (True, True)
     """
 
     num_steps: int

@@ -168,7 +168,9 @@ def largest_alpha(assumptions: Assumptions, sync_period: int) -> float:
         while not passes(first(window), window):
             below, window = window, 2 * window
             if first(window) == 0.0:
-                raise ProblemError("No step size above 1e-300 satisfies the theorem; its constants are too large.")
+                raise ProblemError(
+                    "No step size above 1e-300 satisfies the theorem; use policies that explore more, or a smaller discount."
+                )
         while window - below > 1:
             middle = (below + window) // 2
             below, window = (below, middle) if passes(first(middle), middle) else (middle, window)

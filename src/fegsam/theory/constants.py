@@ -21,11 +21,11 @@ import numpy as np
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import positive
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.drift import sup_norm_drift
 from fegsam.theory.formulas import FORMULAS
 from fegsam.theory.printed import printed_assumptions
-from fegsam.theory.tables import html_table, number, text_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)

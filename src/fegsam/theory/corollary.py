@@ -14,11 +14,11 @@ from typing import Any
 
 from fegsam.problem.checks import integer
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.bound import Bound, bound_from
 from fegsam.theory.conditions import largest_period, require_complete
 from fegsam.theory.constants import constants_from
-from fegsam.theory.tables import html_table, number, text_table
 
 HOMOGENEOUS = 1e-12
 """Fixed points closer than this, relative to max(1, ||theta_0 - theta*||), are taken to be one."""
@@ -40,6 +40,14 @@ class Schedule:
         The largest K that passes c2a and c2b at that step size.
     advised_sync_period : int
         ``min(T / N, largest_sync_period)``, or ``min(sqrt(T / N), largest_sync_period)`` for heterogeneous agents.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=10, target_policy=[[1.0]])
+    >>> found = fg.theory.schedule(fed, fg.OffPolicyTabularTD(), num_steps=10**9)
+    >>> found.heterogeneous, found.communications, found.advised_sync_period <= found.largest_sync_period
+    (False, 10, True)
     """
 
     step_size: float

@@ -1,0 +1,56 @@
+"""The task that every peer is given: Q* of one random MDP, as arrays in a file; and how close an answer comes.
+
+python benchmarks/peers/task.py task.npz        with fegsam installed; the other scripts need only NumPy and their package
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from importlib.metadata import version
+
+import numpy as np
+
+STATES, ACTIONS, DISCOUNT = 20, 3, 0.8
+AGENTS, SYNC_PERIOD, STEP_SIZE = 16, 20, 0.1
+
+
+def make(path: str) -> None:
+    """The MDP, Q* from fegsam, and what fegsam itself does with the task."""
+    import fegsam as fg
+
+    mdp = fg.examples.garnet(STATES, ACTIONS, 4, discount=DISCOUNT, seed=0)
+    fed = fg.Federation(mdp, fg.policies.uniform(STATES, ACTIONS), num_agents=AGENTS)
+    q_star = fg.fixed_point(fed, fg.QLearning()).reshape(STATES, ACTIONS)
+    transitions = mdp.transitions.toarray().reshape(STATES, ACTIONS, STATES)
+    np.savez(path, transitions=transitions, rewards=mdp.rewards, q_star=q_star)
+    settings = {"step_size": STEP_SIZE, "sync_period": SYNC_PERIOD, "fixed_point": q_star.ravel()}
+    fg.run(fed, fg.QLearning(), num_steps=100, **settings)  # compiles
+    steps = 200_000
+    begun = time.perf_counter()
+    history = fg.run(fed, fg.QLearning(), num_steps=steps, record=steps, **settings)
+    seconds = time.perf_counter() - begun
+    tell("fegsam", q_star, history.data.final_params[0].values.reshape(STATES, ACTIONS), AGENTS * steps / seconds, "nothing")
+
+
+def load() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Transitions (S, A, S), rewards (S, A) and Q* (S, A) from the file named on the command line."""
+    stored = np.load(sys.argv[1])
+    return stored["transitions"], stored["rewards"], stored["q_star"]
+
+
+def tell(package: str, q_star: np.ndarray, q: np.ndarray, speed: float | None, own: str) -> None:
+    """One line of JSON: the largest error of the answer, agent-steps a second, and what the script had to write itself."""
+    found = {
+        "package": package,
+        "version": version(package),
+        "error": float(np.abs(q - q_star).max()),
+        "agent_steps_per_second": speed,
+        "written_by_hand": own,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    make(sys.argv[1])

@@ -1,0 +1,48 @@
+"""A history's error over time, on matplotlib axes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from fegsam.errors import ProblemError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fegsam.history.history import History
+
+_NAMES = {
+    "squared_error": "squared error of the average",
+    "squared_error_2": "squared error of the average, 2-norm",
+    "value_error": "weighted squared error of the values",
+    "sync_error": "mean squared distance of the agents from their average",
+}
+
+
+def plot_error(history: History, axes: Axes | None, error: str, label: str | None) -> Axes:
+    """See `History.plot`."""
+    known = [name for name in _NAMES if name in history.data]
+    if error not in known:
+        raise ProblemError(f"error is {error!r}; give one of {', '.join(map(repr, known))}.")
+    if axes is None:
+        axes = _pyplot().subplots(layout="constrained")[1]
+    times, values = history.data["time"].values, history.data[error].values
+    mean = values.mean(axis=0)
+    (line,) = axes.plot(times, mean, label=label or f"{history.settings.num_agents} agents")
+    if len(values) > 1:
+        half = stats.t.ppf(0.975, len(values) - 1) * values.std(axis=0, ddof=1) / np.sqrt(len(values))
+        axes.fill_between(times, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set(yscale="log", xlabel="steps of each agent", ylabel=_NAMES[error])
+    axes.legend()
+    return axes
+
+
+def _pyplot():
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ProblemError("Plots need matplotlib; run: pip install 'fegsam[report]'") from error
+    return plt

@@ -1,0 +1,72 @@
+"""Every public name says what it is and shows how it is used; the examples themselves are run as doctests."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import inspect
+import pathlib
+import pkgutil
+import tomllib
+import types
+
+import pytest
+
+import fegsam
+from fegsam.algorithms.rule import Algorithm
+
+PACKAGES = (
+    "fegsam",
+    "fegsam.exact",
+    "fegsam.theory",
+    "fegsam.engines",
+    "fegsam.problem.examples",
+    "fegsam.problem.policies",
+    "fegsam.planning",
+    "fegsam.report",
+    "fegsam.history",
+)
+NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
+
+
+@pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
+def test_a_public_name_has_a_docstring_with_an_example(package, name) -> None:
+    public = getattr(importlib.import_module(package), name)
+    text = inspect.getdoc(public) or ""
+    assert text.splitlines()[0].strip().endswith((".", ":")), "a first line that is a sentence"
+    if isinstance(public, types.ModuleType):
+        assert public.__all__, "a public module lists its names, which this test walks"
+    else:
+        assert doctest.DocTestParser().get_examples(text), "an example that runs"
+
+
+def test_public_classes_say_what_their_own_methods_do() -> None:
+    # What every algorithm tells an engine is explained once, in the protocol.
+    protocol = set(vars(Algorithm))
+    classes = {public for package, name in NAMES if inspect.isclass(public := getattr(importlib.import_module(package), name))}
+    assert len(classes) > 20
+    for public in classes:
+        own = {name: value for name, value in vars(public).items() if not name.startswith("_") and name not in protocol}
+        for name, value in own.items():
+            if inspect.isfunction(value) or isinstance(value, property):
+                assert inspect.getdoc(value), f"{public.__name__}.{name}"
+
+
+def test_public_modules_that_users_reach_are_all_walked() -> None:
+    reached = [value.__name__ for value in vars(fegsam).values() if isinstance(value, types.ModuleType)]
+    public = [name for name in reached if name.rpartition(".")[2] in fegsam.__all__]
+    assert set(public) <= set(PACKAGES)
+
+
+def test_the_package_ships_its_types() -> None:
+    assert (pathlib.Path(fegsam.__file__).parent / "py.typed").is_file()
+
+
+def test_no_message_names_an_extra_that_does_not_exist() -> None:
+    project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
+    extras = set(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+    for module in pkgutil.walk_packages(fegsam.__path__, "fegsam."):
+        source = pathlib.Path(importlib.util.find_spec(module.name).origin).read_text(encoding="utf-8")
+        for said in source.split("pip install 'fegsam[")[1:]:
+            assert said.partition("]")[0] in extras | {"{extra}"}, module.name
