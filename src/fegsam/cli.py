@@ -10,9 +10,9 @@ from pathlib import Path
 
 import fegsam
 from fegsam.errors import ProblemError
-from fegsam.versions import installed_version
 from fegsam.federation.command import add_parser as add_federate
 from fegsam.federation.command import federate
+from fegsam.versions import installed_version
 
 _ABOUT = f"""\
 {fegsam.__doc__}
@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("spec", type=Path, help="a TOML file")
     run.add_argument("-o", "--output", type=Path, metavar="DIR", help="where results go; named after the study by default")
     run.add_argument("--check", action="store_true", help="only say whether the file is right")
-    run.add_argument("--engine", choices=("cpu", "reference"), help="instead of the one that the file names")
+    run.add_argument("--engine", choices=("cpu", "cuda", "reference"), help="instead of the one that the file names")
     run.add_argument("--executor", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster")
     run.add_argument("--workers", type=int, metavar="N", help="processes; as many as cores by default")
 

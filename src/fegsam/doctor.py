@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import pathlib
 import platform
@@ -33,9 +32,7 @@ def examine() -> str:
     >>> examine().splitlines()[0].startswith("fegsam ")
     True
     """
-    lines = [
-        f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-    ]
+    lines = [f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, {platform.platform(terse=True)}"]
     for part in (_needed(), _optional(), _machine()):
         lines += [f"  {name:<14} {state:<12} {said}".rstrip() for name, state, said in part]
     return "\n".join(lines)

@@ -105,7 +105,7 @@ def _make_cuda(precision: str) -> Any:
     missing = gpu_missing()
     if missing is not None:
         raise Unfit(missing)
-    return engines.Cuda(precision=precision)  # pyright: ignore[reportAttributeAccessIssue]
+    return engines.Cuda(precision=precision)
 
 
 def _enter_reference(case: Case) -> Run:

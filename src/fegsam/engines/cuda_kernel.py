@@ -13,7 +13,9 @@ on the order of their terms, so threads may add at any time and a run repeats bi
 below a limit that goes with the size of the average; where a difference is beyond it, the round is run again with more room.
 """
 
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownMemberType=false
+# What Numba compiles for a GPU, its type stubs do not describe.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

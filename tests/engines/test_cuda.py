@@ -1,0 +1,105 @@
+"""The `cuda` engine where there is no GPU: in Numba's simulator, and up to where it would be needed."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import fegsam as fg
+from fegsam.engines.cuda_kernel import Where
+from fegsam.engines.cuda_layout import Device, Shape, make_layout
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+H200 = Device("an H200", 132, 232448, 233472, 140 * 10**9, 2048, 65536, reserved=1024)
+SHAPE = Shape(form="cell", dim=500, num_agents=65536, num_seeds=1, sync_period=10, ahead=1, item=4)
+
+
+@pytest.fixture
+def run() -> dict[str, object]:
+    return {"step_size": 0.1, "sync_period": 5, "num_steps": 20}
+
+
+def test_simulated_gpu_agrees_with_cpu() -> None:
+    """All algorithms and layouts at small size: same paths, parameters within 1e-10, the same bits twice."""
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "cuda_agreement.py"), "--small"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "87 of 87 agree" in done.stdout
+
+
+@pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU")
+def test_says_what_to_install_without_a_gpu(run) -> None:
+    from numba import cuda
+
+    if cuda.is_available():
+        pytest.skip("there is a GPU")
+    fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    with pytest.raises(fg.ProblemError, match=r"needs an NVIDIA GPU .* pip install 'fegsam\[cuda\]'"):
+        fg.run(fed, fg.QLearning(), engine="cuda", **run)
+
+
+def test_refuses_unknown_precision_and_layout() -> None:
+    with pytest.raises(fg.ProblemError, match="precision is 'half'; give"):
+        fg.engines.Cuda(precision="half")
+    with pytest.raises(fg.ProblemError, match="layout is 'registers'; give"):
+        fg.engines.Cuda(layout="registers")
+
+
+@pytest.mark.parametrize(
+    ("changed", "layout"),
+    [
+        ({}, "overlay"),
+        ({"sync_period": 100}, "shared"),
+        ({"sync_period": 1000}, "shared"),
+        ({"dim": 10**5}, "overlay"),
+        ({"dim": 10**5, "sync_period": 10**5}, "table"),
+        ({"num_agents": 1}, "shared"),
+        ({"form": "row", "dim": 10}, "shared"),
+        ({"form": "dense", "dim": 10**4}, "table"),
+    ],
+)
+def test_layout_goes_with_the_size(changed, layout) -> None:
+    assert make_layout(dataclasses.replace(SHAPE, **changed), H200, None, 1, 0).name == layout
+
+
+def test_every_agent_has_a_thread_and_blocks_fit() -> None:
+    for agents in (2, 31, 256, 257, 4096, 10**6, 10**8):
+        for seeds in (1, 7, 1000):
+            shape = dataclasses.replace(SHAPE, num_agents=agents, num_seeds=seeds)
+            found = make_layout(shape, H200, None, 3, 0)
+            assert found.slots * found.lanes <= found.threads <= 1024
+            assert found.shared_bytes <= H200.shared_bytes
+            assert found.blocks * found.lanes >= agents or found.blocks * found.threads >= 132 * 256
+            assert found.grid == found.blocks * (found.seeds // found.slots)
+
+
+def test_memory_is_planned_and_refused_with_numbers() -> None:
+    shape = dataclasses.replace(SHAPE, dim=10**6, sync_period=10**6, num_agents=10**5)
+    roomy = make_layout(shape, H200, "table", 1, 0)
+    tight = make_layout(shape, dataclasses.replace(H200, free_bytes=20 * 10**9), "table", 1, 0)
+    assert tight.blocks < roomy.blocks
+    with pytest.raises(fg.ProblemError, match=r"100000 agents with 1000000 parameters need .* bytes of GPU memory .* free"):
+        make_layout(shape, dataclasses.replace(H200, free_bytes=10**9), "table", 1, 0)
+    many = dataclasses.replace(SHAPE, num_seeds=1000, num_agents=10**6)
+    assert make_layout(many, H200, None, 1, 0).seeds < 1000
+
+
+def test_shared_layout_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(fg.ProblemError, match=r"layout='shared' needs .* give 'table'"):
+        make_layout(dataclasses.replace(SHAPE, dim=10**5), H200, "shared", 1, 0)
+
+
+def test_overlay_is_for_tables() -> None:
+    with pytest.raises(fg.ProblemError, match="layout='overlay' is for several agents with tables"):
+        make_layout(dataclasses.replace(SHAPE, form="row"), H200, "overlay", 1, 0)
+
+
+def test_rounds_that_write_few_cells_are_logged() -> None:
+    few = make_layout(dataclasses.replace(SHAPE, sync_period=100), H200, "shared", 1, 0)
+    many = make_layout(dataclasses.replace(SHAPE, sync_period=300), H200, "shared", 1, 0)
+    assert few.where == Where(sums=True, base=True, own=True, entries=0, logged=True)
+    assert not many.where.logged
