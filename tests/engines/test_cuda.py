@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import fegsam as fg
-from fegsam.engines.cuda_kernel import Where
 from fegsam.engines.cuda_layout import Device, Shape, make_layout
+from fegsam.engines.cuda_memory import Where
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 H200 = Device("an H200", 132, 232448, 233472, 140 * 10**9, 2048, 65536, reserved=1024)

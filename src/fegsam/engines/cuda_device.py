@@ -13,9 +13,11 @@ from numba import cuda
 from numba.core import config
 from numba.np.numpy_support import from_dtype
 
-from fegsam.engines import cuda_kernel
-from fegsam.engines.cuda_kernel import NOT_FAILED, Job, Memory, make_advance, make_begin
+from fegsam.engines import cuda_kernel, cuda_paths
+from fegsam.engines.cuda_kernel import make_advance
 from fegsam.engines.cuda_layout import Device, Layout, global_arrays
+from fegsam.engines.cuda_memory import NOT_FAILED, Job, Memory
+from fegsam.engines.cuda_paths import make_begin
 from fegsam.engines.plan import Plan
 
 NEVER = np.int64(2**62)
@@ -70,14 +72,14 @@ def upload(plan: Plan, real: Any) -> Tables:
             return cuda.to_device(value if value.size else np.zeros((1,) * value.ndim, value.dtype))
         return real(value) if isinstance(value, np.floating) else value
 
-    laws, agents, rule = (type(group)(*map(there, group)) for group in (cuda_kernel.pack(plan.chain), plan.agents, plan.tables))
+    laws, agents, rule = (type(group)(*map(there, group)) for group in (cuda_paths.pack(plan.chain), plan.agents, plan.tables))
     return Tables(laws, agents, rule, total)
 
 
 def constants(plan: Plan) -> tuple[Any, ...]:
     """What of a problem its kernels are compiled for: small numbers, and the shapes of small arrays."""
-    found: list[Any] = [cuda_kernel.is_narrow(plan.chain)]
-    for value in (*cuda_kernel.pack(plan.chain), *plan.tables):
+    found: list[Any] = [cuda_paths.is_narrow(plan.chain)]
+    for value in (*cuda_paths.pack(plan.chain), *plan.tables):
         if cuda_kernel.is_small(value):
             found.append(int(value))
         elif cuda_kernel.is_kept(value):
@@ -87,14 +89,14 @@ def constants(plan: Plan) -> tuple[Any, ...]:
 
 def kept_bytes(plan: Plan) -> int:
     """Shared memory that a block's copies of small arrays take."""
-    return sum(value.nbytes for value in (*cuda_kernel.pack(plan.chain), *plan.tables) if cuda_kernel.is_kept(value))
+    return sum(value.nbytes for value in (*cuda_paths.pack(plan.chain), *plan.tables) if cuda_kernel.is_kept(value))
 
 
 class Kernels:
     """One rule's kernels, compiled when first launched."""
 
     def __init__(self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool) -> None:
-        self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_kernel.is_narrow(plan.chain))
+        self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_paths.is_narrow(plan.chain))
         self.advance = make_advance(plan, rule, layout, from_dtype(np.dtype(real)), iid)
         self._most_shared = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.cuda_kernel import Place, Where
+from fegsam.engines.cuda_memory import Place, Where
 from fegsam.engines.plan import Plan
 from fegsam.errors import ProblemError
 from fegsam.history.settings import Settings

@@ -1,0 +1,135 @@
+"""What the kernels of the `cuda` engine are handed: constants, and memory of three kinds."""
+
+# What Numba compiles for a GPU, its type stubs do not describe.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NOT_FAILED = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+class Job(NamedTuple):
+    """The constants of a launch."""
+
+    num_agents: Any
+    num_seeds: Any
+    sync_period: Any
+    step_size: Any
+    lanes: Any
+    """agents of one seed that a block runs at a time"""
+    slots: Any
+    """seeds that a block runs side by side"""
+    blocks: Any
+    """blocks that share one seed's agents"""
+    dim: Any
+    fraction: Any
+    """f for differences below one"""
+    largest: Any
+    """a parameter beyond this counts as not finite"""
+    begin: Any
+    stop: Any
+    half: Any
+    """which half of the windows is current"""
+
+
+class Memory(NamedTuple):
+    """What lies in global memory. S seeds, C recorded times a launch, c of them inside one round."""
+
+    seeds: Any
+    """uint64 (S)"""
+    average: Any
+    """float64 (S, d)"""
+    rounded: Any
+    """(S, d): the average as agents hold it"""
+    states: Any
+    """uint32 (2, S, ahead, N): each agent's window at the last synchronisation, and room for the next"""
+    actions: Any
+    """uint32 (2, S, ahead, N)"""
+    totals: Any
+    """uint64 (S, 1 + c, d): sums over agents of the differences from the average, at the round's end and at its cuts"""
+    squares: Any
+    """float64 (c, threads): sums over a thread's agents of ||theta^i - average||^2"""
+    parts: Any
+    """float64 (C, S, blocks, 2): a block's share of those sums, and of the squared norm of the mean difference"""
+    failed: Any
+    """uint64 (S): step since `begin` and agent of the first parameter that was not finite"""
+    overflow: Any
+    """int32 (S): a difference was beyond the limit"""
+    again: Any
+    """int32 (3, domains): this round, the last and the next; some seed's was"""
+    extra: Any
+    """int32 (S): more room for the round that is run again"""
+    size: Any
+    """int32 (S, 3): binary exponent of the average's largest entry, this round's, the last one's and the next one's"""
+    cuts: Any
+    """int64 (S, C + 1): when to hand over the average, and an end that never comes"""
+    rows: Any
+    """float64 (C, S, d)"""
+    own: Any
+    """(threads * d): tables, where they lie here"""
+    out: Any
+    """(threads, d): what a dense rule fills, where that lies here"""
+    log: Any
+    """uint32 (K, threads): the cells that an agent has written, step by step"""
+    keys: Any
+    """uint32 (entries * threads): overlays, where they lie here"""
+    values: Any
+
+
+class Place(NamedTuple):
+    """Where things begin in a block's shared memory, each in entries of its own type."""
+
+    sums: Any
+    """uint32 (slots, 2, d)"""
+    tree: Any
+    """float64 (2, threads)"""
+    most: Any
+    """int32 (2)"""
+    base: Any
+    """(slots, d): the average"""
+    own: Any
+    """(d, threads): parameters, or (entries, threads): an overlay's values"""
+    out: Any
+    """(d, threads)"""
+    keys: Any
+    """uint32 (entries, threads)"""
+
+
+class Where(NamedTuple):
+    """What lies where; fixed when the kernel is compiled."""
+
+    sums: bool
+    base: bool
+    own: bool
+    """whether these are in a block's shared memory"""
+    entries: int
+    """of an overlay"""
+    logged: bool
+    """a log says which cells an agent has written, so that its table is put back without looking at all of it"""
+
+
+class Stretch(NamedTuple):
+    """A round, or the part of it that is run."""
+
+    time: Any
+    length: Any
+    synced: Any
+    row: Any
+    """the first cut after its beginning"""
+    inside: Any
+    """how many cuts lie inside"""
+    half: Any
+
+
+class Limits(NamedTuple):
+    """How differences are rounded in a round."""
+
+    scale: Any
+    """2^f"""
+    largest: Any
+    """2^e: what fits"""

@@ -1,0 +1,150 @@
+"""How a thread of the `cuda` engine sees its agent's parameters: what a rule indexes, whatever lies behind it."""
+
+# What Numba compiles for a GPU, its type stubs do not describe.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda, types
+from numba.extending import overload, register_jitable
+
+from fegsam.engines.randomness import MASK, ONE
+
+EMPTY = np.uint32(0xFFFFFFFF)
+_HASH = np.uint64(2654435769)
+
+
+class Overlay(NamedTuple):
+    """The parameters of one agent: the average, but for the cells that it has written."""
+
+    base: Any
+    keys: Any
+    values: Any
+    first_key: Any
+    """its first entry; the next ones lie `width` apart, with those of other threads between"""
+    first_value: Any
+    width: Any
+    entries: Any
+    """a power of two"""
+
+    def __getitem__(self, cell):  # interpreted; compiled code goes through `_overlay_getitem`
+        return overlay_read(self, cell)
+
+
+@register_jitable
+def overlay_find(overlay, cell):
+    """The place of `cell`, or the empty one where it would go; and the key that stands there."""
+    wanted = np.uint32(cell)
+    # The upper bits of the product depend on all of the cell's.
+    place = ((np.uint64(wanted) * _HASH) & MASK) >> np.uint64(16) & (overlay.entries - ONE)
+    key = overlay.keys[overlay.first_key + place * overlay.width]
+    while key != EMPTY and key != wanted:
+        place = (place + ONE) & (overlay.entries - ONE)
+        key = overlay.keys[overlay.first_key + place * overlay.width]
+    return place, key
+
+
+@register_jitable
+def overlay_read(overlay, cell):
+    place, key = overlay_find(overlay, cell)
+    return overlay.base[cell] if key == EMPTY else overlay.values[overlay.first_value + place * overlay.width]
+
+
+@overload(operator.getitem)
+def _overlay_getitem(overlay, cell):
+    if isinstance(overlay, types.NamedTuple) and overlay.instance_class is Overlay and isinstance(cell, types.Integer):
+        return lambda overlay, cell: overlay_read(overlay, cell)
+    return None
+
+
+class Column(NamedTuple):
+    """The parameters of one agent among those of its block: entry j beside the others' entries j."""
+
+    memory: Any
+    first: Any
+    width: Any
+    shape: Any
+
+    def __getitem__(self, index):
+        return self.memory[self.first + np.uint64(index) * self.width]
+
+    def __setitem__(self, index, value):
+        self.memory[self.first + np.uint64(index) * self.width] = value
+
+
+def _is_column(column, index):
+    return isinstance(column, types.NamedTuple) and column.instance_class is Column and isinstance(index, types.Integer)
+
+
+@overload(operator.getitem)
+def _column_getitem(column, index):
+    return (
+        (lambda column, index: column.memory[column.first + np.uint64(index) * column.width])
+        if _is_column(column, index)
+        else None
+    )
+
+
+@overload(operator.setitem)
+def _column_setitem(column, index, value):
+    if not _is_column(column, index):
+        return None
+
+    def put(column, index, value):
+        column.memory[column.first + np.uint64(index) * column.width] = value
+
+    return put
+
+
+def make_views(layout, form, real, where, entries):
+    """The tables of a block's agents, one agent's parameters, and what a dense rule fills."""
+
+    def shared_tables(job, place, memory):
+        return cuda.shared.array(0, real)[place.own : place.own + job.dim * cuda.blockDim.x]
+
+    def global_tables(job, place, memory):
+        size = job.dim * cuda.blockDim.x
+        return memory.own[cuda.blockIdx.x * size : (cuda.blockIdx.x + 1) * size]
+
+    def no_tables(job, place, memory):
+        return memory.own
+
+    def shared_params(job, place, memory, base, tables):
+        at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
+        return Column(cuda.shared.array(0, real), np.uint64(place.own) + at, width, (job.dim,))
+
+    def global_params(job, place, memory, base, tables):
+        return tables[cuda.threadIdx.x * job.dim : (cuda.threadIdx.x + 1) * job.dim]
+
+    def shared_overlay(job, place, memory, base, tables):
+        keys, values = cuda.shared.array(0, types.uint32), cuda.shared.array(0, real)
+        at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
+        first_key, first_value = np.uint64(place.keys) + at, np.uint64(place.own) + at
+        return Overlay(base, keys, values, first_key, first_value, width, entries)
+
+    def global_overlay(job, place, memory, base, tables):
+        at, width = np.uint64(cuda.grid(1)), np.uint64(cuda.gridsize(1))
+        return Overlay(base, memory.keys, memory.values, at, at, width, entries)
+
+    def shared_out(job, place, memory):
+        at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
+        return Column(cuda.shared.array(0, real), np.uint64(place.out) + at, width, (job.dim,))
+
+    def global_out(job, place, memory):
+        return memory.out[cuda.grid(1)]
+
+    def no_out(job, place, memory):
+        return memory.out[0]
+
+    if layout == "overlay":
+        tables, params = no_tables, shared_overlay if where.own else global_overlay
+    else:
+        tables, params = (shared_tables, shared_params) if where.own else (global_tables, global_params)
+    out = (shared_out if where.own else global_out) if form == "dense" else no_out
+    # Inlined by Numba itself: a device function may not return an array.
+    return tuple(cuda.jit(device=True, inline="always")(function) for function in (tables, params, out))

@@ -1,0 +1,156 @@
+"""The paths of the `cuda` engine: the words and laws of `randomness`, packed for a GPU's loads."""
+
+# What Numba compiles for a GPU, its type stubs do not describe.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import cuda
+from numba.extending import register_jitable
+
+from fegsam.algorithms.rule import Path
+from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, TWO, philox, words
+
+_ZERO = np.uint64(0)
+_SHORT = np.uint64(0xFFFF)
+
+
+class Laws(NamedTuple):
+    """A plan's `Chain`, packed: a GPU pays for each load, not for its size. All are uint64."""
+
+    policy: Any
+    """threshold and alias of each entry, in the lower and the upper half"""
+    row: Any
+    """first entry and number of entries, likewise"""
+    entry: Any
+    """threshold, next state and other next state: 32, 16 and 16 bits, or 32 in one word and twice 32 in the next"""
+    first: Any
+    law: Any
+    num_states: Any
+    num_actions: Any
+
+
+def pack(chain):
+    """A `Chain` as `Laws`."""
+    threshold, outcome, other = chain.entry.reshape(-1, 3).T.astype(np.uint64)
+    if is_narrow(chain):
+        entry = threshold | (outcome << HALF) | (other << np.uint64(48))
+    else:
+        entry = np.stack([threshold, outcome | (other << HALF)], axis=1).ravel()
+    policy, row, first, law = (part.view(np.uint64) for part in (chain.policy, chain.row, chain.first, chain.law))
+    return Laws(policy, row, entry, first, law, chain.num_states, chain.num_actions)
+
+
+def is_narrow(chain):
+    return chain.num_states <= 1 << 16
+
+
+@register_jitable
+def choose_packed(word, start, size, table):
+    """Draw from an alias row of entries whose j-th stands for the outcome j itself."""
+    product = word * size
+    index = product >> HALF
+    packed = table[start + index]
+    return index if (product & MASK) < (packed & MASK) else packed >> HALF
+
+
+def make_transition(narrow):
+    def transition(laws, mdp, policy, state, action_word, state_word):
+        """The action taken in `state`, and where it leads; `mdp` and `policy` are first rows."""
+        action = choose_packed(action_word, (policy + state) * laws.num_actions, laws.num_actions, laws.policy)
+        row = laws.row[(mdp + state) * laws.num_actions + action]
+        product = state_word * (row >> HALF)
+        at = (row & MASK) + (product >> HALF)
+        if narrow:
+            packed = laws.entry[at]
+            threshold, outcome, other = packed & MASK, (packed >> HALF) & _SHORT, packed >> np.uint64(48)
+        else:
+            packed = laws.entry[TWO * at + ONE]
+            threshold, outcome, other = laws.entry[TWO * at], packed & MASK, packed >> HALF
+        return action, outcome if (product & MASK) < threshold else other
+
+    return cuda.jit(device=True)(transition)
+
+
+def make_draw_window(transition, window):
+    def draw_window(laws, agents, kind, seed, agent, t, states, actions):
+        """A window from the stationary law."""
+        mdp, policy = np.uint64(agents.mdps[kind]) * laws.num_states, np.uint64(agents.policies[kind]) * laws.num_states
+        word, _ = words(seed, agent, t, IID)
+        state = choose_packed(word, np.uint64(kind) * laws.num_states, laws.num_states, laws.law)
+        states[0] = state
+        for l in range(window):
+            action_word, state_word = words(seed, agent, t, IID + np.uint64(l) + ONE)
+            action, state = transition(laws, mdp, policy, state, action_word, state_word)
+            actions[l] = action
+            states[l + 1] = state
+
+    return cuda.jit(device=True)(draw_window)
+
+
+def make_begin(ahead, narrow):
+    """The kernel that draws every agent's first window, or the rest of one whose first state is there."""
+    transition = make_transition(narrow)
+
+    @cuda.jit
+    def begin(job, laws, agents, memory, drawn):
+        at = cuda.grid(1)
+        for i in range(at, job.num_seeds * job.num_agents, cuda.gridsize(1)):
+            which, agent = i // job.num_agents, i % job.num_agents
+            seed, states, actions = memory.seeds[which], memory.states, memory.actions
+            kind = agents.kinds[agent]
+            mdp, policy = np.uint64(agents.mdps[kind]) * laws.num_states, np.uint64(agents.policies[kind]) * laws.num_states
+            if drawn:
+                word, _ = words(seed, np.uint64(agent), _ZERO, FIRST_STATE)
+                states[job.half, which, 0, agent] = choose_packed(word, _ZERO, laws.num_states, laws.first)
+            state = np.uint64(states[job.half, which, 0, agent])
+            for j in range(ahead - 1):
+                action_word, state_word = words(seed, np.uint64(agent), np.uint64(job.begin + j), PATH)
+                action, state = transition(laws, mdp, policy, state, action_word, state_word)
+                actions[job.half, which, j, agent] = action
+                states[job.half, which, j + 1, agent] = state
+
+    return begin
+
+
+def make_walk(step, window, iid, narrow):
+    """An agent's steps up to a time, with its path."""
+    ahead = max(window, 1)
+    transition = make_transition(narrow)
+    draw_window = make_draw_window(transition, window)
+
+    @cuda.jit(device=True)
+    def walk(job, laws, agents, tables, params, out, states, actions, kind, seed, agent, time, stop, log, origin):
+        """The steps time..stop-1; the time after the last that left the parameters finite."""
+        path = Path(states, actions, kind, agents.mdps[kind], agents.policies[kind])
+        mdp, policy = np.uint64(path.mdp) * laws.num_states, np.uint64(path.policy) * laws.num_states
+        key_0, key_1, who, thread = seed & MASK, seed >> HALF, np.uint64(agent), cuda.grid(1)
+        w0, w1, w2, w3 = _ZERO, _ZERO, _ZERO, _ZERO
+        for t in range(time, stop):
+            if iid:
+                draw_window(laws, agents, kind, seed, who, np.uint64(t), states, actions)
+            else:
+                tau = np.uint64(t + ahead - 1)
+                odd = tau & ONE
+                if t == time or odd == _ZERO:
+                    pair = tau >> ONE
+                    w0, w1, w2, w3 = philox(pair & MASK, pair >> HALF, who, PATH, key_0, key_1)
+                action_word, state_word = (w2, w3) if odd == ONE else (w0, w1)
+                state = np.uint64(states[ahead - 1])
+                action, state = transition(laws, mdp, policy, state, action_word, state_word)
+                actions[ahead - 1] = action
+                states[ahead] = state
+            if not step(params, out, path, tables, job, log, t - origin, thread):
+                return t
+            if not iid:
+                for j in range(ahead):
+                    states[j] = states[j + 1]
+                for j in range(ahead - 1):
+                    actions[j] = actions[j + 1]
+        return stop
+
+    return walk
