@@ -58,9 +58,14 @@ def _parser() -> argparse.ArgumentParser:
 
     plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
     plan.add_argument("spec", type=Path, help="its first cell says the problem, the algorithm and the number of agents")
-    plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||^2 of the last iterate")
+    plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||_2^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
-    plan.add_argument("--budget", type=int, help="at most so much of it")
+    plan.add_argument(
+        "--budget",
+        type=int,
+        metavar="N",
+        help="the most steps (goal communications; 16 times the fewest by default) or the most communications (goal samples)",
+    )
 
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
     return parser

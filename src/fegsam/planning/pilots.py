@@ -16,11 +16,15 @@ from fegsam.engines.run import Engine
 from fegsam.planning.measured import run_errors
 from fegsam.planning.settings import MORE_STEPS, Goal, Setting
 
-_SEEDS = range(10**6, 10**6 + 24)
+_SEEDS = range(10**6, 10**6 + 64)
 _SIGMAS = 2.0
 _FIRST_STEPS = 64
-_HALVINGS = 3
-"""Step sizes that are tried for long periods, each half of the one before."""
+_SLOWER = tuple(2.0 ** (k / 2) for k in range(9))
+"""Step sizes for long periods, as divisors of the one with the fewest steps: they want as many times the steps."""
+_PATIENCE = 4
+"""A pilot goes on for so many times the steps that its step size wants; by then it is at its floor."""
+_PERIODS_NEAR = 0.2
+"""How closely the logarithm (base 2) of the longest period is found."""
 _RECORDS = 300
 _AGENT_STEPS = 10**10
 """A pilot's, where there is no budget: minutes."""
@@ -54,9 +58,11 @@ class PilotSearch:
             return []
         limit = min(limit, MORE_STEPS * fewest.num_steps)
         found = [fewest]
-        for halving in range(_HALVINGS):
-            patience = min(limit, 2 * 2**halving * fewest.num_steps)
-            found += self._longest_periods(fewest.step_size / 2**halving, patience)
+        for slower in _SLOWER:
+            patience = min(limit, int(_PATIENCE * slower * fewest.num_steps))
+            found += self._longest_periods(fewest.step_size / slower, patience)
+            if found[-1].communications == 1:
+                break
         return [setting for setting in found if goal.admits(setting)]
 
     def within_reach(self, goal: Goal) -> Setting:
@@ -81,7 +87,7 @@ class PilotSearch:
         if once is not None:
             return [once]
         found, low, high = [], 0.0, math.log2(limit)
-        while high - low > 0.5:
+        while high - low > _PERIODS_NEAR:
             middle = (low + high) / 2
             setting = self._first(step, round(2**middle), limit)
             if setting is None:
