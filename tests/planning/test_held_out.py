@@ -2,7 +2,7 @@
 
 The rule, fixed before any held-out problem was drawn. Problem number n of a set is drawn from ``default_rng([set, n])``:
 
-- its algorithm is 1 (linear), 2, 3, 4, 5 in turn, so ten problems hold each twice;
+- its algorithm is 1 (linear), 2, 3, 4, 5 in turn, so twenty problems hold each four times;
 - 2 to 256 agents (log-uniform; up to 32 for Q-learning, whose brute force must sample), all alike with probability 1/4, else of
   two kinds that differ in behaviour policy (3, 4, 5), environment (2) or matrices and offsets (1);
 - a connected Garnet of 3 to 6 states, 2 or 3 actions, 2 or 3 successors, a discount from 0.3 to 0.9, random policies and 1 to 3
@@ -14,6 +14,11 @@ The rule, fixed before any held-out problem was drawn. Problem number n of a set
 
 With a synchronisation each step there is no floor, so every accuracy can be reached. The brute force shares no code with the
 planner. Set TUNING is for tuning the planner; of set HELD_OUT nothing was looked at until the planner was done.
+
+Two earlier held-out sets were drawn by the same rule, and the planner was mended on set TUNING after each. In set 20261115 a
+plan of Algorithm 3 took 7.4 times the best communications: exact moments were not asked about the many rounds that the law
+proposed. In set 20261116 a plan of Q-learning met its accuracy in its own verification, but missed it by 9 percent over fresh
+seeds: pilots had left too small a margin, and nothing asked for more.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ import fegsam as fg
 from fegsam.planning import plan
 
 TUNING = 1
-HELD_OUT = 20261115
+HELD_OUT = 20261117
 _FRESH_SEEDS = range(7 * 10**8, 7 * 10**8 + 200)
 _COMMUNICATIONS = 2
 """A plan may take so many times those of the best setting."""
@@ -40,13 +45,23 @@ _MOST_STEPS = 10**6
 
 
 @dataclass(frozen=True)
+class Best:
+    """What brute force found."""
+
+    communications: int
+    step_size: float
+    sync_period: int
+
+
+@dataclass(frozen=True)
 class Task:
     """A problem and what is asked of it."""
 
     problem: Any
     algorithm: Any
     accuracy: float
-    fewest_steps: int
+    fewest_steps: Best
+    """with a synchronisation each step"""
     budget: int
 
 
@@ -56,8 +71,8 @@ def draw(which: int, number: int) -> Task:
     problem, algorithm = _problem(rng, number % 5 + 1)
     start = fg.fixed_point(problem, algorithm)
     accuracy = 10 ** -rng.uniform(1, 3) * float(start @ start)
-    steps = fewest_steps(problem, algorithm, accuracy)
-    return Task(problem, algorithm, accuracy, steps, int(steps * 1.5 * (16 / 1.5) ** rng.uniform()))
+    fewest = fewest_steps(problem, algorithm, accuracy)
+    return Task(problem, algorithm, accuracy, fewest, int(fewest.communications * 1.5 * (16 / 1.5) ** rng.uniform()))
 
 
 def _problem(rng: np.random.Generator, number: int) -> tuple[Any, Any]:
@@ -111,26 +126,20 @@ def curve(problem: Any, algorithm: Any, step: float, period: int, times: np.ndar
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def fewest_steps(problem: Any, algorithm: Any, accuracy: float) -> int:
+def fewest_steps(problem: Any, algorithm: Any, accuracy: float) -> Best:
     """With a synchronisation each step, to 10 percent: the horizon is doubled until some step size of a grid gets there."""
     limit = 32
     while limit <= _MOST_STEPS:
         times = np.unique(np.geomspace(limit / 2, limit, 8).astype(int)) if limit > 32 else _numbers(limit, 1.1)
-        reached = [_first(curve(problem, algorithm, step, 1, times), accuracy) for step in _steps(2.0, 1.0 / limit)]
-        found = [int(times[place]) for place in reached if place is not None]
+        found = []
+        for step in _steps(2.0, 1.0 / limit).tolist():
+            place = _first(curve(problem, algorithm, step, 1, times), accuracy)
+            if place is not None:
+                found.append(Best(int(times[place]), step, 1))
         if found:
-            return min(found)
+            return min(found, key=lambda best: best.communications)
         limit *= 2
     raise AssertionError("no step size gets there")
-
-
-@dataclass(frozen=True)
-class Best:
-    """What brute force found."""
-
-    communications: int
-    step_size: float
-    sync_period: int
 
 
 def brute_force(task: Task) -> Best:
@@ -140,9 +149,7 @@ def brute_force(task: Task) -> Best:
     sizes and periods with ratio 1.15 and of rounds with ratio 1.05, and all periods that spend the whole budget in up to ten
     rounds.
     """
-    best = Best(task.fewest_steps, math.nan, 1)
-    best = _scan(task, best, _steps(2.0, 1.0 / task.budget), _numbers(task.budget, 2.0), 1.1)
-    assert math.isfinite(best.step_size), "the grid holds nothing better than a synchronisation each step"
+    best = _scan(task, task.fewest_steps, _steps(2.0, 1.0 / task.budget), _numbers(task.budget, 2.0), 1.1)
     around = 1.15 ** np.arange(-5.0, 6.0)
     whole = [task.budget // rounds for rounds in range(1, min(best.communications, 11))]
     periods = np.append(best.sync_period * around, [best.sync_period, *whole])
@@ -203,6 +210,6 @@ def test_tuning_problems_are_met_with_few_communications(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(20))
 def test_held_out_problems_are_met_with_few_communications(number: int) -> None:
     print(check(draw(HELD_OUT, number)))

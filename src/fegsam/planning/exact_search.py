@@ -17,7 +17,7 @@ from fegsam.planning.settings import Goal, Setting
 _STRIDES = (1.5, 1.2, 1.08)
 """Step sizes are moved by the first factor while that helps, then by the next."""
 _QUICK = 0.1
-"""Where a setting takes more seconds, the law is trusted with its step size."""
+"""Where a setting takes more seconds, only the first factor is used."""
 _NEAR = 1.02
 """Numbers of rounds and periods are found to within this factor."""
 _GALLOP = 1.15
@@ -49,9 +49,17 @@ class ExactSearch:
         self.accuracy, self.deviations = accuracy, deviations
         self._known: dict[tuple[float, int, int], float] = {}
 
-    def knows(self, setting: Setting) -> bool:
-        """Whether exact moments are quick there."""
-        return exact_error(self.problem, self.algorithm, self.law, setting) is not None
+    def nearest_known(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
+        """`start`, or with fewer rounds, as many as exact moments are quick for; None where they never are."""
+        rounds = start.communications
+        while rounds:
+            period = most_steps // rounds if goal.what == "communications" else start.sync_period
+            # The flow alpha T is that of the start.
+            setting = Setting(start.step_size * start.num_steps / (period * rounds), period, rounds, start.error)
+            if exact_error(self.problem, self.algorithm, self.law, setting) is not None:
+                return setting
+            rounds = int(rounds / _GALLOP)
+        return None
 
     def fewest(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
         """The goal's best setting near `start`, with its error without margin; None where none gets there."""
@@ -115,7 +123,7 @@ class ExactSearch:
             step /= 2
             least = at(step)
         quick = seconds(self.law, Setting(step, period, rounds, math.nan)) <= _QUICK
-        for stride in _STRIDES if quick else ():
+        for stride in _STRIDES if quick else _STRIDES[:1]:
             for factor in (1 / stride, stride):
                 while least > self.accuracy and (tried := at(step * factor)) < least:
                     step, least = step * factor, tried
