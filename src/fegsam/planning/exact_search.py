@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fegsam.planning.measured import exact_error, seconds
@@ -69,7 +70,7 @@ class ExactSearch:
                 limit = most_steps * 2**doubling
                 found = self._least(lambda many, limit=limit: (limit // many, many), rounds, limit, start)
                 if found is not None:
-                    return self._shortest(found)
+                    return self._shortest(self._with_short_periods(found))
             return None
         if rounds < goal.most_communications:
             most = int(min(goal.most_communications, most_steps * 2**_MOST_DOUBLINGS // start.sync_period))
@@ -79,6 +80,20 @@ class ExactSearch:
             rounds = int(goal.most_communications)
         most = max(1, most_steps * 2**_MOST_DOUBLINGS // rounds)
         return self._least(lambda period: (period, rounds), start.sync_period, most, start)
+
+    def _with_short_periods(self, found: Setting) -> Setting:
+        """The best of this and of fewer rounds with periods of 1, 2, 4, ...
+
+        Long periods at small steps are not always best: a few large steps, each followed by a synchronisation, lead the agents
+        to theta* with no drift at all.
+        """
+        period = 1
+        while period < found.sync_period and found.communications > 1:
+            most = found.communications - 1
+            if seconds(self.law, replace(found, sync_period=period)) <= _QUICK:
+                found = self._least(lambda many, period=period: (period, many), most, most, found) or found
+            period *= 2
+        return found
 
     def _shortest(self, found: Setting) -> Setting:
         """The same number of rounds, with the least period."""

@@ -2,7 +2,7 @@
 
 A pilot is a run over a few seeds, the same for all pilots, so that they share their paths. Its curve says after how many
 rounds the error's upper confidence limit is low enough. First the fewest steps are looked for with a synchronisation each
-step; then, at the step size found and at smaller ones, the longest sync period that still gets there.
+step; then, at the step size found and at smaller ones, the fewest rounds that still get there.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from fegsam.engines.run import Engine
 from fegsam.planning.measured import run_errors
 from fegsam.planning.settings import MORE_STEPS, Goal, Setting
 
-_SEEDS = range(10**6, 10**6 + 64)
+_SEEDS = range(10**6, 10**6 + 128)
 _SIGMAS = 2.0
 _FIRST_STEPS = 64
-_SLOWER = tuple(2.0 ** (k / 2) for k in range(9))
+_SLOWER = tuple(2.0 ** (k / 3) for k in range(13))
 """Step sizes for long periods, as divisors of the one with the fewest steps: they want as many times the steps."""
 _PATIENCE = 4
 """A pilot goes on for so many times the steps that its step size wants; by then it is at its floor."""
-_PERIODS_NEAR = 0.2
-"""How closely the logarithm (base 2) of the longest period is found."""
+_ROUNDS_NEAR = 1.1
+"""Numbers of rounds are found to within this factor."""
 _RECORDS = 300
 _AGENT_STEPS = 10**10
 """A pilot's, where there is no budget: minutes."""
@@ -60,7 +60,7 @@ class PilotSearch:
         found = [fewest]
         for slower in _SLOWER:
             patience = min(limit, int(_PATIENCE * slower * fewest.num_steps))
-            found += self._longest_periods(fewest.step_size / slower, patience)
+            found += self._fewest_rounds(fewest.step_size / slower, patience)
             if found[-1].communications == 1:
                 break
         return [setting for setting in found if goal.admits(setting)]
@@ -81,20 +81,20 @@ class PilotSearch:
             best = min(self._failed[-len(tried) :], key=lambda setting: setting.error)
             steps, tried = min(2 * steps, limit), [best.step_size / 2**k for k in range(3)]
 
-    def _longest_periods(self, step: float, limit: int) -> list[Setting]:
-        """A single round; or else the longest period that gets there, by bisection of its logarithm."""
+    def _fewest_rounds(self, step: float, limit: int) -> list[Setting]:
+        """A single round; or else the fewest that get there, all steps spent on them, by bisection of their logarithm."""
         once = self._first(step, None, limit)
         if once is not None:
             return [once]
-        found, low, high = [], 0.0, math.log2(limit)
-        while high - low > _PERIODS_NEAR:
-            middle = (low + high) / 2
-            setting = self._first(step, round(2**middle), limit)
+        found, bad, good = [], 1, limit + 1
+        while good - bad > 1 and good > _ROUNDS_NEAR * bad:
+            middle = max(bad + 1, min(good - 1, round(math.sqrt(bad * good))))
+            setting = self._first(step, limit // middle, limit)
             if setting is None:
-                high = middle
+                bad = middle
             else:
                 found.append(setting)
-                low = middle
+                good = setting.communications
         return found
 
     def _first(self, step: float, period: int | None, limit: int) -> Setting | None:
