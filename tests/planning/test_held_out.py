@@ -2,7 +2,7 @@
 
 The rule, fixed before any held-out problem was drawn. Problem number n of a set is drawn from ``default_rng([set, n])``:
 
-- its algorithm is 1 (linear), 2, 3, 4, 5 in turn, so ten problems hold each twice;
+- its algorithm is 1 (linear), 2, 3, 4, 5 in turn, so twenty problems hold each four times;
 - 2 to 256 agents (log-uniform; up to 32 for Q-learning, whose brute force must sample), all alike with probability 1/4, else of
   two kinds that differ in behaviour policy (3, 4, 5), environment (2) or matrices and offsets (1);
 - a connected Garnet of 3 to 6 states, 2 or 3 actions, 2 or 3 successors, a discount from 0.3 to 0.9, random policies and 1 to 3
@@ -15,13 +15,17 @@ The rule, fixed before any held-out problem was drawn. Problem number n of a set
 With a synchronisation each step there is no floor, so every accuracy can be reached. The brute force shares no code with the
 planner. Set TUNING is for tuning the planner; of set HELD_OUT nothing was looked at until the planner was done.
 
-Three earlier held-out sets were drawn by the same rule, and the planner was mended on set TUNING after each. Set 20261115 (10
-problems): a plan of Algorithm 3 took 7.4 times the best communications, for exact moments were not asked about the many rounds
-that the law proposed. Set 20261116 (10): a plan of Q-learning met its accuracy in its own verification, but missed it by 9
-percent over fresh seeds, for pilots left too small a margin. Set 20261117 (20): Algorithm 3 missed by 3 percent over fresh
-seeds, for its errors have heavy tails and the margin was of normal ones; Q-learning took 2.5 and 7 times the best
-communications, for pilots did not spend the whole budget on few rounds; Algorithms 2 and 5 took 3 and 2.4 times, for a few large
-steps with a synchronisation each were not tried with 2, and with 5 the cause is not known.
+Four earlier held-out sets were drawn by the same rule, and the planner was mended after each that showed a fault:
+
+- 20261115, 10 problems: a plan of Algorithm 3 took 7.4 times the best communications, for exact moments were not asked about the
+  many rounds that the law proposed, nor about a synchronisation each step at large steps;
+- 20261116, 10: a plan of Q-learning met its accuracy in its own verification but missed it by 9 percent over fresh seeds, for
+  pilots left too small a margin;
+- 20261117, 20: Algorithm 3 missed by 3 percent over fresh seeds, for errors with heavy tails had the margin of normal ones;
+  Q-learning took 2.5 and 7 times the best communications, for pilots did not spend whole budgets on few rounds and tried no step
+  above one; Algorithms 2 and 5 took 3 and 2.4 times, for only periods that spend the whole budget were tried;
+- 20261118, 10: all within 1.4 times, but Algorithm 3 missed by 4 percent over fresh seeds, where the exact error is 17 percent
+  below the accuracy: one in a hundred such means is too large.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ import fegsam as fg
 from fegsam.planning import plan
 
 TUNING = 1
-HELD_OUT = 20261118
+HELD_OUT = 20261119
 _FRESH_SEEDS = range(7 * 10**8, 7 * 10**8 + 200)
 _COMMUNICATIONS = 2
 """A plan may take so many times those of the best setting."""
@@ -212,14 +216,7 @@ def test_tuning_problems_are_met_with_few_communications(number: int) -> None:
     check(draw(TUNING, number))
 
 
-UNLUCKY = pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="The fresh seeds' mean is 4 percent above the accuracy, though the exact error is 17 percent below it: heavy tails.",
-)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [0, 1, pytest.param(2, marks=UNLUCKY), 3, 4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("number", range(20))
 def test_held_out_problems_are_met_with_few_communications(number: int) -> None:
     print(check(draw(HELD_OUT, number)))

@@ -126,7 +126,7 @@ class TestRefusals:
 
     def test_unreachable_by_pilots_with_few_communications(self) -> None:
         def rule(params: Any, y: int, kind: int, out: Any) -> None:
-            out[0] = (2.0 - params[0]) if kind == 0 else -0.25 * params[0]
+            out[0] = 0.5 * (2.0 - params[0]) if kind == 0 else -0.125 * params[0]
 
         noise = fg.MarkovNoise(np.full((2, 2, 2), 0.5), num_agents=4)
         with pytest.raises(fg.ProblemError, match=r"out of reach within 1 communications, where about 0\.36 "):

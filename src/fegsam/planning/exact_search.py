@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from fegsam.planning.measured import exact_error, seconds
@@ -69,8 +68,9 @@ class ExactSearch:
             for doubling in range(_MOST_DOUBLINGS if math.isinf(goal.most_steps) else 1):
                 limit = most_steps * 2**doubling
                 found = self._least(lambda many, limit=limit: (limit // many, many), rounds, limit, start)
+                found = self._with_other_periods(found, start, limit)
                 if found is not None:
-                    return self._shortest(self._with_short_periods(found))
+                    return self._shortest(found)
             return None
         if rounds < goal.most_communications:
             most = int(min(goal.most_communications, most_steps * 2**_MOST_DOUBLINGS // start.sync_period))
@@ -81,18 +81,20 @@ class ExactSearch:
         most = max(1, most_steps * 2**_MOST_DOUBLINGS // rounds)
         return self._least(lambda period: (period, rounds), start.sync_period, most, start)
 
-    def _with_short_periods(self, found: Setting) -> Setting:
-        """The best of this and of fewer rounds with periods of 1, 2, 4, ...
+    def _with_other_periods(self, found: Setting | None, start: Setting, limit: int) -> Setting | None:
+        """The best of what was found and of fewer rounds with the periods 1, 2, 3, 4, 6, 8, 12, ...
 
-        Long periods at small steps are not always best: a few large steps, each followed by a synchronisation, lead the agents
-        to theta* with no drift at all.
+        The line of whole budgets has gaps, for ``limit // R`` is a whole number. And long periods at small steps are not always
+        best: a few large steps, each followed by a synchronisation, lead the agents to theta* with no drift at all.
         """
-        period = 1
-        while period < found.sync_period and found.communications > 1:
-            most = found.communications - 1
-            if seconds(self.law, replace(found, sync_period=period)) <= _QUICK:
-                found = self._least(lambda many, period=period: (period, many), most, most, found) or found
-            period *= 2
+        near, fewer = (found, found.communications - 1) if found else (start, start.communications)
+        for period in sorted({k * 2**j for j in range(limit.bit_length()) for k in (1, 3)}):
+            most = min(fewer, limit // period)
+            if most < 1:
+                break
+            tried = self._least(lambda many, period=period: (period, many), most, most, near)
+            if tried is not None:
+                found, near, fewer = tried, tried, tried.communications - 1
         return found
 
     def _shortest(self, found: Setting) -> Setting:

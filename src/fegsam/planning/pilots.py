@@ -19,6 +19,8 @@ from fegsam.planning.settings import MORE_STEPS, Goal, Setting
 _SEEDS = range(10**6, 10**6 + 128)
 _SIGMAS = 2.0
 _FIRST_STEPS = 64
+_LARGEST_STEP = 2.0
+"""Agents that often meet bear steps above one: their average moves by less than each of them."""
 _SLOWER = tuple(2.0 ** (k / 3) for k in range(13))
 """Step sizes for long periods, as divisors of the one with the fewest steps: they want as many times the steps."""
 _PATIENCE = 4
@@ -31,7 +33,7 @@ _AGENT_STEPS = 10**10
 
 
 class PilotSearch:
-    """As `search.Search`, by pilots. A step size above one is never tried: these rules move towards what they aim at.
+    """As `search.Search`, by pilots.
 
     Examples
     --------
@@ -42,10 +44,12 @@ class PilotSearch:
     1
     """
 
-    def __init__(self, problem: Any, algorithm: Any, accuracy: float, engine: str | Engine, caution: float = 1.0) -> None:
+    def __init__(
+        self, problem: Any, algorithm: Any, accuracy: float, engine: str | Engine, caution: float = _LARGEST_STEP
+    ) -> None:
         self.problem, self.algorithm, self.accuracy, self.engine = problem, algorithm, accuracy, engine
         self.caution = caution
-        """the largest step size tried"""
+        """step sizes are at most so many times the largest that is ever tried"""
         self._failed: list[Setting] = []
         """where pilots stood that did not get there"""
 
@@ -71,7 +75,7 @@ class PilotSearch:
 
     def _fewest_steps(self, limit: int) -> Setting | None:
         """With K = 1: twice the steps until some step size gets there. The best step size does not rise with their number."""
-        steps, tried = min(_FIRST_STEPS, limit), [self.caution * 2.0**-k for k in range(8)]
+        steps, tried = min(_FIRST_STEPS, limit), [self.caution * _LARGEST_STEP / 2**k for k in range(9)]
         while True:
             found = [setting for step in tried if (setting := self._first(step, 1, steps)) is not None]
             if found:
@@ -94,7 +98,7 @@ class PilotSearch:
                 bad = middle
             else:
                 found.append(setting)
-                good = setting.communications
+                good = min(middle, setting.communications)
         return found
 
     def _first(self, step: float, period: int | None, limit: int) -> Setting | None:
