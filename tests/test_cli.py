@@ -125,6 +125,33 @@ def test_a_file_that_is_not_there_is_named(command, capsys) -> None:
     assert "nowhere" in capsys.readouterr().err
 
 
+def test_a_plan_is_printed_with_its_verification_and_the_trade_off(spec, capsys) -> None:
+    assert main(["plan", str(spec), "--accuracy", "0.05", "--goal", "samples", "--budget", "40"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Squared error 0.05 with the fewest samples, within 40 communications")
+    for said in ("step size", "sync period", "communications", "exact moments", "over 200 seeds: met", "Trade-off"):
+        assert said in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--accuracy", "-1"], "accuracy is -1.0; give a positive number."),
+        (["--accuracy", "nan"], "accuracy is nan; give a positive number."),
+        (["--accuracy", "1e-9", "--budget", "10"], "out of reach within 10 steps"),
+        (["--accuracy", "0.1", "--budget", "0"], "budget is 0"),
+        (["--accuracy", "1e9"], "already"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_refused_in_one_sentence(spec, capsys, options, said) -> None:
+    assert main(["plan", str(spec), *options]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("fegsam: ")
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+
+
 def test_doctor_names_what_is_installed(capsys) -> None:
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out

@@ -156,9 +156,14 @@ def _parser() -> argparse.ArgumentParser:
 
     plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
     plan.add_argument("spec", type=Path, help="its first cell says the problem, the algorithm and the number of agents")
-    plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||^2 of the last iterate")
+    plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||_2^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
-    plan.add_argument("--budget", type=int, help="the most steps (goal communications) or communications (goal samples)")
+    plan.add_argument(
+        "--budget",
+        type=int,
+        metavar="N",
+        help="the most steps (goal communications; 16 times the fewest by default) or the most communications (goal samples)",
+    )
 
     bench = commands.add_parser("bench", help="speed of the engines beside their baselines and the machine's limits")
     bench.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")

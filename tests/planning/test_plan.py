@@ -1,4 +1,4 @@
-"""A plan meets its accuracy when run, with about as few communications as any setting that a brute-force search finds."""
+"""Goals, budgets, refusals and the parts of the planner; `test_held_out` judges its plans."""
 
 from __future__ import annotations
 
@@ -50,49 +50,13 @@ def environments_problem(rng: np.random.Generator) -> tuple[Any, Any]:
 MAKERS = (noise_problem, off_policy_problem, environments_problem)
 
 
-def held_out(number: int) -> tuple[Any, Any, float]:
+def example(number: int) -> tuple[Any, Any, float]:
     """Problem, algorithm and an accuracy between what one round reaches and what a synchronisation each step does."""
     rng = np.random.default_rng(1000 + number)
     problem, algorithm = MAKERS[number % 3](rng)
     search = Search(RoundLaw(problem, algorithm), accuracy=1.0)
     rare, often = search.best(BUDGET, 1).error, search.best(1, BUDGET).error
     return problem, algorithm, 3 * often * (rare / often) ** rng.uniform(0.1, 0.7)
-
-
-def fewest_communications(problem: Any, algorithm: Any, accuracy: float, most: int) -> float:
-    """Brute force by exact moments: all rounds up to `most` of a grid of periods and step sizes within the budget."""
-    best = math.inf
-    for period in np.unique(np.geomspace(BUDGET / most, BUDGET, 9).astype(int)).tolist():
-        rounds = np.arange(1, min(most, BUDGET // period) + 1)
-        for step in 1.5 * 1.6 ** -np.arange(10.0):
-            mse = fg.exact.moments(problem, algorithm, step_size=step, sync_period=period, times=period * rounds, order=1).mse
-            reached = np.flatnonzero(mse <= accuracy)
-            if len(reached):
-                best = min(best, int(rounds[reached[0]]))
-    return best
-
-
-def check(number: int) -> None:
-    problem, algorithm, accuracy = held_out(number)
-    found = plan(problem, algorithm, accuracy=accuracy, budget=BUDGET, verify_seeds=200)
-    assert found.met
-    assert found.verified.value <= accuracy
-    assert found.num_steps == found.communications * found.sync_period <= BUDGET
-    if found.communications > 2:
-        # Less than half of the plan's communications, at any setting of the grid, is not enough.
-        most = (found.communications - 1) // 2
-        assert found.communications <= 2 * fewest_communications(problem, algorithm, accuracy, most)
-
-
-@pytest.mark.parametrize("number", [24, 25, 26])
-def test_held_out_problems_are_met_with_few_communications(number: int) -> None:
-    check(number)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(27, 37))
-def test_ten_more_held_out_problems_are_met_with_few_communications(number: int) -> None:
-    check(number)
 
 
 def coin(num_agents: int = 4) -> tuple[Any, Any]:
@@ -107,7 +71,7 @@ class TestGoals:
         assert found.predicted == pytest.approx(found.verified.value, rel=0.4)
 
     def test_fewest_samples_take_no_more_steps_than_fewest_communications(self) -> None:
-        problem, algorithm, accuracy = held_out(24)
+        problem, algorithm, accuracy = example(24)
         rare = plan(problem, algorithm, accuracy=accuracy)
         short = plan(problem, algorithm, accuracy=accuracy, goal="samples")
         assert rare.met
@@ -116,7 +80,7 @@ class TestGoals:
         assert short.communications > rare.communications
 
     def test_budget_of_communications_is_kept(self) -> None:
-        problem, algorithm, accuracy = held_out(24)
+        problem, algorithm, accuracy = example(24)
         free = plan(problem, algorithm, accuracy=accuracy, goal="samples")
         bound = plan(problem, algorithm, accuracy=accuracy, goal="samples", budget=free.communications // 2)
         assert bound.met
@@ -124,7 +88,7 @@ class TestGoals:
         assert bound.num_steps >= free.num_steps
 
     def test_tradeoff_falls(self) -> None:
-        problem, algorithm, accuracy = held_out(24)
+        problem, algorithm, accuracy = example(24)
         found = plan(problem, algorithm, accuracy=accuracy)
         rounds = [point.communications for point in found.tradeoff]
         steps = [point.num_steps for point in found.tradeoff]
@@ -162,7 +126,7 @@ class TestRefusals:
 
     def test_unreachable_by_pilots_with_few_communications(self) -> None:
         def rule(params: Any, y: int, kind: int, out: Any) -> None:
-            out[0] = (2.0 - params[0]) if kind == 0 else -0.25 * params[0]
+            out[0] = 0.5 * (2.0 - params[0]) if kind == 0 else -0.125 * params[0]
 
         noise = fg.MarkovNoise(np.full((2, 2, 2), 0.5), num_agents=4)
         with pytest.raises(fg.ProblemError, match=r"out of reach within 1 communications, where about 0\.36 "):
@@ -199,8 +163,9 @@ class TestPilots:
         found = plan(noise, fg.StochasticApproximation(rule, dim=1), accuracy=0.01)
         assert (found.source, found.met) == ("pilot", True)
 
+    @pytest.mark.slow
     def test_pilots_find_about_as_few_communications_as_the_law(self) -> None:
-        problem, algorithm, accuracy = held_out(24)
+        problem, algorithm, accuracy = example(24)
         goal = Goal("communications", most_steps=BUDGET)
         by_pilots = goal.best(PilotSearch(problem, algorithm, accuracy, "cpu").settings(goal))
         by_law = goal.best(Search(RoundLaw(problem, algorithm), accuracy).settings(goal))
@@ -221,14 +186,14 @@ class TestLaw:
     @pytest.mark.parametrize("number", [0, 1, 2])
     def test_many_rounds_of_small_steps_end_in_the_small_step_law(self, number: int) -> None:
         """Both are right to first order in alpha, so their gap is of order alpha: here 1e-3."""
-        problem, algorithm, _ = held_out(number)
+        problem, algorithm, _ = example(number)
         law = fg.theory.small_step_law(problem, algorithm, step_size=1e-3, sync_period=4)
         assert RoundLaw(problem, algorithm).error(1e-3, 4, 10**6) == pytest.approx(law.mse, rel=0.01)
 
     @pytest.mark.parametrize("number", [0, 1, 2])
     @pytest.mark.parametrize(("period", "rounds"), [(1, 300), (20, 15), (300, 1)])
     def test_it_is_near_the_exact_error_on_the_way(self, number: int, period: int, rounds: int) -> None:
-        problem, algorithm, _ = held_out(number)
+        problem, algorithm, _ = example(number)
         settings = {"step_size": 0.02, "sync_period": period}
         exact = fg.exact.moments(problem, algorithm, times=[period * rounds], order=1, **settings).mse[0]
         assert RoundLaw(problem, algorithm).error(0.02, period, rounds) == pytest.approx(exact, rel=0.15)

@@ -97,7 +97,7 @@ class Kernels:
 
     def __init__(self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool) -> None:
         self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_paths.is_narrow(plan.chain))
-        self.advance = make_advance(plan, rule, layout, from_dtype(np.dtype(real)), iid)
+        self.advance: Any = make_advance(plan, rule, layout, from_dtype(np.dtype(real)), iid)
         self._most_shared = 0
 
     def launch(self, layout: Layout, args: tuple[Any, ...]) -> None:
@@ -108,7 +108,7 @@ class Kernels:
 
     def _allow(self, shared_bytes: int, args: tuple[Any, ...]) -> None:
         """A kernel must be told when a block may take more than 48 KB of shared memory."""
-        from cuda.bindings import driver
+        from cuda.bindings import driver  # pyright: ignore[reportMissingImports]
 
         self.advance.compile(tuple(self.advance.typeof_pyval(arg) for arg in args))
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

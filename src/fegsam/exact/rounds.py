@@ -11,6 +11,9 @@ from fegsam.exact.sweeps import Moves
 
 _DENSE_LIMIT = 2400
 """Up to this size the steps of a kernel are kept as one dense matrix."""
+PACKED_LIMIT = 600
+"""And up to this size those of the second moments, for rounds of some length."""
+PACKED_LENGTH = 8
 
 
 class Round:
@@ -55,6 +58,9 @@ class Round:
 
     def left_mean(self, steps: int) -> np.ndarray:
         """(m, D, D): E[T | first mode], T the product of so many steps."""
+        if steps == self.length and steps not in self._left_means and self._left_power is not None:
+            summed = self._left_power.reshape(self.modes, self.size, self.modes, self.size).sum(axis=0)
+            self._left_means[steps] = summed.swapaxes(0, 1)
         return self._pulled(self._left_means, steps, self.moves.pull_left)
 
     def trace_mean(self, steps: int) -> np.ndarray:
@@ -72,6 +78,12 @@ class Round:
     @cached_property
     def both_mean(self) -> np.ndarray:
         """(m, D(D+1)/2, D, D): E[T x x' T' | first mode], one functional for each entry of the upper triangle."""
+        if self._both_power is not None:
+            entries = len(self.pack[0])
+            summed = self._both_power.reshape(self.modes, entries, self.modes, entries).sum(axis=0)
+            # An entry off the diagonal stands for two of the symmetric matrix that the functional meets.
+            halved = summed * np.where(self.pack[0] == self.pack[1], 1.0, 0.5)
+            return self.unpacked(halved.swapaxes(0, 1))
         rows, columns = self.pack
         unit = np.zeros((len(rows), self.size, self.size))
         unit[np.arange(len(rows)), rows, columns] += 0.5
@@ -110,7 +122,7 @@ class Round:
         """(mD(D+1)/2, mD(D+1)/2), for long rounds of small problems"""
         upper = len(self.pack[0])
         whole = self.modes * upper
-        if whole > _DENSE_LIMIT // 4 or self.length < 8:
+        if whole > PACKED_LIMIT or self.length < PACKED_LENGTH:
             return None
         unit = self.unpacked(np.eye(whole).reshape(self.modes, upper, whole).swapaxes(1, 2))
         moved = self.moves.push_both(self.step_size, unit)[..., self.pack[0], self.pack[1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from fegsam.engines.run import Engine, run
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.exact.moments import moments
+from fegsam.exact.rounds import PACKED_LENGTH, PACKED_LIMIT
 from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import Setting
@@ -68,11 +70,13 @@ def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -
     >>> exact_error(coin, average, RoundLaw(coin, average), Setting(0.5, 1, 2, 0.1))
     0.0546875
     """
-    if _seconds(law, setting) > _PATIENCE:
+    if seconds(law, setting) > _PATIENCE:
         return None
     steps = setting.num_steps
-    # One round is cheaper as steps before a synchronisation that does not come: the average is the same.
-    period = setting.sync_period if setting.communications > 1 else steps + 1
+    period = setting.sync_period
+    if setting.communications == 1 and not _by_powers(law, setting):
+        # One round is then cheaper as steps before a synchronisation that does not come: the average is the same.
+        period = steps + 1
     settings = {"step_size": setting.step_size, "sync_period": period, "times": [steps], "order": 1}
     try:
         return float(moments(problem, algorithm, **settings).mse[0])
@@ -80,10 +84,24 @@ def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -
         return None
 
 
-def _seconds(law: RoundLaw, setting: Setting) -> float:
+def _by_powers(law: RoundLaw, setting: Setting) -> bool:
+    """Whether the steps of a round are powers of one matrix."""
+    return _packed(law) <= PACKED_LIMIT and setting.sync_period >= PACKED_LENGTH
+
+
+def _packed(law: RoundLaw) -> float:
+    """Second moments of a kind with its modes."""
+    size = len(law.start) + 1
+    return law.num_modes * size * (size + 1) / 2
+
+
+def seconds(law: RoundLaw, setting: Setting) -> float:
     """About how long the moments take: a step of a round acts on a functional for each pair of parameters, or on one alone."""
     size = len(law.start) + 1
     functionals = size * (size + 1) / 2 if setting.communications > 1 else 2
     step = 3e-4 * law.num_kinds + 3.5e-9 * law.num_windows * size**2 * functionals
+    within = setting.sync_period * step
+    if _by_powers(law, setting):
+        within = law.num_kinds * (3e-3 + 3e-10 * math.log2(setting.sync_period) * _packed(law) ** 3)
     rounds = 5e-4 * law.num_kinds**2 + 4e-9 * law.num_windows * size**2
-    return setting.sync_period * step + min(setting.communications, 10**4) * rounds
+    return within + min(setting.communications, 10**4) * rounds

@@ -2,7 +2,7 @@
 
 A pilot is a run over a few seeds, the same for all pilots, so that they share their paths. Its curve says after how many
 rounds the error's upper confidence limit is low enough. First the fewest steps are looked for with a synchronisation each
-step; then, at the step size found and at smaller ones, the longest sync period that still gets there.
+step; then, at the step size found and at smaller ones, the fewest rounds that still get there.
 """
 
 from __future__ import annotations
@@ -16,18 +16,24 @@ from fegsam.engines.run import Engine
 from fegsam.planning.measured import run_errors
 from fegsam.planning.settings import MORE_STEPS, Goal, Setting
 
-_SEEDS = range(10**6, 10**6 + 24)
+_SEEDS = range(10**6, 10**6 + 128)
 _SIGMAS = 2.0
 _FIRST_STEPS = 64
-_HALVINGS = 3
-"""Step sizes that are tried for long periods, each half of the one before."""
+_LARGEST_STEP = 2.0
+"""Agents that often meet bear steps above one: their average moves by less than each of them."""
+_SLOWER = tuple(2.0 ** (k / 3) for k in range(13))
+"""Step sizes for long periods, as divisors of the one with the fewest steps: they want as many times the steps."""
+_PATIENCE = 4
+"""A pilot goes on for so many times the steps that its step size wants; by then it is at its floor."""
+_ROUNDS_NEAR = 1.1
+"""Numbers of rounds are found to within this factor."""
 _RECORDS = 300
 _AGENT_STEPS = 10**10
 """A pilot's, where there is no budget: minutes."""
 
 
 class PilotSearch:
-    """As `search.Search`, by pilots. A step size above one is never tried: these rules move towards what they aim at.
+    """As `search.Search`, by pilots.
 
     Examples
     --------
@@ -38,10 +44,12 @@ class PilotSearch:
     1
     """
 
-    def __init__(self, problem: Any, algorithm: Any, accuracy: float, engine: str | Engine, caution: float = 1.0) -> None:
+    def __init__(
+        self, problem: Any, algorithm: Any, accuracy: float, engine: str | Engine, caution: float = _LARGEST_STEP
+    ) -> None:
         self.problem, self.algorithm, self.accuracy, self.engine = problem, algorithm, accuracy, engine
         self.caution = caution
-        """the largest step size tried"""
+        """step sizes are at most so many times the largest that is ever tried"""
         self._failed: list[Setting] = []
         """where pilots stood that did not get there"""
 
@@ -54,9 +62,11 @@ class PilotSearch:
             return []
         limit = min(limit, MORE_STEPS * fewest.num_steps)
         found = [fewest]
-        for halving in range(_HALVINGS):
-            patience = min(limit, 2 * 2**halving * fewest.num_steps)
-            found += self._longest_periods(fewest.step_size / 2**halving, patience)
+        for slower in _SLOWER:
+            patience = min(limit, int(_PATIENCE * slower * fewest.num_steps))
+            found += self._fewest_rounds(fewest.step_size / slower, patience)
+            if found[-1].communications == 1:
+                break
         return [setting for setting in found if goal.admits(setting)]
 
     def within_reach(self, goal: Goal) -> Setting:
@@ -65,7 +75,7 @@ class PilotSearch:
 
     def _fewest_steps(self, limit: int) -> Setting | None:
         """With K = 1: twice the steps until some step size gets there. The best step size does not rise with their number."""
-        steps, tried = min(_FIRST_STEPS, limit), [self.caution * 2.0**-k for k in range(8)]
+        steps, tried = min(_FIRST_STEPS, limit), [self.caution * _LARGEST_STEP / 2**k for k in range(9)]
         while True:
             found = [setting for step in tried if (setting := self._first(step, 1, steps)) is not None]
             if found:
@@ -75,20 +85,20 @@ class PilotSearch:
             best = min(self._failed[-len(tried) :], key=lambda setting: setting.error)
             steps, tried = min(2 * steps, limit), [best.step_size / 2**k for k in range(3)]
 
-    def _longest_periods(self, step: float, limit: int) -> list[Setting]:
-        """A single round; or else the longest period that gets there, by bisection of its logarithm."""
+    def _fewest_rounds(self, step: float, limit: int) -> list[Setting]:
+        """A single round; or else the fewest that get there, all steps spent on them, by bisection of their logarithm."""
         once = self._first(step, None, limit)
         if once is not None:
             return [once]
-        found, low, high = [], 0.0, math.log2(limit)
-        while high - low > 0.5:
-            middle = (low + high) / 2
-            setting = self._first(step, round(2**middle), limit)
+        found, bad, good = [], 1, limit + 1
+        while good - bad > 1 and good > _ROUNDS_NEAR * bad:
+            middle = max(bad + 1, min(good - 1, round(math.sqrt(bad * good))))
+            setting = self._first(step, limit // middle, limit)
             if setting is None:
-                high = middle
+                bad = middle
             else:
                 found.append(setting)
-                low = middle
+                good = min(middle, setting.communications)
         return found
 
     def _first(self, step: float, period: int | None, limit: int) -> Setting | None:

@@ -13,8 +13,10 @@ from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.engines.run import Engine
 from fegsam.errors import ProblemError
+from fegsam.exact.fixed_points import fixed_point
 from fegsam.experiments.estimates import Estimate
-from fegsam.planning.measured import exact_error, verified
+from fegsam.planning.exact_search import ExactSearch
+from fegsam.planning.measured import verified
 from fegsam.planning.pilots import PilotSearch
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.search import Search
@@ -27,14 +29,11 @@ _LAW_PARAMETERS = 100
 """Up to so many parameters the law of the rounds takes milliseconds."""
 _SIGMAS = 2.5
 """A plan aims so many standard errors of its verification below the accuracy, so that chance seldom spoils that."""
-_CORRECTIONS = 8
-_TIGHT = 0.9
-"""An error, margin included, of this part of the accuracy is near enough to it."""
-_AIM = 0.985
 _ATTEMPTS = 5
 _MISLED = 3.0
 """A prediction that is exceeded by this factor was made for too large a step."""
 _CAUTION = 0.7
+_CURVE = "Trade-off: what else should reach it"
 
 
 class Tradeoff(NamedTuple):
@@ -58,12 +57,16 @@ class Plan:
     accuracy : float
         What was asked for.
     goal : str
+    budget : int or None
+        What was asked for, too.
     predicted : float
         E||avg_T - theta*||_2^2, before any verification.
     source : str
         Where the prediction is from: "exact" moments, the "small_step" law, or "pilot" runs.
     verified : Estimate
         The same from a run: mean over the seeds, and 95 percent interval.
+    verify_seeds : int
+        How many seeds.
     met : bool
         Whether that mean is at most `accuracy`.
     tradeoff : tuple of Tradeoff
@@ -86,15 +89,23 @@ class Plan:
     communications: int
     accuracy: float
     goal: str
+    budget: int | None
     predicted: float
     source: str
     verified: Estimate
+    verify_seeds: int
     met: bool
     tradeoff: tuple[Tradeoff, ...]
 
     @property
     def _title(self) -> str:
-        return f"Squared error {self.accuracy:.4g} with the fewest {self.goal}"
+        limited = "steps" if self.goal == "communications" else "communications"
+        within = "" if self.budget is None else f", within {self.budget} {limited}"
+        return f"Squared error {self.accuracy:.4g} with the fewest {self.goal}{within}"
+
+    @property
+    def _verdict(self) -> str:
+        return "met" if self.met else "not met; plan for a slightly smaller one"
 
     def _rows(self) -> list[list[str]]:
         said = {"exact": "exact moments", "small_step": "small-step law", "pilot": "pilot runs"}[self.source]
@@ -104,7 +115,7 @@ class Plan:
             ["steps", number(self.num_steps)],
             ["communications", number(self.communications)],
             ["predicted error", f"{self.predicted:.4g}, by {said}"],
-            ["error in a run", f"{self.verified}: {'met' if self.met else 'not met'}"],
+            ["error in a run", f"{self.verified} over {self.verify_seeds} seeds: {self._verdict}"],
         ]
 
     def _curve(self) -> tuple[list[str], list[list[str]]]:
@@ -113,10 +124,10 @@ class Plan:
 
     def __str__(self) -> str:
         first, *others = self._rows()
-        return f"{self._title}\n{text_table(first, others)}\n\nTrade-off\n{text_table(*self._curve())}"
+        return f"{self._title}\n{text_table(first, others)}\n\n{_CURVE}\n{text_table(*self._curve())}"
 
     def _repr_html_(self) -> str:
-        return html_table(self._title, ["", ""], self._rows()) + html_table("Trade-off", *self._curve())
+        return html_table(self._title, ["", ""], self._rows()) + html_table(_CURVE, *self._curve())
 
 
 class _Proposal(NamedTuple):
@@ -139,8 +150,8 @@ def plan(
 ) -> Plan:
     """The settings that bring E||avg_T - theta*||_2^2 down to `accuracy` with the fewest communications or samples.
 
-    The last iterate counts, from a start at zero. Linear algorithms are planned by the law of `round_law`, corrected by exact
-    moments where these are quick; all others by pilot runs. The plan is then run, and tightened if it misses.
+    The last iterate counts, from a start at zero. Linear algorithms are planned by the law of `round_law` and, near its answer,
+    by exact moments where these are quick; all others by pilot runs. The plan is then run, and tightened if it misses.
 
     Parameters
     ----------
@@ -160,7 +171,7 @@ def plan(
     Raises
     ------
     ProblemError
-        Where the accuracy cannot be met within the budget.
+        Where the accuracy cannot be met within the budget, or is met before the first step.
 
     Examples
     --------
@@ -177,6 +188,9 @@ def plan(
     algorithm.check(problem)
     accuracy, seeds = positive(accuracy, "accuracy"), integer(verify_seeds, "verify_seeds", least=2)
     wanted = _goal(goal, budget)
+    start = fixed_point(problem, algorithm)
+    if accuracy >= start @ start:
+        raise ProblemError(f"The start already has a squared error of {start @ start:.3g}; ask for an accuracy below that.")
     propose = _proposer(problem, algorithm, wanted, seeds, engine)
     level, caution, found = accuracy, 1.0, None
     for attempt in range(_ATTEMPTS):
@@ -187,15 +201,25 @@ def plan(
             break
         fresh = range(attempt * seeds, (attempt + 1) * seeds)
         estimate = verified(problem, algorithm, proposal.chosen, fresh, engine)
-        found = _plan(proposal, accuracy, goal, estimate)
-        if found.met:
+        found = _plan(proposal, accuracy, goal, budget, estimate, seeds)
+        shown = _shown(proposal, estimate)
+        if shown <= accuracy:
             break
         if estimate.value <= _MISLED * found.predicted:
-            level *= 0.97 * accuracy / estimate.value
+            level *= 0.97 * accuracy / shown
         else:
             caution = _CAUTION * proposal.caution
     assert found is not None
     return found
+
+
+def _shown(proposal: _Proposal, estimate: Estimate) -> float:
+    """What a further run over as many seeds would hardly exceed: by 95 percent intervals, about two standard errors.
+
+    The margin that a plan aims at is of normal errors, and rare large ones need more. The mean exact moments know better.
+    """
+    mean = proposal.chosen.error if proposal.source == "exact" else estimate.value
+    return max(estimate.value, mean + (estimate.high - estimate.value))
 
 
 def _goal(goal: str, budget: int | None) -> Goal:
@@ -205,7 +229,7 @@ def _goal(goal: str, budget: int | None) -> Goal:
     return Goal(goal, most_steps=most) if goal == "communications" else Goal(goal, most_communications=most)
 
 
-def _plan(proposal: _Proposal, accuracy: float, goal: str, estimate: Estimate) -> Plan:
+def _plan(proposal: _Proposal, accuracy: float, goal: str, budget: int | None, estimate: Estimate, seeds: int) -> Plan:
     chosen = proposal.chosen
     curve = frontier([*proposal.settings, chosen])
     return Plan(
@@ -215,9 +239,11 @@ def _plan(proposal: _Proposal, accuracy: float, goal: str, estimate: Estimate) -
         communications=chosen.communications,
         accuracy=accuracy,
         goal=goal,
+        budget=budget,
         predicted=chosen.error,
         source=proposal.source,
         verified=estimate,
+        verify_seeds=seeds,
         met=estimate.value <= accuracy,
         tradeoff=tuple(Tradeoff(s.communications, s.num_steps, s.step_size, s.sync_period) for s in curve),
     )
@@ -251,36 +277,21 @@ def _by_pilots(search: PilotSearch, goal: Goal) -> _Proposal | Setting:
 def _by_law(
     problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, caution: float, goal: Goal, seeds: int
 ) -> _Proposal | Setting:
-    """Search by the law, and correct the accuracy asked of it until the exact error is just below the aim."""
-    level, in_reach, deviations = accuracy, math.inf, _SIGMAS / math.sqrt(seeds)
-    good: list[_Proposal] = []
-    tried: list[_Proposal] = []
-    for _ in range(_CORRECTIONS):
-        search = Search(law, level, deviations, caution)
-        settings = search.settings(goal)
-        if not settings and math.isinf(in_reach):
-            return search.within_reach(goal)
-        if not settings:
-            level = math.sqrt(level * in_reach)
-            continue
-        in_reach = level
-        chosen = goal.best(settings)
-        expected = law.error(chosen.step_size, chosen.sync_period, chosen.communications)
-        exact = exact_error(problem, algorithm, law, chosen)
-        error = expected if exact is None else exact
-        share = chosen.step_size / law.largest_step(chosen.sync_period)
-        tried.append(_Proposal(replace(chosen, error=error), "small_step" if exact is None else "exact", settings, share))
-        with_margin = error * chosen.error / expected
-        if with_margin <= accuracy:
-            good.append(tried[-1])
-            if with_margin >= _TIGHT * accuracy:
-                break
-        if error > _MISLED * expected:
-            caution = _CAUTION * share
-        else:
-            level *= _AIM * accuracy / with_margin
-    if good:
-        best = goal.best([proposal.chosen for proposal in good])
-        return next(proposal for proposal in good if proposal.chosen is best)
-    least = min(tried, key=lambda proposal: proposal.chosen.error)
-    return least if least.chosen.error <= accuracy else least.chosen
+    """Search by the law, then near what it found by exact moments, where these are quick."""
+    deviations = _SIGMAS / math.sqrt(seeds)
+    search = Search(law, accuracy, deviations, caution)
+    settings = search.settings(goal)
+    start = goal.best(settings) if settings else search.within_reach(goal)
+    exact = ExactSearch(problem, algorithm, law, accuracy, deviations)
+    known = exact.nearest_known(goal, start, search.most_steps)
+    chosen = None if known is None else exact.fewest(goal, known, search.most_steps)
+    if chosen is None and settings and (known is None or known.communications < start.communications):
+        share = start.step_size / law.largest_step(start.sync_period)
+        bare = law.error(start.step_size, start.sync_period, start.communications)
+        return _Proposal(replace(start, error=bare), "small_step", settings, share)
+    if chosen is None:
+        return start if known is None else exact.best_seen()
+    # The curve is the law's, for an accuracy at which the law is right about the chosen setting.
+    level = accuracy * law.error(chosen.step_size, chosen.sync_period, chosen.communications) / chosen.error
+    curve = Search(law, level, deviations, caution).settings(goal)
+    return _Proposal(chosen, "exact", curve, chosen.step_size / law.largest_step(chosen.sync_period))

@@ -96,6 +96,7 @@ class RoundLaw:
         self._kinds = agent_noises(algorithm, problem, point)
         self.num_kinds = len(self._kinds)
         self.num_windows = sum(_num_windows(noise) for _, noise in self._kinds)
+        self.num_modes = max(_num_modes(noise) for _, noise in self._kinds)
         self._matrices = [noise.mean_matrix for _, noise in self._kinds]
         self._memories: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._alone_step = 1 / max(_step_scale(noise) for _, noise in self._kinds)
@@ -140,6 +141,10 @@ class RoundLaw:
 
 def _num_windows(noise: AgentNoise) -> int:
     return noise.chain.nnz if isinstance(noise, StateNoise) else len(noise.windows.source)
+
+
+def _num_modes(noise: AgentNoise) -> int:
+    return len(noise.law) if isinstance(noise, StateNoise) else noise.windows.num_modes
 
 
 def _step_scale(noise: AgentNoise) -> float:

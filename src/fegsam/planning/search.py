@@ -44,12 +44,14 @@ class Search:
     def __init__(self, law: RoundLaw, accuracy: float, deviations: float = 0.0, caution: float = 1.0) -> None:
         self.law, self.accuracy, self.deviations, self.caution = law, accuracy, deviations, caution
         self._known: dict[tuple[int, int], Setting] = {}
-        self._flow = 8 * law.time_scale
-        """alpha T of the last best step: much the same for all"""
+        self._flow = self._least_flow = 8 * law.time_scale
+        """alpha T of the last best step: much the same for all, but never small, where not to move at all may look best"""
+        self.most_steps = MOST_STEPS
+        """what the settings found may take"""
 
     def settings(self, goal: Goal) -> list[Setting]:
         """One for each of some numbers of rounds; none where the accuracy is out of reach."""
-        limit = int(min(goal.most_steps, MOST_STEPS))
+        limit = self.most_steps = int(min(goal.most_steps, MOST_STEPS))
         rounds = int(min(goal.most_communications, limit))
         if rounds == limit:
             fewest = self._least(lambda steps: self.best(1, steps), limit)
@@ -58,7 +60,7 @@ class Search:
         if fewest is None:
             return []
         if not math.isfinite(goal.most_steps):
-            limit = min(limit, MORE_STEPS * fewest.num_steps)
+            limit = self.most_steps = min(limit, MORE_STEPS * fewest.num_steps)
         rarest = self._least(lambda rounds: self.best(limit // rounds, rounds), fewest.communications) or fewest
         found = [fewest, rarest]
         for rounds in _doubling(rarest.communications, fewest.communications):
@@ -95,7 +97,7 @@ class Search:
             top = self.caution * self.law.largest_step(period)
             first = min(top, self._flow / (period * rounds))
             step, error = _least_error(lambda step: self.law.cautious_error(step, period, rounds, self.deviations), first, top)
-            self._flow = step * period * rounds
+            self._flow = max(step * period * rounds, self._least_flow)
             self._known[period, rounds] = Setting(step, period, rounds, error)
         return self._known[period, rounds]
 

@@ -1,0 +1,160 @@
+"""The last word on a plan of a linear algorithm: a local search by exact moments, from where the law of the rounds points.
+
+The law is right for small steps alone, and leaves out the noise of the matrices while theta is far from theta*. Exact moments
+take some hundredths of a second for a setting, so they can be asked about a hundred of them but not about all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fegsam.planning.measured import exact_error, seconds
+from fegsam.planning.round_law import RoundLaw
+from fegsam.planning.settings import Goal, Setting
+
+_STRIDES = (1.5, 1.2, 1.08)
+"""Step sizes are moved by the first factor while that helps, then by the next."""
+_QUICK = 0.1
+"""Where a setting takes more seconds, only the first factor is used."""
+_NEAR = 1.02
+"""Numbers of rounds and periods are found to within this factor."""
+_GALLOP = 1.15
+_MOST_DOUBLINGS = 4
+"""of a limit of steps that the law set too low"""
+
+
+class ExactSearch:
+    """Settings that reach an accuracy, even in a mean over seeds that is too large by chance, by exact moments.
+
+    Parameters
+    ----------
+    accuracy : float
+        Of the error and `deviations` times its standard deviation, which the law tells.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> search = ExactSearch(coin, average, RoundLaw(coin, average), accuracy=1e-3)
+    >>> found = search.fewest(Goal("communications"), Setting(0.05, 20, 5, 1e-3), most_steps=100)
+    >>> found.communications, found.error <= 1e-3
+    (1, True)
+    """
+
+    def __init__(self, problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, deviations: float = 0.0) -> None:
+        self.problem, self.algorithm, self.law = problem, algorithm, law
+        self.accuracy, self.deviations = accuracy, deviations
+        self._known: dict[tuple[float, int, int], float] = {}
+
+    def nearest_known(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
+        """`start`, or with fewer rounds, as many as exact moments are quick for; None where they never are."""
+        rounds = start.communications
+        while rounds:
+            period = most_steps // rounds if goal.what == "communications" else start.sync_period
+            # The flow alpha T is that of the start.
+            setting = Setting(start.step_size * start.num_steps / (period * rounds), period, rounds, start.error)
+            if exact_error(self.problem, self.algorithm, self.law, setting) is not None:
+                return setting
+            rounds = int(rounds / _GALLOP)
+        return None
+
+    def fewest(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
+        """The goal's best setting near `start`, with its error without margin; None where none gets there."""
+        rounds = start.communications
+        if goal.what == "communications":
+            for doubling in range(_MOST_DOUBLINGS if math.isinf(goal.most_steps) else 1):
+                limit = most_steps * 2**doubling
+                found = self._least(lambda many, limit=limit: (limit // many, many), rounds, limit, start)
+                found = self._with_other_periods(found, start, limit)
+                if found is not None:
+                    return self._shortest(found)
+            return None
+        if rounds < goal.most_communications:
+            most = int(min(goal.most_communications, most_steps * 2**_MOST_DOUBLINGS // start.sync_period))
+            found = self._least(lambda many: (start.sync_period, many), rounds, most, start)
+            if found is not None or math.isinf(goal.most_communications):
+                return found
+            rounds = int(goal.most_communications)
+        most = max(1, most_steps * 2**_MOST_DOUBLINGS // rounds)
+        return self._least(lambda period: (period, rounds), start.sync_period, most, start)
+
+    def _with_other_periods(self, found: Setting | None, start: Setting, limit: int) -> Setting | None:
+        """The best of what was found and of fewer rounds with the periods 1, 2, 3, 4, 6, 8, 12, ...
+
+        The line of whole budgets has gaps, for ``limit // R`` is a whole number. And long periods at small steps are not always
+        best: a few large steps, each followed by a synchronisation, lead the agents to theta* with no drift at all.
+        """
+        near, fewer = (found, found.communications - 1) if found else (start, start.communications)
+        for period in sorted({k * 2**j for j in range(limit.bit_length()) for k in (1, 3)}):
+            most = min(fewer, limit // period)
+            if most < 1:
+                break
+            tried = self._least(lambda many, period=period: (period, many), most, most, near)
+            if tried is not None:
+                found, near, fewer = tried, tried, tried.communications - 1
+        return found
+
+    def _shortest(self, found: Setting) -> Setting:
+        """The same number of rounds, with the least period."""
+        period = found.sync_period
+        return self._least(lambda period: (period, found.communications), period, period, found) or found
+
+    def best_seen(self) -> Setting:
+        """Of all settings that were tried, the one with the least error."""
+        place = min(self._known, key=lambda each: self._known[each])
+        return Setting(*place, self._known[place])
+
+    def _least(self, setting: Callable[[int], tuple[int, int]], guess: int, most: int, start: Setting) -> Setting | None:
+        """Along a line of periods and rounds the least number that gets there: from the guess in growing strides, and back."""
+        place, near = min(guess, most), start
+        good, bad = most + 1, 0
+        stride, found = _GALLOP, None
+        while good - bad > 1 and (found is None or good > _NEAR * bad):
+            tried = self._best_step(*setting(place), near)
+            if tried.error * self._margin(tried) <= self.accuracy:
+                good, found, near = place, tried, tried
+                place = max(bad + 1, min(good - 1, int(good / stride)))
+            elif place == most:
+                return found
+            else:
+                bad = place
+                place = min(good - 1, max(bad + 1, math.ceil(bad * stride)))
+            stride *= stride
+            if found is not None and bad:
+                place = max(bad + 1, min(good - 1, round(math.sqrt(good * bad))))
+        return found
+
+    def _best_step(self, period: int, rounds: int, near: Setting) -> Setting:
+        """The first step size that gets there, or else about the best; from that of a setting near by, with its ``alpha T``."""
+        step = near.step_size * near.num_steps / (period * rounds)
+
+        def at(step: float) -> float:
+            error = self._error(step, period, rounds)
+            return error * self._margin(Setting(step, period, rounds, error))
+
+        least = at(step)
+        while math.isinf(least) and step * period * rounds > 1e-3 * near.step_size * near.num_steps:
+            step /= 2
+            least = at(step)
+        quick = seconds(self.law, Setting(step, period, rounds, math.nan)) <= _QUICK
+        for stride in _STRIDES if quick else _STRIDES[:1]:
+            for factor in (1 / stride, stride):
+                while least > self.accuracy and (tried := at(step * factor)) < least:
+                    step, least = step * factor, tried
+        return Setting(step, period, rounds, self._error(step, period, rounds))
+
+    def _margin(self, setting: Setting) -> float:
+        """What the error is to be multiplied by, for chance in the verification."""
+        place = setting.step_size, setting.sync_period, setting.communications
+        bare, cautious = self.law.error(*place), self.law.cautious_error(*place, self.deviations)
+        return cautious / bare if math.isfinite(cautious) else 1 + self.deviations
+
+    def _error(self, step: float, period: int, rounds: int) -> float:
+        place = (step, period, rounds)
+        if place not in self._known:
+            found = exact_error(self.problem, self.algorithm, self.law, Setting(*place, math.nan))
+            self._known[place] = math.inf if found is None else found
+        return self._known[place]
