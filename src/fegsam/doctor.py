@@ -19,6 +19,7 @@ OPTIONAL = {
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
     "flwr": ("federations on several machines, by Flower", "flower"),
+    "numba-cuda": ("runs on a GPU", "cuda"),
     "jax": ("the benchmarks' JAX baseline", "bench"),
 }
 """What each package is for, and the extra that brings it."""

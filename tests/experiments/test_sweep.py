@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import fegsam as fg
 import processes
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.experiments.executors import LocalExecutor, make_executor
@@ -375,6 +376,17 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
     environment = {"OPENBLAS_NUM_THREADS": "2", "RAY_USAGE_STATS_ENABLED": "0"}
     printed = processes.run(RAY.format(directory=str(directory)), **environment).splitlines()
     return directory, [line for line in printed if "(raylet)" not in line]
+
+
+def test_cells_on_gpus_claim_one_each() -> None:
+    from fegsam.experiments.ray_executor import claimed, places
+
+    assert claimed("cpu") == claimed(None) == {"num_cpus": 1}
+    assert claimed("cuda") == claimed(fg.engines.Cuda("float32")) == {"num_cpus": 1, "num_gpus": 1}
+    assert places(claimed("cpu"), {"CPU": 16.0, "GPU": 2.0}) == 16
+    assert places(claimed("cuda"), {"CPU": 16.0, "GPU": 2.0}) == 2
+    with pytest.raises(ProblemError, match="the Ray cluster has no GPU; add a machine"):
+        places(claimed("cuda"), {"CPU": 16.0})
 
 
 def test_ray_is_imported_only_when_asked_for(on_ray: tuple[pathlib.Path, list[str]]) -> None:

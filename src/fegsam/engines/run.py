@@ -69,8 +69,9 @@ def run(
         Every so many steps, or these times in 0..T; by default about 200 times, 0 and T among them.
     record_params : bool
         Keep the averages themselves, not only their errors.
-    engine : "cpu", "reference", or a callable ``(Plan, Settings) -> History``
-        Where it runs. ``fegsam.engines.Cpu(threads=2)`` sets the number of threads.
+    engine : "cpu", "cuda", "reference", or a callable ``(Plan, Settings) -> History``
+        Where it runs. ``fegsam.engines.Cpu(threads=2)`` sets the number of threads, ``fegsam.engines.Cuda(precision="float32")``
+        the precision on a GPU.
     initial_params : (d,) array, optional
         Where every agent starts; zeros by default.
     sampling : "markov" or "iid"

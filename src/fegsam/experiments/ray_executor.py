@@ -1,6 +1,6 @@
 """Cells on Ray: on the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else on a Ray started for the sweep.
 
-One cell is one task on one core. Only histories travel back, so the machines need no common disk; they need fegsam in one
+One cell is one task on one core, and on one GPU where its engine is `cuda`: Ray gives each task a card of its own. Only histories travel back, so the machines need no common disk; they need fegsam in one
 version, and the files that a study names under the same paths. A task whose process or machine is lost is run again
 elsewhere. A Ray started here listens on the address under which the network reaches this machine, even where it was told
 127.0.0.1; it takes no part in Ray's usage statistics.
@@ -50,8 +50,9 @@ class RayExecutor:
 
     def outcomes(self, cells: Sequence[Cell], engine: Any) -> Iterator[tuple[Cell, Answer] | None]:
         self._connect()
-        most = self._most or _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        task = ray.remote(num_cpus=1, max_retries=_RETRIES, runtime_env={"env_vars": environment(threads=1)})(attempt)
+        claims = claimed(cells[0].engine if engine is None and cells else engine)
+        most = self._most or _AHEAD * places(claims, ray.cluster_resources())
+        task = ray.remote(**claims, max_retries=_RETRIES, runtime_env={"env_vars": environment(threads=1)})(attempt)
         waiting = iter(cells)
         under_way: dict[Any, Cell] = {}
         try:
@@ -94,6 +95,23 @@ class RayExecutor:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def claimed(engine: Any) -> dict[str, int]:
+    """What one cell takes of a cluster."""
+    on_gpu = str(getattr(engine, "name", engine)).startswith("cuda")
+    return {"num_cpus": 1, "num_gpus": 1} if on_gpu else {"num_cpus": 1}
+
+
+def places(claims: dict[str, int], resources: dict[str, float]) -> int:
+    """How many such cells a cluster runs at once."""
+    cores = max(1, int(resources.get("CPU", 1)))
+    if "num_gpus" not in claims:
+        return cores
+    cards = int(resources.get("GPU", 0))
+    if cards == 0:
+        raise ProblemError("engine is 'cuda' and the Ray cluster has no GPU; add a machine with one, or use engine='cpu'.")
+    return min(cores, cards)
 
 
 def _answer(reference: Any) -> Answer:
