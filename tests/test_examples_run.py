@@ -115,3 +115,12 @@ def test_the_speed_up_study_prints_its_table_and_draws_its_figure(tmp_path, monk
     pixels = image.imread(figure)
     assert min(pixels.shape[:2]) > 300
     assert len({tuple(pixel) for pixel in pixels[::7, ::7].reshape(-1, pixels.shape[2])}) > 5, "more than a white page"
+
+
+@pytest.mark.slow
+def test_the_federation_here_has_the_simulators_numbers(capsys) -> None:
+    communications, apart = re.search(
+        r"after (\d+) communications, as simulated to (\S+)", printed("federation_here", capsys)
+    ).groups()
+    assert int(communications) == 2
+    assert float(apart) <= 1e-12

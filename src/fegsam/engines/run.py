@@ -70,8 +70,8 @@ def run(
     record_params : bool
         Keep the averages themselves, not only their errors.
     engine : "cpu", "cuda", "reference", or a callable ``(Plan, Settings) -> History``
-        Where it runs. ``fegsam.engines.Cpu(threads=2)`` sets the number of threads, ``fegsam.engines.Cuda(precision="float32")``
-        the precision on a GPU.
+        Where it runs. ``fegsam.engines.Cpu(threads=2)`` sets the number of threads,
+        ``fegsam.engines.Cuda(precision="float32")`` the precision on a GPU.
     initial_params : (d,) array, optional
         Where every agent starts; zeros by default.
     sampling : "markov" or "iid"

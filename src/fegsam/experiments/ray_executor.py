@@ -1,9 +1,9 @@
 """Cells on Ray: on the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else on a Ray started for the sweep.
 
-One cell is one task on one core, and on one GPU where its engine is `cuda`: Ray gives each task a card of its own. Only histories travel back, so the machines need no common disk; they need fegsam in one
-version, and the files that a study names under the same paths. A task whose process or machine is lost is run again
-elsewhere. A Ray started here listens on the address under which the network reaches this machine, even where it was told
-127.0.0.1; it takes no part in Ray's usage statistics.
+One cell is one task on one core, and on one GPU where its engine is `cuda`: Ray gives each such task a card of its own. Only
+histories travel back, so the machines need no common disk; they need fegsam in one version, and the files that a study names
+under the same paths. A task whose process or machine is lost is run again elsewhere. A Ray started here listens on the address
+under which the network reaches this machine, even where it was told 127.0.0.1; it takes no part in Ray's usage statistics.
 """
 
 from __future__ import annotations
