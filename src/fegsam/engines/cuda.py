@@ -57,6 +57,7 @@ class Cuda:
 
     @property
     def name(self) -> str:
+        """As it stands in a history's settings."""
         return "cuda" if self.precision == "float64" else "cuda float32"
 
     def __call__(self, plan: Plan, settings: Settings) -> History:
