@@ -76,7 +76,8 @@ class ExactSearch:
             most = int(min(goal.most_communications, most_steps * 2**_MOST_DOUBLINGS // start.sync_period))
             found = self._least(lambda many: (start.sync_period, many), rounds, most, start)
             if found is not None or math.isinf(goal.most_communications):
-                return found
+                # Whole rounds overshoot: as many of them, but shorter.
+                return found and self._shortest(found)
             rounds = int(goal.most_communications)
         most = max(1, most_steps * 2**_MOST_DOUBLINGS // rounds)
         return self._least(lambda period: (period, rounds), start.sync_period, most, start)
