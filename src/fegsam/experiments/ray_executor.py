@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fegsam.errors import ProblemError
@@ -97,13 +97,13 @@ class RayExecutor:
         self.close()
 
 
-def claimed(engine: Any) -> dict[str, int]:
+def claimed(engine: Any) -> dict[str, Any]:
     """What one cell takes of a cluster."""
     on_gpu = str(getattr(engine, "name", engine)).startswith("cuda")
     return {"num_cpus": 1, "num_gpus": 1} if on_gpu else {"num_cpus": 1}
 
 
-def places(claims: dict[str, int], resources: dict[str, float]) -> int:
+def places(claims: dict[str, Any], resources: Mapping[str, float]) -> int:
     """How many such cells a cluster runs at once."""
     cores = max(1, int(resources.get("CPU", 1)))
     if "num_gpus" not in claims:
