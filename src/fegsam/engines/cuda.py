@@ -134,7 +134,7 @@ class _Run:
                 members = seeds[first : first + self.layout.seeds]
                 with Notice("fegsam: compiling for this GPU"), explained(self.plan.rule):
                     batch = Batch(self, members)
-                    batch.launch(start, start, np.zeros(0, np.int64), [np.zeros(0, np.int64)] * len(members))
+                    batch.launch(start, start, [np.zeros(0, np.int64)] * len(members))
                 self._hand_over(members, np.array([start]), batch.averages()[:, None], np.zeros((len(members), 1)))
                 end, time = int(self.ends[members].max()), start
                 while time < end:
@@ -167,7 +167,7 @@ class _Run:
             ]
             for i in members
         ]
-        rows, omegas, failures = batch.launch(call.time, call.stop, call.cuts, wanted)
+        rows, omegas, failures = batch.launch(call.time, call.stop, wanted)
         for slot, index in enumerate(members):
             if not batch.alive[slot]:
                 continue

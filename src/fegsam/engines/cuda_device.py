@@ -163,7 +163,7 @@ class Batch:
                     plan.start.states is None,
                 )  # fmt: skip
 
-    def launch(self, begin: int, stop: int, cuts: np.ndarray, wanted: list[np.ndarray]) -> tuple[Any, Any, Any]:
+    def launch(self, begin: int, stop: int, wanted: list[np.ndarray]) -> tuple[Any, Any, Any]:
         """Run from `begin` to `stop`; averages (seeds, cuts, d), sync errors (seeds, cuts), failures (time, agent)."""
         layout, memory = self._layout, self._memory
         most = max((len(times) for times in wanted), default=0)

@@ -13,7 +13,6 @@ on the order of their terms, so threads may add at any time and a run repeats bi
 below a limit that goes with the size of the average; where a difference is beyond it, the round is run again with more room.
 """
 
-
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
 # pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
@@ -308,7 +307,7 @@ def make_advance(plan, rule, layout, real, iid):
         sums = Sums(memory.totals[which, 0], halves, np.uint64(place.sums + 2 * at), np.uint64(job.dim if shared_sums else 0))
         if shared_base:
             base = cuda.shared.array(0, real)[place.base + at : place.base + at + job.dim]
-        most = cuda.shared.array(0, types.int32)[place.most : place.most + 2]
+        most = cuda.shared.array(0, types.int32)[place.most : place.most + 1]
         own = view_tables(job, place, memory)
         params, out = view_params(job, place, memory, base, own), view_out(job, place, memory)
 

@@ -211,7 +211,7 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     put("own", many * threads if where.own else 0, shape.item)
     put("out", shape.dim * threads if where.own and shape.form == "dense" else 0, shape.item)
     put("keys", many * threads if where.own and name == "overlay" else 0, 4)
-    put("most", 2, 4)
+    put("most", 1, 4)
     return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
 
 

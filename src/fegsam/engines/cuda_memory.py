@@ -87,9 +87,9 @@ class Place(NamedTuple):
     sums: Any
     """uint32 (slots, 2, d)"""
     tree: Any
-    """float64 (2, threads)"""
+    """float64 (threads)"""
     most: Any
-    """int32 (2)"""
+    """int32 (1): cuts inside the round, of the seed that has most"""
     base: Any
     """(slots, d): the average"""
     own: Any
