@@ -71,8 +71,8 @@ def _problem(case: Case) -> tuple[Any, Any]:
 
 
 ALGORITHMS = (
-    "linear SA", "large linear SA", "own operator", "on-policy TD", "off-policy tabular TD", "Q-learning", "off-policy linear TD",
-    "preconditioned TD",
+    "linear SA", "large linear SA", "own operator", "on-policy TD", "off-policy tabular TD", "Q-learning",
+    "off-policy linear TD", "preconditioned TD",
 )  # fmt: skip
 
 

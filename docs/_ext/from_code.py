@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 import importlib
 import inspect
@@ -28,8 +29,9 @@ class _Text(Directive):
     required_arguments = 1
     final_argument_whitespace = True
 
+    @abc.abstractmethod
     def lines(self) -> Iterator[str]:
-        raise NotImplementedError
+        """The body, block by block."""
 
     def run(self) -> list[nodes.Node]:
         body = StringList([line for block in self.lines() for line in block.split("\n")], source=self.arguments[0])
