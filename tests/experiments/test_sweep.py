@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ import processes
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.experiments.executors import LocalExecutor, make_executor
 from fegsam.experiments.spec import EXAMPLE, load_study
+from fegsam.experiments.store import Store
 from fegsam.experiments.sweep import Results, SweepError, load_results, run_sweep
 from small_cells import SmallStudy, files, grid, with_act
 
@@ -320,6 +322,27 @@ def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
     assert left_of(process) == []
     run_sweep(KILLED, tmp_path, executor=executor)
     assert files(tmp_path) == files(killed_undisturbed)
+
+
+def test_ctrl_c_waits_for_the_cell_that_is_being_stored(
+    tmp_path: pathlib.Path, executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raised inside the library that writes it, it would leave that library's lock taken."""
+    write = Store.write
+
+    def interrupted(store: Store, *what: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        write(store, *what)
+
+    monkeypatch.setattr(Store, "write", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt, match="Stopped: 1 of 24 cells are stored"):
+            run_sweep(KILLED, tmp_path, executor=executor)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(list(tmp_path.glob("cells/*.nc"))) == 1
 
 
 def test_a_directory_takes_one_sweep_at_a_time(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:

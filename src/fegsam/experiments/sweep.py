@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -186,6 +188,31 @@ def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
     return left
 
 
+@contextlib.contextmanager
+def _kept_interrupts() -> Iterator[threading.Event]:
+    """Says whether Ctrl-C was pressed, for whoever asks where it does no harm; pressed again, it interrupts at once.
+
+    Raised in the middle of storing it can leave a lock of the library that writes the file taken, and then all wait for ever.
+    """
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread() or (
+        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield pressed
+        return
+
+    def keep(number: int, frame: Any) -> None:
+        if pressed.is_set():
+            signal.default_int_handler(number, frame)
+        pressed.set()
+
+    signal.signal(signal.SIGINT, keep)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class _Sweep:
     """What has been done so far."""
 
@@ -200,16 +227,19 @@ class _Sweep:
 
     def run(self, executor: Executor, engine: Any, view: _View) -> None:
         try:
-            with contextlib.closing(executor.outcomes(self.left, engine)) as outcomes:  # pyright: ignore[reportArgumentType]
+            with (
+                _kept_interrupts() as interrupted,
+                contextlib.closing(executor.outcomes(self.left, engine)) as outcomes,  # pyright: ignore[reportArgumentType]
+            ):
                 for outcome in outcomes:
                     if outcome is not None:
                         self._take(*outcome)
+                    if interrupted.is_set():
+                        raise KeyboardInterrupt
                     view.show()
         except KeyboardInterrupt:
-            # It may have come between a cell's storing and its counting.
-            stored = self.total - len(self.left) + len(self.store.done(self.left))
             raise KeyboardInterrupt(
-                f"Stopped: {stored} of {self.total} cells are stored in {str(self.store.directory)!r}; "
+                f"Stopped: {self.stored} of {self.total} cells are stored in {str(self.store.directory)!r}; "
                 "run the same again to go on from there."
             ) from None
 
