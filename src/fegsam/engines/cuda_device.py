@@ -133,8 +133,8 @@ class Batch:
         seeds, dim, ahead = layout.seeds, plan.dimension, 1 if self._iid else max(plan.window, 1)
         average = np.zeros((seeds, dim))
         average[: len(members)] = plan.start.params[members]
-        size = np.zeros((seeds, 3), np.int32)
-        size[:, 0] = np.maximum(np.frexp(np.abs(average).max(axis=1))[1], 0)
+        size = np.zeros((2, seeds), np.int32)
+        size[0] = np.maximum(np.frexp(np.abs(average).max(axis=1))[1], 0)
         self._failed = np.zeros(seeds, np.uint64)
         self._failed[: len(members)] = NOT_FAILED
         names = np.zeros(seeds, np.uint64)
@@ -142,7 +142,7 @@ class Batch:
         arrays = {name: _zeros(*what) for name, what in global_arrays(layout, run.shape, run.real).items()}
         self._memory = Memory(
             seeds=cuda.to_device(names),
-            average=cuda.to_device(average),
+            average=cuda.to_device(np.stack([average, average])),
             rounded=cuda.to_device(average.astype(run.real)),
             states=_zeros((2, seeds, ahead, plan.num_agents), np.uint32),
             actions=_zeros((2, seeds, ahead, plan.num_agents), np.uint32),
@@ -196,7 +196,7 @@ class Batch:
         return rows, omegas, failures
 
     def averages(self) -> np.ndarray:
-        return self._memory.average.copy_to_host()[: self._count]
+        return self._memory.average[self._half].copy_to_host()[: self._count]
 
     def states(self) -> np.ndarray:
         """(seeds, N)"""

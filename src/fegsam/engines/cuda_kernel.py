@@ -4,7 +4,8 @@ Between two synchronisations the agents do not meet, and after one they all hold
 memory of its own for the agent that it runs now, and not for all agents: it starts from the average, and at the round's end
 adds its agent's difference from it to a sum. Three layouts (see `cuda_layout`):
 
-shared   an agent's parameters in shared memory, entry j of thread t beside entry j of thread t + 1: no bank conflicts.
+shared   an agent's parameters in shared memory, entry j of thread t beside entry j of thread t + 1: no bank conflicts. Where
+         a round writes few of them, they are kept as changes of the average, and a log says which to put back.
 overlay  a small hash table of the cells that the agent has written, over the average that all read.
 table    an agent's parameters in global memory.
 
@@ -30,7 +31,7 @@ from numba.np.numpy_support import from_dtype
 from fegsam.engines.cuda_memory import Limits, Stretch
 from fegsam.engines.cuda_params import EMPTY, make_views, overlay_find
 from fegsam.engines.cuda_paths import is_narrow, make_walk, pack
-from fegsam.engines.cuda_sums import Sums, make_settle
+from fegsam.engines.cuda_sums import FOUR, Sums, copy, flush, four, make_settle
 from fegsam.engines.randomness import HALF
 
 ROOM = 2
@@ -109,10 +110,11 @@ def make_step(form, rule, layout, logged):
 
     def logged_step(params, out, path, tables, job, log, k, thread):
         cell, scale = rule(params, path, _ZERO, tables)
-        new = params[cell] + job.step_size * scale
-        params[cell] = new
+        at = params.first + np.uint64(cell) * params.width
+        change = params.memory[at] + job.step_size * scale
+        params.memory[at] = change
         log[k, thread] = cell
-        return abs(new) <= job.largest
+        return abs(params.base[cell] + change) <= job.largest
 
     def overlaid_step(params, out, path, tables, job, log, k, thread):
         cell, scale = rule(params, path, _ZERO, tables)
@@ -178,7 +180,7 @@ def make_advance(plan, rule, layout, real, iid):
 
     @cuda.jit(device=True)
     def run_agents(job, laws, agents, tables, memory, params, base, own, out, sums, limits, which, rank, slot, lane, alive,
-                   most, stretch):  # fmt: skip
+                   most, stretch, turn):  # fmt: skip
         """A round of this thread's agents, one after the other: steps, cuts, differences. Whether all differences fit.
 
         All threads of a block go through it together; one without an agent only takes part.
@@ -192,8 +194,7 @@ def make_advance(plan, rule, layout, real, iid):
             agent = agent if running else 0
             if running:
                 load(memory, which, agent, stretch.half, states, actions)
-            if not logged or first == rank * job.lanes:
-                begin(job, params, base, own, slot, lane)
+            begin(job, params, base, own, slot, lane)
             kind, now = agents.kinds[agent], stretch.time
             for j in range(most + 1):
                 at_cut, at_end = alive and j < stretch.inside, alive and j == most
@@ -212,7 +213,7 @@ def make_advance(plan, rule, layout, real, iid):
                         forget(params, base)
                         running = False
                 if j < most:
-                    at_once = Sums(memory.totals[which, 1 + j if at_cut else 0], sums.half, sums.first, _ZERO)
+                    at_once = Sums(memory.totals[turn % 3, which, 1 + j if at_cut else 0], sums.half, sums.first, _ZERO)
                     square, fits = add(job, params, base, own, slot, lane, at_once, limits, at_cut)
                     if at_cut:
                         memory.squares[j, thread] += square
@@ -246,7 +247,7 @@ def make_advance(plan, rule, layout, real, iid):
         return total
 
     @cuda.jit(device=True)
-    def record_cuts(job, memory, place, stretch, which, rank, slot, lane, alive, most, scale):
+    def record_cuts(job, memory, place, stretch, turn, which, rank, slot, lane, alive, most, scale):
         """Averages at the cuts, and this block's share of what the sync errors are made of."""
         tree = cuda.shared.array(0, types.float64)[place.tree : place.tree + cuda.blockDim.x]
         thread, members = cuda.grid(1), job.blocks * job.lanes
@@ -255,8 +256,8 @@ def make_advance(plan, rule, layout, real, iid):
             if alive and j < stretch.inside:
                 square = memory.squares[j, thread]
                 for c in range(rank * job.lanes + lane, job.dim, members):
-                    change = np.float64(np.int64(memory.totals[which, 1 + j, c])) * scale
-                    memory.rows[stretch.row + j, which, c] = memory.average[which, c] + change
+                    change = np.float64(np.int64(memory.totals[turn % 3, which, 1 + j, c])) * scale
+                    memory.rows[stretch.row + j, which, c] = memory.average[stretch.half, which, c] + change
                     apart += change * change
             square, apart = block_sum(job, tree, slot, lane, square), block_sum(job, tree, slot, lane, apart)
             if alive and j < stretch.inside and lane == 0:
@@ -264,25 +265,40 @@ def make_advance(plan, rule, layout, real, iid):
                 memory.parts[stretch.row + j, which, rank, 1] = apart
 
     @cuda.jit(device=True)
-    def renew_average(job, memory, stretch, which, member, scale):
-        """Apply the round's mean difference; the binary exponent of the largest entry that this thread saw."""
-        top = 0.0
+    def renew_average(job, memory, base, stretch, turn, which, rank, lane, scale):
+        """Apply the round's mean difference; the binary exponent of the largest entry that this thread saw.
+
+        Blocks with copies of the average renew all of theirs, and the first one the original; others share it out.
+        """
+        old, totals, rows = memory.average[stretch.half, which], memory.totals[turn % 3, which, 0], memory.rows
         recorded = memory.cuts[which, stretch.row + stretch.inside] == stretch.time + stretch.length
-        for c in range(member, job.dim, job.blocks * job.lanes):
-            change = np.float64(np.int64(memory.totals[which, 0, c])) * scale
-            new = memory.average[which, c] + change
-            memory.average[which, c] = new
-            memory.rounded[which, c] = new
-            if recorded:
-                memory.rows[stretch.row + stretch.inside, which, c] = new
-            top = max(top, abs(new))
+        keeps = rank == 0 if shared_base else True
+        c = np.uint64(lane if shared_base else rank * job.lanes + lane)
+        stride, size = np.uint64(job.lanes if shared_base else job.blocks * job.lanes), np.uint64(job.dim)
+        top = 0.0
+        while c < size:
+            at = four(c, stride, size)
+            new = (
+                old[at[0]] + np.float64(np.int64(totals[at[0]])) * scale,
+                old[at[1]] + np.float64(np.int64(totals[at[1]])) * scale,
+                old[at[2]] + np.float64(np.int64(totals[at[2]])) * scale,
+                old[at[3]] + np.float64(np.int64(totals[at[3]])) * scale,
+            )
+            for i in range(4):
+                base[at[i]] = new[i]
+                if keeps:
+                    memory.average[1 - stretch.half, which, at[i]] = new[i]
+                    if recorded:
+                        rows[stretch.row + stretch.inside, which, at[i]] = new[i]
+                top = max(top, abs(new[i]))
+            c += FOUR * stride
         return max(math.frexp(top)[1], 0)
 
     @cuda.jit(device=True)
-    def clear_totals(job, memory, stretch, which, member):
-        for j in range(stretch.inside + 1):
+    def clear_totals(job, memory, inside, turn, which, member):
+        for j in range(inside + 1):
             for c in range(member, job.dim, job.blocks * job.lanes):
-                memory.totals[which, j, c] = _ZERO
+                memory.totals[turn % 3, which, j, c] = _ZERO
 
     @cuda.jit(device=True)
     def meet():
@@ -292,7 +308,11 @@ def make_advance(plan, rule, layout, real, iid):
             cuda.syncthreads()
 
     def advance(job, given_laws, agents, given_tables, memory, place):
-        """Rounds from `begin`, a synchronisation, to `stop`. One broken off by `stop` leaves the average as it was."""
+        """Rounds from `begin`, a synchronisation, to `stop`. One broken off by `stop` leaves the average as it was.
+
+        In each turn, all meet when the round's differences are added up. Where each block has a copy of the average, that is
+        the only time: what one turn leaves in `totals`, `overflow` and `again` is cleared in the next, for the next but one.
+        """
         laws, tables = fix_laws(given_laws), fix_tables(given_tables)
         thread, rank = cuda.grid(1), cuda.blockIdx.x % job.blocks
         slot, lane = cuda.threadIdx.x // job.lanes, cuda.threadIdx.x % job.lanes
@@ -304,14 +324,19 @@ def make_advance(plan, rule, layout, real, iid):
 
         at = min(slot, job.slots - 1) * job.dim
         halves, base = cuda.shared.array(0, types.uint32), memory.rounded[which]
-        sums = Sums(memory.totals[which, 0], halves, np.uint64(place.sums + 2 * at), np.uint64(job.dim if shared_sums else 0))
+        first_half, end_half = np.uint64(place.sums + 2 * at), np.uint64(place.sums + 2 * (at + job.dim))
         if shared_base:
             base = cuda.shared.array(0, real)[place.base + at : place.base + at + job.dim]
+            if present:
+                copy(memory.average[job.half, which], base, np.uint64(lane), np.uint64(job.lanes))
         most = cuda.shared.array(0, types.int32)[place.most : place.most + 1]
+        sizes = cuda.shared.array(0, types.int32)[place.size : place.size + 2 * job.slots]
         own = view_tables(job, place, memory)
         params, out = view_params(job, place, memory, base, own), view_out(job, place, memory)
+        if logged:
+            forget(params, base)
 
-        time, half, row, turn = job.begin, job.half, 0, 0
+        time, half, row, turn, before, extra, size = job.begin, job.half, 0, 0, 0, 0, memory.size[job.half, which]
         while time < job.stop:
             length = min(job.sync_period, job.stop - time)
             synced = length == job.sync_period
@@ -324,51 +349,50 @@ def make_advance(plan, rule, layout, real, iid):
             if cuda.threadIdx.x == 0:
                 most[0] = 0
             if present:
-                for c in range(lane, job.dim, job.lanes):
-                    if shared_sums:
-                        halves[sums.first + np.uint64(c)] = 0
-                        halves[sums.first + np.uint64(job.dim + c)] = 0
-                    if shared_base:
-                        base[c] = memory.rounded[which, c]
-            exponent = memory.size[which, turn % 3] + ROOM + memory.extra[which]
+                if shared_base and lane == 0:
+                    sizes[(1 - half) * job.slots + slot] = 0
+                if not shared_base and member == 0:
+                    memory.size[1 - half, which] = 0
+                if shared_sums:
+                    c = first_half + np.uint64(lane)
+                    while c < end_half:
+                        halves[c] = 0
+                        c += np.uint64(job.lanes)
+            exponent = size + ROOM + extra
             limits = Limits(math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent)))
+            sums = Sums(memory.totals[turn % 3, which, 0], halves, first_half, np.uint64(job.dim if shared_sums else 0))
             cuda.syncthreads()
             if inside > most[0]:
                 cuda.atomic.max(most, 0, np.int32(inside))
             cuda.syncthreads()
             if not run_agents(
                 job, laws, agents, tables, memory, params, base, own, out, sums, limits, which, rank, slot, lane, alive,
-                most[0], stretch,
+                most[0], stretch, turn,
             ):  # fmt: skip
-                memory.overflow[which] = 1
+                memory.overflow[turn % 3, which] = 1
                 memory.again[turn % 3, domain] = 1
             if shared_sums:
                 cuda.syncthreads()
                 if alive and synced:
-                    for c in range(lane, job.dim, job.lanes):
-                        low, high = halves[sums.first + np.uint64(c)], halves[sums.first + np.uint64(job.dim + c)]
-                        if low != 0 or high != 0:
-                            cuda.atomic.add(memory.totals, (which, 0, c), np.uint64(low) | (np.uint64(high) << HALF))
+                    flush(sums, np.uint64(lane), np.uint64(job.lanes))
             meet()
 
             repeat = memory.again[turn % 3, domain] != 0
+            extra = extra + MORE_ROOM * memory.overflow[turn % 3, which] if repeat else 0
             scale = math.ldexp(1.0, int(exponent - job.fraction)) / job.num_agents
             if not repeat and most[0] > 0:
-                record_cuts(job, memory, place, stretch, which, rank, slot, lane, alive, most[0], scale)
-            if alive and synced and not repeat:
-                top = renew_average(job, memory, stretch, which, member, scale)
-                if top > memory.size[which, (turn + 1) % 3]:
-                    cuda.atomic.max(memory.size, (which, (turn + 1) % 3), np.int32(top))
-            if alive:
-                clear_totals(job, memory, stretch, which, member)
-            if present and member == 0:
-                if repeat:
-                    memory.size[which, (turn + 1) % 3] = memory.size[which, turn % 3]
-                    memory.extra[which] += MORE_ROOM * memory.overflow[which]
+                record_cuts(job, memory, place, stretch, turn, which, rank, slot, lane, alive, most[0], scale)
+            renewed = alive and synced and not repeat
+            if renewed:
+                top = renew_average(job, memory, base, stretch, turn, which, rank, lane, scale)
+                if shared_base:
+                    cuda.atomic.max(sizes, (1 - half) * job.slots + slot, np.int32(top))
                 else:
-                    memory.extra[which] = 0
-                memory.overflow[which] = 0
-                memory.size[which, (turn + 2) % 3] = 0
+                    cuda.atomic.max(memory.size, (1 - half, which), np.int32(top))
+            if present:
+                clear_totals(job, memory, before, turn + 2, which, member)
+                if member == 0:
+                    memory.overflow[(turn + 2) % 3, which] = 0
             if rank == 0 and cuda.threadIdx.x == 0:
                 memory.again[(turn + 2) % 3, domain] = 0
             if not repeat:
@@ -376,16 +400,22 @@ def make_advance(plan, rule, layout, real, iid):
                 time += length
                 if alive and synced and memory.cuts[which, row] == time:
                     row += 1
-                if synced:
-                    half = 1 - half
+            before = inside
             turn += 1
-            meet()
+            if shared_base:
+                cuda.syncthreads()
+            else:
+                meet()
+            if renewed:
+                size = sizes[(1 - half) * job.slots + slot] if shared_base else memory.size[1 - half, which]
+            if synced and not repeat:
+                half = 1 - half
 
-        if present and member == 0:
-            last = memory.size[which, turn % 3]
-            memory.size[which, 1] = 0
-            memory.size[which, 2] = 0
-            memory.size[which, 0] = last
+        meet()
+        if present:
+            clear_totals(job, memory, before, turn + 2, which, member)
+            if member == 0:
+                memory.size[half, which] = size
 
     def advance_alone(job, given_laws, agents, given_tables, memory, place):
         """One agent a seed: its steps go from `begin` to `stop` and stay."""
@@ -415,7 +445,7 @@ def make_advance(plan, rule, layout, real, iid):
                 row += 1
         carry(memory, which, 0, job.half, states, actions)
         for c in range(job.dim):
-            memory.average[which, c] = params[c]
+            memory.average[job.half, which, c] = params[c]
             memory.rounded[which, c] = params[c]
 
     return compile_kernel(advance_alone if plan.num_agents == 1 else advance, layout.registers)

@@ -16,6 +16,8 @@ LAYOUTS = ("shared", "overlay", "table")
 
 _MOST = 8
 """Warps of a block."""
+_SIDE_BY_SIDE = 4
+"""Warps that a processor runs without one waiting for the other."""
 _MANY_REGISTERS, _FEW_REGISTERS = 128, 64
 _SMALL = 48 * 1024
 """Bytes of a table that a block keeps a copy of in shared memory."""
@@ -156,10 +158,14 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
 
 
 def _choose(shape: Shape, device: Device) -> str:
-    if shape.form == "cell" and shape.num_agents > 1 and 2 * shape.own_bytes("overlay") <= shape.own_bytes("table"):
+    sparse = shape.form == "cell" and shape.num_agents > 1 and 2 * shape.own_bytes("overlay") <= shape.own_bytes("table")
+    needed = _bytes(shape, "shared", Where(True, True, True, 0, False), device.warp, 1)[1]
+    at_once = device.processors * device.warp * _resident(device, device.warp, needed, _MANY_REGISTERS)
+    # An overlay leaves room for more threads, and asks more of each.
+    if sparse and shape.num_agents * shape.num_seeds > at_once:
         return "overlay"
     fits = _bytes(shape, "shared", Where(True, True, True, 0, False), 2 * device.warp, 1)[1] <= device.shared_bytes
-    return "shared" if fits else "table"
+    return "shared" if fits else "overlay" if sparse else "table"
 
 
 def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int, int]:
@@ -170,10 +176,11 @@ def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int
         return threads * _resident(device, threads, needed, registers) if needed <= device.shared_bytes else 0
 
     def best(registers: int) -> int:
-        chosen, most = device.warp, _MOST * device.warp
-        for threads in range(2 * device.warp, most + 1, device.warp):
+        sizes = [count * device.warp for count in range(1, _MOST + 1) if held(count * device.warp, registers)]
+        chosen, most = device.warp, max(sizes, default=device.warp)
+        for threads in sizes:
             spread = shape.num_agents > most and -(-shape.num_agents // chosen) <= device.processors
-            if spread or held(threads, registers) == 0:
+            if threads > _SIDE_BY_SIDE * device.warp and spread:
                 break
             if held(threads, registers) >= held(chosen, registers):
                 chosen = threads
@@ -212,6 +219,7 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     put("out", shape.dim * threads if where.own and shape.form == "dense" else 0, shape.item)
     put("keys", many * threads if where.own and name == "overlay" else 0, 4)
     put("most", 1, 4)
+    put("size", 2 * slots, 4)
     return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
 
 
@@ -221,7 +229,7 @@ def _sizes(shape: Shape, name: str, where: Where, wanted_cuts: int, seeds: int, 
     rows = max(2, min(_MOST_ROWS, _ROW_BYTES // (per_row * seeds)))
     cuts = max(1, min(wanted_cuts, rows))
     windows = 16 * shape.ahead * shape.num_agents
-    per_seed = windows + shape.dim * (8 + shape.item + 8 * (1 + cuts)) + rows * (per_row + 8)
+    per_seed = windows + shape.dim * (16 + shape.item + 24 * (1 + cuts)) + rows * (per_row + 8)
     per_thread = 8 * cuts + (0 if where.own else shape.own_bytes(name)) + (4 * shape.sync_period if where.logged else 0)
     return cuts, rows, per_seed, per_thread
 
@@ -232,12 +240,11 @@ def global_arrays(layout: Layout, shape: Shape, real: Any) -> dict[str, tuple[tu
     own = not layout.where.own
     overlaid = layout.name == "overlay"
     return {
-        "totals": ((seeds, 1 + layout.cuts, dim), np.uint64),
+        "totals": ((3, seeds, 1 + layout.cuts, dim), np.uint64),
         "squares": ((layout.cuts, threads), np.float64),
         "parts": ((layout.rows, seeds, layout.blocks, 2), np.float64),
-        "overflow": ((seeds,), np.int32),
+        "overflow": ((3, seeds), np.int32),
         "again": ((3, layout.grid), np.int32),
-        "extra": ((seeds,), np.int32),
         "rows": ((layout.rows, seeds, dim), np.float64),
         "own": ((threads * dim if own and not overlaid else 1,), real),
         "out": ((threads, dim) if own and shape.form == "dense" else (1, 1), real),

@@ -43,15 +43,16 @@ class Memory(NamedTuple):
     seeds: Any
     """uint64 (S)"""
     average: Any
-    """float64 (S, d)"""
+    """float64 (2, S, d): what the last synchronisation left, and room for the next"""
     rounded: Any
-    """(S, d): the average as agents hold it"""
+    """(S, d): the average as agents hold it, where blocks have no copies of it"""
     states: Any
     """uint32 (2, S, ahead, N): each agent's window at the last synchronisation, and room for the next"""
     actions: Any
     """uint32 (2, S, ahead, N)"""
     totals: Any
-    """uint64 (S, 1 + c, d): sums over agents of the differences from the average, at the round's end and at its cuts"""
+    """uint64 (3, S, 1 + c, d): sums over agents of the differences from the average, at the round's end and at its cuts; this
+    turn's, the last one's and the next one's"""
     squares: Any
     """float64 (c, threads): sums over a thread's agents of ||theta^i - average||^2"""
     parts: Any
@@ -59,13 +60,11 @@ class Memory(NamedTuple):
     failed: Any
     """uint64 (S): step since `begin` and agent of the first parameter that was not finite"""
     overflow: Any
-    """int32 (S): a difference was beyond the limit"""
+    """int32 (3, S): a difference was beyond the limit; three as with `totals`"""
     again: Any
-    """int32 (3, domains): this round, the last and the next; some seed's was"""
-    extra: Any
-    """int32 (S): more room for the round that is run again"""
+    """int32 (3, domains): some seed's was"""
     size: Any
-    """int32 (S, 3): binary exponent of the average's largest entry, this round's, the last one's and the next one's"""
+    """int32 (2, S): binary exponent of the average's largest entry; two as with `average`"""
     cuts: Any
     """int64 (S, C + 1): when to hand over the average, and an end that never comes"""
     rows: Any
@@ -90,6 +89,8 @@ class Place(NamedTuple):
     """float64 (threads)"""
     most: Any
     """int32 (1): cuts inside the round, of the seed that has most"""
+    size: Any
+    """int32 (2, slots): as in `Memory`, where a block has a copy of the average"""
     base: Any
     """(slots, d): the average"""
     own: Any
@@ -110,7 +111,7 @@ class Where(NamedTuple):
     entries: int
     """of an overlay"""
     logged: bool
-    """a log says which cells an agent has written, so that its table is put back without looking at all of it"""
+    """an agent's table holds its changes alone, and a log says where, so that it is put back without looking at all of it"""
 
 
 class Stretch(NamedTuple):

@@ -101,6 +101,25 @@ def _column_setitem(column, index, value):
     return put
 
 
+class Changed(NamedTuple):
+    """The parameters of one agent: the average, and what the agent has changed since; laid out as a `Column`."""
+
+    base: Any
+    memory: Any
+    first: Any
+    width: Any
+
+    def __getitem__(self, cell):
+        return self.base[cell] + self.memory[self.first + np.uint64(cell) * self.width]
+
+
+@overload(operator.getitem)
+def _changed_getitem(changed, cell):
+    if isinstance(changed, types.NamedTuple) and changed.instance_class is Changed and isinstance(cell, types.Integer):
+        return lambda changed, cell: changed.base[cell] + changed.memory[changed.first + np.uint64(cell) * changed.width]
+    return None
+
+
 def make_views(layout, form, real, where, entries):
     """The tables of a block's agents, one agent's parameters, and what a dense rule fills."""
 
@@ -117,6 +136,10 @@ def make_views(layout, form, real, where, entries):
     def shared_params(job, place, memory, base, tables):
         at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
         return Column(cuda.shared.array(0, real), np.uint64(place.own) + at, width, (job.dim,))
+
+    def shared_changes(job, place, memory, base, tables):
+        at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
+        return Changed(base, cuda.shared.array(0, real), np.uint64(place.own) + at, width)
 
     def global_params(job, place, memory, base, tables):
         return tables[cuda.threadIdx.x * job.dim : (cuda.threadIdx.x + 1) * job.dim]
@@ -145,6 +168,8 @@ def make_views(layout, form, real, where, entries):
         tables, params = no_tables, shared_overlay if where.own else global_overlay
     else:
         tables, params = (shared_tables, shared_params) if where.own else (global_tables, global_params)
+    if where.logged:
+        params = shared_changes
     out = (shared_out if where.own else global_out) if form == "dense" else no_out
     # Inlined by Numba itself: a device function may not return an array.
     return tuple(cuda.jit(device=True, inline="always")(function) for function in (tables, params, out))

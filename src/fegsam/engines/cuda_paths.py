@@ -59,24 +59,28 @@ def choose_packed(word, start, size, table):
 
 
 def make_transition(narrow):
-    def transition(laws, mdp, policy, state, action_word, state_word):
-        """The action taken in `state`, and where it leads; `mdp` and `policy` are first rows."""
+    """A transition in two halves, `look` and `arrive`: what can be asked before the answer is needed, and the answer."""
+
+    def look(laws, mdp, policy, state, action_word, state_word):
+        """The action taken in `state`, and what says where it leads; `mdp` and `policy` are first rows."""
         action = choose_packed(action_word, (policy + state) * laws.num_actions, laws.num_actions, laws.policy)
         row = laws.row[(mdp + state) * laws.num_actions + action]
         product = state_word * (row >> HALF)
         at = (row & MASK) + (product >> HALF)
         if narrow:
             packed = laws.entry[at]
-            threshold, outcome, other = packed & MASK, (packed >> HALF) & _SHORT, packed >> np.uint64(48)
-        else:
-            packed = laws.entry[TWO * at + ONE]
-            threshold, outcome, other = laws.entry[TWO * at], packed & MASK, packed >> HALF
-        return action, outcome if (product & MASK) < threshold else other
+            return action, product & MASK, packed & MASK, packed >> HALF
+        return action, product & MASK, laws.entry[TWO * at], laws.entry[TWO * at + ONE]
 
-    return cuda.jit(device=True)(transition)
+    def arrive(word, threshold, outcomes):
+        if narrow:
+            return outcomes & _SHORT if word < threshold else outcomes >> np.uint64(16)
+        return outcomes & MASK if word < threshold else outcomes >> HALF
+
+    return cuda.jit(device=True)(look), cuda.jit(device=True)(arrive)
 
 
-def make_draw_window(transition, window):
+def make_draw_window(look, arrive, window):
     def draw_window(laws, agents, kind, seed, agent, t, states, actions):
         """A window from the stationary law."""
         mdp, policy = np.uint64(agents.mdps[kind]) * laws.num_states, np.uint64(agents.policies[kind]) * laws.num_states
@@ -85,7 +89,8 @@ def make_draw_window(transition, window):
         states[0] = state
         for l in range(window):
             action_word, state_word = words(seed, agent, t, IID + np.uint64(l) + ONE)
-            action, state = transition(laws, mdp, policy, state, action_word, state_word)
+            action, word, threshold, outcomes = look(laws, mdp, policy, state, action_word, state_word)
+            state = arrive(word, threshold, outcomes)
             actions[l] = action
             states[l + 1] = state
 
@@ -94,7 +99,7 @@ def make_draw_window(transition, window):
 
 def make_begin(ahead, narrow):
     """The kernel that draws every agent's first window, or the rest of one whose first state is there."""
-    transition = make_transition(narrow)
+    look, arrive = make_transition(narrow)
 
     @cuda.jit
     def begin(job, laws, agents, memory, drawn):
@@ -110,7 +115,8 @@ def make_begin(ahead, narrow):
             state = np.uint64(states[job.half, which, 0, agent])
             for j in range(ahead - 1):
                 action_word, state_word = words(seed, np.uint64(agent), np.uint64(job.begin + j), PATH)
-                action, state = transition(laws, mdp, policy, state, action_word, state_word)
+                action, word, threshold, outcomes = look(laws, mdp, policy, state, action_word, state_word)
+                state = arrive(word, threshold, outcomes)
                 actions[job.half, which, j, agent] = action
                 states[job.half, which, j + 1, agent] = state
 
@@ -118,39 +124,50 @@ def make_begin(ahead, narrow):
 
 
 def make_walk(step, window, iid, narrow):
-    """An agent's steps up to a time, with its path."""
+    """An agent's steps up to a time, with its path.
+
+    Paths do not hang on parameters, so each transition is looked up before the step that comes before its own: the two wait
+    for memory at the same time.
+    """
     ahead = max(window, 1)
-    transition = make_transition(narrow)
-    draw_window = make_draw_window(transition, window)
+    look, arrive = make_transition(narrow)
+    draw_window = make_draw_window(look, arrive, window)
 
     @cuda.jit(device=True)
     def walk(job, laws, agents, tables, params, out, states, actions, kind, seed, agent, time, stop, log, origin):
         """The steps time..stop-1; the time after the last that left the parameters finite."""
         path = Path(states, actions, kind, agents.mdps[kind], agents.policies[kind])
         mdp, policy = np.uint64(path.mdp) * laws.num_states, np.uint64(path.policy) * laws.num_states
-        key_0, key_1, who, thread = seed & MASK, seed >> HALF, np.uint64(agent), cuda.grid(1)
+        key_0, key_1, who, thread = seed & MASK, seed >> HALF, np.uint64(agent), np.uint64(cuda.grid(1))
         w0, w1, w2, w3 = _ZERO, _ZERO, _ZERO, _ZERO
-        for t in range(time, stop):
+        action, word, threshold, outcomes = _ZERO, _ZERO, _ZERO, _ZERO
+        t, end = np.uint64(time), np.uint64(stop)
+        if not iid and t < end:
+            tau = t + np.uint64(ahead - 1)
+            w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), who, PATH, key_0, key_1)
+            first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
+            action, word, threshold, outcomes = look(laws, mdp, policy, np.uint64(states[ahead - 1]), first, second)
+        while t < end:
             if iid:
-                draw_window(laws, agents, kind, seed, who, np.uint64(t), states, actions)
+                draw_window(laws, agents, kind, seed, who, t, states, actions)
             else:
-                tau = np.uint64(t + ahead - 1)
-                odd = tau & ONE
-                if t == time or odd == _ZERO:
-                    pair = tau >> ONE
-                    w0, w1, w2, w3 = philox(pair & MASK, pair >> HALF, who, PATH, key_0, key_1)
-                action_word, state_word = (w2, w3) if odd == ONE else (w0, w1)
-                state = np.uint64(states[ahead - 1])
-                action, state = transition(laws, mdp, policy, state, action_word, state_word)
+                tau = t + np.uint64(ahead)
+                if tau & ONE == _ZERO:
+                    w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), who, PATH, key_0, key_1)
+                state = arrive(word, threshold, outcomes)
                 actions[ahead - 1] = action
                 states[ahead] = state
-            if not step(params, out, path, tables, job, log, t - origin, thread):
-                return t
+                if t + ONE < end:
+                    first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
+                    action, word, threshold, outcomes = look(laws, mdp, policy, state, first, second)
+            if not step(params, out, path, tables, job, log, t - np.uint64(origin), thread):
+                return np.int64(t)
             if not iid:
                 for j in range(ahead):
                     states[j] = states[j + 1]
                 for j in range(ahead - 1):
                     actions[j] = actions[j + 1]
+            t += ONE
         return stop
 
     return walk
