@@ -46,6 +46,10 @@ def test_points_on_few_places_bear_their_own_numbers_unless_they_touch() -> None
     assert few_places(figure(Series("a", agents, agents))) == agents
     assert few_places(figure(Series("a", [1, 100, 101, 10000], [1] * 4))) == [1, 100, 10000]
     assert few_places(figure(Series("a", agents, agents), x_scale="linear")) == []
+    sizes = [0.0003125 * 2**k for k in range(6)]
+    assert few_places(figure(Series("a", sizes, sizes))) == []
+    beyond = Series("b", [1, 1e6], [1, 2], style="exact")
+    assert few_places(figure(Series("a", agents, agents), beyond)) == []
 
 
 def test_samples_and_the_exact_curve_through_them_share_a_colour() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -76,3 +77,22 @@ def test_letters_beyond_ascii_are_drawn(tmp_path, recwarn) -> None:
     data = FigureData("k", "t", "c.", "ε, √N, ‖θ̄ - θ*‖²", "α·β ≤ γ", series=(Series("φ₂ × η", [1, 2], [1, 2]),))
     save(data, tmp_path, formats=("png",))
     assert not [w for w in recwarn if re.search("Glyph", str(w.message))]
+
+
+def test_laws_of_several_groups_have_one_entry_and_tick_labels_do_not_touch() -> None:
+    sizes = [0.0003125 * 2**k for k in range(6)]
+    series = [
+        Series(f"{name}{words}", sizes, [factor * size for size in sizes], style=style, group=name)
+        for factor, name in ((1, "Garnet"), (3, "Walk"))
+        for words, style in (("", "sampled"), (", small-step law", "reference"))
+    ]
+    drawn = draw(FigureData("laws", "t", "c", "step size", "long-run squared error E‖θ − θ*‖²", series=series))
+    drawn.draw_without_rendering()
+    (axes,) = drawn.axes
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["Garnet", "Walk", "small-step law"]
+    assert {line.get_color() for line in axes.lines if line.get_linestyle() == "--"} == {
+        line.get_color() for line in axes.lines if line.get_marker() != "None"
+    }
+    assert axes.get_ylabel().splitlines()[1].startswith("E‖")
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))

@@ -48,12 +48,17 @@ def test_bounds_the_wrong_way_round_and_unknown_outcomes_are_refused() -> None:
         Verdict("c", "s.", "perhaps")
 
 
-def test_the_summary_names_every_verdict_and_aligns_them() -> None:
-    verdicts = (Verdict("short", "s.", "holds", Estimate(1, 1, 1), "0 to 2"), Verdict("longer name", "s.", "does not hold"))
+def test_the_summary_names_every_verdict_under_its_sentence_and_aligns_them() -> None:
+    verdicts = (
+        Verdict("short", "One.", "holds", Estimate(1, 1, 1), "0 to 2"),
+        Verdict("short", "Two.", "holds"),
+        Verdict("longer name", "One.", "does not hold"),
+    )
     lines = summary([Section("a", "Title", "s.", verdicts)]).splitlines()
     assert lines[0] == "(a) Title: does not hold"
-    assert lines[1].index("holds") == lines[2].index("does not hold")
-    assert lines[1].endswith("0 to 2")
+    assert [line.split()[0] for line in lines[1:]] == ["One.", "short", "longer", "Two.", "short"]
+    assert lines[2].index("holds") == lines[3].index("does not hold")
+    assert lines[2].endswith("0 to 2")
 
 
 def test_one_note_may_be_a_plain_string() -> None:

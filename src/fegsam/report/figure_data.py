@@ -22,9 +22,13 @@ MEANING: dict[Style, str] = {
     "sampled": "markers: mean over seeds, with its 95 % interval",
     "exact": "lines: exact, without sampling",
     "bound": "dash-dotted lines: the theorem's bound",
-    "reference": "grey dashed lines: reference",
+    "reference": "dashed lines: reference",
 }
 """How each style is drawn, in words."""
+_LONG_NUMBER = 6
+"""digits of a tick"""
+_MOST_OF = 0.8
+"""of the axis, that ticks of its own must cover"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,15 +201,20 @@ def shown_range(figure: FigureData) -> tuple[float, float] | None:
 
 
 def few_places(figure: FigureData) -> list[float]:
-    """The x values themselves, as ticks, where they are few: 1, 2, 4, 8, ... agents; none otherwise."""
-    measured = [drawable(figure, s).x for s in figure.series if s.style == "sampled"]
+    """The x values themselves, as ticks, where they are few and short: 1, 2, 4, 8, ... agents; none otherwise."""
+    drawn = [(s.style, drawable(figure, s).x) for s in figure.series]
+    measured = [x for style, x in drawn if style == "sampled"]
     places = np.unique(np.concatenate(measured)) if measured else np.empty(0)
     if figure.x_scale != "log" or not 2 <= len(places) <= 12:
         return []
-    spans, ticks = np.log(places), [0]
+    numbers, spans, ticks = [f"{place:g}" for place in places], np.log(places), [0]
+    reach = np.log(max(x.max() for _, x in drawn if len(x))) - np.log(min(x.min() for _, x in drawn if len(x)))
+    if max(map(len, numbers)) > _LONG_NUMBER or spans[-1] - spans[0] < _MOST_OF * reach:
+        return []
     for k in range(1, len(places)):
         # Closer than this, and the numbers touch.
-        if spans[k] - spans[ticks[-1]] >= 0.09 * (spans[-1] - spans[0]):
+        letters = (len(numbers[k]) + len(numbers[ticks[-1]])) / 2
+        if spans[k] - spans[ticks[-1]] >= max(0.09, 0.025 * letters + 0.015) * reach:
             ticks.append(k)
     return [float(places[k]) for k in ticks]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,9 @@ def draw(figure: FigureData) -> Figure:
         for series in figure.series:
             _draw_series(axes, figure, series, looked.get(str(series.group)))
         axes.set(xscale=figure.x_scale, yscale=figure.y_scale, xlabel=figure.x_label)
-        axes.set_ylabel(textwrap.fill(figure.y_label, _TALL))
+        # A formula is not broken.
+        words = re.sub("‖[^‖]*‖", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), figure.y_label)
+        axes.set_ylabel(textwrap.fill(words, _TALL))
         _place_ticks(axes, figure)
         handles = _legend(figure, looked)
         if len(handles) > 1:
@@ -113,8 +116,9 @@ def _draw_series(axes: Axes, figure: FigureData, series: Series, look: Look | No
     x, y, low, high = drawable(figure, series)
     if not len(x):
         return
-    if look is None:
-        axes.plot(x, y, color=GREY, linewidth=0.9, linestyle=(0, (4, 2.5)), zorder=1.5)
+    if look is None or series.style == "reference":
+        colour = GREY if look is None else look.colour
+        axes.plot(x, y, color=colour, linewidth=0.9, linestyle=(0, (4, 2.5)), zorder=1.5 if look is None else 2.1)
         return
     if series.style != "sampled":
         dash = "dashdot" if series.style == "bound" else look.dash[0]
@@ -181,9 +185,9 @@ def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
         dash: Any = "dashdot" if styles == {"bound"} else look.dash[0]
         face = "white" if {"sampled", "exact"} <= styles else look.colour
         handles.append(Line2D([], [], color=look.colour, marker=marker, linestyle=dash, markerfacecolor=face, label=group))
-    for series in figure.series:
-        if series.style == "reference":
-            handles.append(Line2D([], [], color=GREY, linewidth=0.9, linestyle=(0, (4, 2.5)), label=series.name))
+    references = [series.name.removeprefix(f"{series.group}, ") for series in figure.series if series.style == "reference"]
+    for name in dict.fromkeys(references):
+        handles.append(Line2D([], [], color=GREY, linewidth=0.9, linestyle=(0, (4, 2.5)), label=name))
     keys: dict[str, tuple[str, Any]] = {"sampled": ("o", "none"), "exact": ("", "solid"), "bound": ("", "dashdot")}
     for style in (style for style in keys if style in shared):
         marker, dash = keys[style]

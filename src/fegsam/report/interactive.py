@@ -65,8 +65,8 @@ def _traces(figure: FigureData, series: Series, look: Look | None, group: str, f
     }
     if low is not None and high is not None:
         main["customdata"] = np.stack([low, high], axis=1)
-    if look is None:
-        main |= {"mode": "lines", "line": {"color": GREY, "width": 1.5, "dash": "dash"}}
+    if look is None or series.style == "reference":
+        main |= {"mode": "lines", "line": {"color": colour, "width": 1.5, "dash": "dash"}}
     elif series.style != "sampled":
         main |= {"mode": "lines", "line": main["line"] | {"dash": "dashdot" if series.style == "bound" else look.dash[1]}}
     else:

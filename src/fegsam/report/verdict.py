@@ -112,24 +112,28 @@ class Section:
 
 
 def summary(sections: Sequence[Section]) -> str:
-    """An aligned table of every verdict, for a terminal.
+    """An aligned table of every verdict, for a terminal: under each sentence where it was checked.
 
     Examples
     --------
     >>> verdict = Verdict("Garnet", "8 agents are 8 times as accurate.", "holds", Estimate(7.9, 7.5, 8.3), "7 to 9")
     >>> print(summary([Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]))
     (a) Linear speed-up: holds
+      8 agents are 8 times as accurate.
         Garnet   holds   7.9 [7.5, 8.3]   7 to 9
     """
-    rows = [
-        [(v.claim, v.outcome, "" if v.estimate is None else str(v.estimate), v.threshold) for v in section.verdicts]
-        for section in sections
-    ]
-    widths = [max((len(row[k]) for block in rows for row in block), default=0) for k in range(3)]
+    everything = [verdict for section in sections for verdict in section.verdicts]
+    widths = [max((len(row[k]) for row in map(_cells, everything)), default=0) for k in range(3)]
     lines = []
-    for section, block in zip(sections, rows, strict=True):
+    for section in sections:
         lines.append(f"({section.claim}) {section.title}: {section.outcome}")
-        for *cells, threshold in block:
-            padded = [f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)]
-            lines.append(f"    {'   '.join([*padded, threshold])}".rstrip())
+        for sentence in dict.fromkeys(verdict.sentence for verdict in section.verdicts):
+            lines.append(f"  {sentence}")
+            for verdict in (verdict for verdict in section.verdicts if verdict.sentence == sentence):
+                padded = [f"{cell:{width}}" for cell, width in zip(_cells(verdict), widths, strict=True)]
+                lines.append(f"    {'   '.join([*padded, verdict.threshold])}".rstrip())
     return "\n".join(lines)
+
+
+def _cells(verdict: Verdict) -> tuple[str, str, str]:
+    return verdict.claim, verdict.outcome, "" if verdict.estimate is None else str(verdict.estimate)
