@@ -81,6 +81,7 @@ machine's memory allows. All in one run, in turns, so that a busy machine is so 
 examples:
   fegsam bench --quick                      a minute
   fegsam bench --axes agents,threads --output now.json
+  fegsam bench --axes scale --contestants cuda,JAX
   fegsam bench --show now.json --compare before.json""",
     ),
     "federate": (
@@ -170,6 +171,9 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--axes", type=lambda text: text.split(","), metavar="A,B", help="agents,threads and others; all by default"
     )
+    bench.add_argument(
+        "--contestants", type=lambda text: text.split(","), metavar="A,B", help="cpu,JAX and others; all by default"
+    )
     bench.add_argument("--seconds", type=_positive, help="of one timing")
     bench.add_argument("--repeats", type=_count, help="timings of each contestant")
     bench.add_argument("--output", type=Path, metavar="FILE", help="results as JSON, written after every cell")
@@ -256,6 +260,7 @@ def _bench(given: argparse.Namespace) -> int:
 
     return bench(
         axes=given.axes,
+        contestants=given.contestants,
         quick=given.quick,
         seconds=given.seconds,
         repeats=given.repeats,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fegsam.bench import command, suite
-from fegsam.bench.contestants import Contestant, Unfit, cpu, everyone
+from fegsam.bench.contestants import Contestant, Unfit, c_threads, cpu, everyone
 from fegsam.bench.cpu_limit import _random_cycle, load_seconds, path_limit
 from fegsam.bench.problems import ALGORITHMS, Setting, make_case
 from fegsam.bench.results import Cell, Limit, Results, compare, load_results
@@ -169,10 +169,18 @@ def test_the_command_runs_keeps_compares_and_draws(tmp_path, capsys) -> None:
     assert ratios == ["1.00", "1.00"]
 
 
+def test_contestants_can_be_chosen(monkeypatch) -> None:
+    monkeypatch.setattr(suite, "AXES", {"agents": lambda quick: [("N=3", 3, TINY, [cpu(1), c_threads(1)])]})
+    (cell,) = suite.run_axes(["agents"], EFFORT, True, ["C"])
+    assert [entry.family for entry in cell.entries] == ["C"]
+    assert list(suite.run_axes(["agents"], EFFORT, True, ["JAX"])) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--axes", "agnets"], "agnets"),
+        (["--contestants", "cpu,Fortran"], "no contestant 'Fortran'; choose among reference, NumPy, JAX, C, cpu, cuda"),
         (["--show", "nowhere.json"], "nowhere.json"),
         (["--compare", "nowhere.json"], "nowhere"),
     ],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fegsam.bench.curves import save_curves
 from fegsam.bench.machine import describe_machine
-from fegsam.bench.results import Results, compare, load_results
+from fegsam.bench.results import Cell, Results, compare, load_results
 from fegsam.bench.suite import AXES, FULL, QUICK, run_axes
 from fegsam.bench.text import axis_heading, cell_text, comparison, conditions, machine_text, whole_text
 from fegsam.bench.timing import Effort
@@ -19,6 +19,7 @@ Path = str | os.PathLike[str]
 def bench(
     *,
     axes: Sequence[str] | None = None,
+    contestants: Sequence[str] | None = None,
     quick: bool = False,
     seconds: float | None = None,
     repeats: int | None = None,
@@ -36,7 +37,7 @@ def bench(
     else:
         effort = QUICK if quick else FULL
         effort = dataclasses.replace(effort, seconds=seconds or effort.seconds, repeats=repeats or effort.repeats)
-        results = _run(axes or tuple(AXES), effort, quick, output, markdown)
+        results = _run(run_axes(axes or tuple(AXES), effort, quick, contestants), effort, output, markdown)
     if before is not None:
         print(f"\nAgainst {old}; above one is slower\n\n{conditions(before, results)}")
         print(comparison(compare(before, results), markdown))
@@ -46,12 +47,12 @@ def bench(
     return int(any(entry.fault for cell in results.cells for entry in cell.entries))
 
 
-def _run(axes: Sequence[str], effort: Effort, quick: bool, output: Path | None, markdown: bool) -> Results:
+def _run(cells: Iterator[Cell], effort: Effort, output: Path | None, markdown: bool) -> Results:
     """`output` is written after every cell: a run that is killed leaves the cells before."""
     results = Results(describe_machine(), effort, ())
     print(machine_text(results, markdown), flush=True)
     axis = None
-    for cell in run_axes(axes, effort, quick):
+    for cell in cells:
         if cell.axis != axis:
             print(axis_heading(cell, markdown))
         print(cell_text(cell, markdown), flush=True)

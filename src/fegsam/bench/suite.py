@@ -23,16 +23,26 @@ Lane = tuple[str, float, Setting, list[Contestant]]
 """What a cell is called, where it lies on its axis, what is run, and by whom."""
 
 
-def run_axes(axes: Sequence[str], effort: Effort, quick: bool) -> Iterator[Cell]:
-    """Time every cell of the axes, one after the other."""
+def run_axes(axes: Sequence[str], effort: Effort, quick: bool, wanted: Sequence[str] | None = None) -> Iterator[Cell]:
+    """Time every cell of the axes, one after the other; `wanted`: those who take part, by their names' first words."""
     for axis in axes:
         if axis not in AXES:
             raise ProblemError(f"There is no axis {axis!r}; choose among {', '.join(AXES)}.")
+    known = list(dict.fromkeys(_first_word(one) for one in everyone(quick)))
+    unknown = next((name for name in wanted or () if name not in known), None)
+    if unknown is not None:
+        raise ProblemError(f"There is no contestant {unknown!r}; choose among {', '.join(known)}.")
     field = Field(effort)
     for axis in axes:
         for label, place, setting, contestants in AXES[axis](quick):
-            case = make_case(setting)
-            yield Cell(axis, label, place, setting, tuple(field.race(axis, case, contestants)), limits(case))
+            chosen = [one for one in contestants if wanted is None or _first_word(one) in wanted]
+            if chosen:
+                case = make_case(setting)
+                yield Cell(axis, label, place, setting, tuple(field.race(axis, case, chosen)), limits(case))
+
+
+def _first_word(contestant: Contestant) -> str:
+    return contestant.family.split()[0]
 
 
 def limits(case: Case) -> tuple[Limit, ...]:
