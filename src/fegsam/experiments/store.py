@@ -12,7 +12,6 @@ another cell's name is noticed before anything is read from it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import pathlib
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from fegsam.errors import ProblemError
 from fegsam.history.history import History, load_history
+from fegsam.locks import Locked, lock
 
 if TYPE_CHECKING:
     from fegsam.experiments.cells import Cell
@@ -108,23 +108,14 @@ class Store:
     def held(self) -> Iterator[None]:
         """Nobody else may run a sweep here meanwhile; the lock of a process that died is free."""
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            file = (self.directory / ".lock").open("a+")
+            file = lock(self.directory / ".lock")
+        except Locked as other:
+            raise ProblemError(
+                f"A sweep is at work in {str(self.directory)!r} (process {other}); wait for it, or choose another directory."
+            ) from None
         except OSError as error:
             raise ProblemError(f"{str(self.directory)!r} cannot be written to ({error}); choose another directory.") from error
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise ProblemError(
-                    f"A sweep is at work in {str(self.directory)!r} (process {file.read() or 'unknown'}); "
-                    "wait for it, or choose another directory."
-                ) from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            # The file stays when the lock goes: were it removed, two processes could hold two files of one name.
             yield
 
     def adopt(self, text: str, cells: Sequence[Cell]) -> None:

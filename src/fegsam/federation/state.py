@@ -9,7 +9,6 @@ unused, or its result is there to be delivered. One file per agent, so that an a
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.federation.errors import StateError
+from fegsam.locks import Locked, lock
 
 _MAGIC = b"FGSTATE1"
 _LENGTH = struct.Struct("<Q")
@@ -96,23 +96,14 @@ def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarra
 def held(path: pathlib.Path, what: str) -> Iterator[None]:
     """Nobody else may work on `what` meanwhile; the lock of a process that died is free."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = path.open("a+")
+        file = lock(path, mode=0o700)
+    except Locked as other:
+        raise HeldError(
+            f"Process {other} is at work on {what} ({str(path)!r}); stop it, or give each its own directory."
+        ) from None
     except OSError as error:
         raise StateError(f"{str(path.parent)!r} cannot be written to ({error.strerror}); choose another directory.") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise HeldError(
-                f"Process {file.read() or 'unknown'} is at work on {what} ({str(path)!r}); "
-                "stop it, or give each its own directory."
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        # The file stays when the lock goes: were it removed, two processes could hold two files of one name.
         yield
 
 
