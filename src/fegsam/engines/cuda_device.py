@@ -19,6 +19,7 @@ from fegsam.engines.cuda_layout import Device, Layout, global_arrays
 from fegsam.engines.cuda_memory import NOT_FAILED, Job, Memory
 from fegsam.engines.cuda_paths import make_begin
 from fegsam.engines.plan import Plan
+from fegsam.errors import ProblemError
 
 NEVER = np.int64(2**62)
 _BEGIN_THREADS = 128
@@ -117,7 +118,10 @@ class Kernels:
             function = kernel._codelibrary.get_cufunc()
             (status,) = driver.cuKernelSetAttribute(attribute, shared_bytes, function.handle, device.id)
             if status != driver.CUresult.CUDA_SUCCESS:
-                raise RuntimeError(f"The driver refused {shared_bytes} bytes of shared memory for a block ({status}).")
+                raise ProblemError(
+                    f"The GPU's driver refused {shared_bytes} bytes of shared memory for a block ({status}); "
+                    "use engines.Cuda(layout='table'), or engine='cpu'."
+                )
         self._most_shared = shared_bytes
 
 
