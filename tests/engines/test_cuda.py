@@ -6,11 +6,15 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import fegsam as fg
 from fegsam.engines.cuda_layout import Device, Shape, make_layout
 from fegsam.engines.cuda_memory import Where
+from fegsam.engines.cuda_paths import pack
+from fegsam.engines.plan import lower
+from fegsam.history.history import Checkpoint
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 H200 = Device("an H200", 132, 232448, 233472, 140 * 10**9, 2048, 65536, reserved=1024)
@@ -58,6 +62,8 @@ def test_refuses_unknown_precision_and_layout() -> None:
         ({"dim": 10**5}, "overlay"),
         ({"dim": 10**5, "sync_period": 10**5}, "table"),
         ({"num_agents": 1}, "shared"),
+        ({"num_agents": 4096}, "shared"),
+        ({"num_agents": 4096, "num_seeds": 64}, "overlay"),
         ({"form": "row", "dim": 10}, "shared"),
         ({"form": "dense", "dim": 10**4}, "table"),
     ],
@@ -103,3 +109,24 @@ def test_rounds_that_write_few_cells_are_logged() -> None:
     many = make_layout(dataclasses.replace(SHAPE, sync_period=300), H200, "shared", 1, 0)
     assert few.where == Where(sums=True, base=True, own=True, entries=0, logged=True)
     assert not many.where.logged
+
+
+def test_few_agents_lie_side_by_side_on_many_processors() -> None:
+    found = make_layout(dataclasses.replace(SHAPE, num_agents=4096), H200, None, 1, 0)
+    assert found.threads * found.blocks >= 4096
+    assert 32 < found.threads <= 128
+    assert found.blocks <= H200.processors
+
+
+@pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="needs Numba's own types")
+@pytest.mark.parametrize(("states", "copied"), [(100, True), (512, False)])
+def test_blocks_copy_what_the_compiler_lets_them(states: int, copied: bool) -> None:
+    from fegsam.engines.cuda_kernel import copies
+
+    mdp = fg.examples.garnet(states, 2, 1, discount=0.9, seed=0)
+    fed = fg.Federation(mdp, fg.policies.uniform(states, 2), num_agents=2, target_policy=fg.policies.uniform(states, 2))
+    plan = lower(fed, fg.OffPolicyTabularTD(), start=Checkpoint(0, np.zeros((1, states))), truth=None, output_times=None)
+    arrays = [value for value in (*pack(plan.chain), *plan.tables) if isinstance(value, np.ndarray) and value.size]
+    found = copies(plan)
+    assert sum(found.values()) <= 48 * 1024
+    assert (len(found) == len(arrays)) == copied

@@ -86,7 +86,7 @@ class _Run:
 
     def __init__(self, plan: Plan, settings: Settings, engine: Cuda) -> None:
         # Numba's CUDA modules load here, so that nothing else waits for them.
-        from fegsam.engines import cuda_device, cuda_layout
+        from fegsam.engines import cuda_device, cuda_kernel, cuda_layout
 
         self.plan, self.settings = plan, settings
         self.real, self.largest = _PRECISIONS[engine.precision]
@@ -97,9 +97,9 @@ class _Run:
         self.shape = cuda_layout.make_shape(plan, settings, np.dtype(self.real).itemsize)
         self.tables = cuda_device.upload(plan, self.real)
         wanted = most_in_a_round(self.times, settings.sync_period) if plan.num_agents > 1 else 1
-        self.layout = cuda_layout.make_layout(
-            self.shape, cuda_device.describe(cuda_device.kept_bytes(plan)), engine.layout, wanted, self.tables.num_bytes
-        )  # fmt: skip
+        copied = cuda_kernel.copies(plan)
+        device = cuda_device.describe(sum(copied.values()))
+        self.layout = cuda_layout.make_layout(self.shape, device, engine.layout, wanted, self.tables.num_bytes)
         key = rule_key(plan.rule)
         slot = (plan.form, key if key is not None else plan.rule, self.layout.name, self.real, plan.window, settings.sampling)
         slot += (
@@ -107,11 +107,11 @@ class _Run:
             self.layout.together,
             self.layout.registers,
             plan.num_agents == 1,
-            cuda_device.constants(plan),
+            cuda_device.constants(plan, copied),
         )
         if slot not in _kernels:
             _kernels[slot] = cuda_device.Kernels(
-                plan, renewed(plan.rule), self.layout, self.real, settings.sampling == "iid"
+                plan, renewed(plan.rule), self.layout, self.real, settings.sampling == "iid", copied
             )  # fmt: skip
         self.kernels = _kernels[slot]
         self._params = np.full((len(settings.seeds), plan.dimension), np.nan)

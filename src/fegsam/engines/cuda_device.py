@@ -77,28 +77,24 @@ def upload(plan: Plan, real: Any) -> Tables:
     return Tables(laws, agents, rule, total)
 
 
-def constants(plan: Plan) -> tuple[Any, ...]:
-    """What of a problem its kernels are compiled for: small numbers, and the shapes of small arrays."""
+def constants(plan: Plan, copied: dict[Any, int]) -> tuple[Any, ...]:
+    """What of a problem its kernels are compiled for: small numbers, and the shapes of arrays that blocks have copies of."""
     found: list[Any] = [cuda_paths.is_narrow(plan.chain)]
-    for value in (*cuda_paths.pack(plan.chain), *plan.tables):
-        if cuda_kernel.is_small(value):
-            found.append(int(value))
-        elif cuda_kernel.is_kept(value):
-            found.append(value.shape)
+    for name, group in (("laws", cuda_paths.pack(plan.chain)), ("tables", plan.tables)):
+        for field, value in group._asdict().items():
+            if cuda_kernel.is_small(value):
+                found.append(int(value))
+            elif (name, field) in copied:
+                found.append((field, value.shape))
     return tuple(found)
-
-
-def kept_bytes(plan: Plan) -> int:
-    """Shared memory that a block's copies of small arrays take."""
-    return sum(value.nbytes for value in (*cuda_paths.pack(plan.chain), *plan.tables) if cuda_kernel.is_kept(value))
 
 
 class Kernels:
     """One rule's kernels, compiled when first launched."""
 
-    def __init__(self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool) -> None:
+    def __init__(self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool, copied: dict[Any, int]) -> None:
         self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_paths.is_narrow(plan.chain))
-        self.advance: Any = make_advance(plan, rule, layout, from_dtype(np.dtype(real)), iid)
+        self.advance: Any = make_advance(plan, rule, layout, from_dtype(np.dtype(real)), iid, copied)
         self._most_shared = 0
 
     def launch(self, layout: Layout, args: tuple[Any, ...]) -> None:

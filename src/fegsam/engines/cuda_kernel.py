@@ -39,8 +39,10 @@ ROOM = 2
 MORE_ROOM = 8
 _ZERO = np.uint64(0)
 _UNROLLED = 32
-_KEPT_BYTES = 1 << 13
-"""Of an array that each block keeps a copy of in shared memory."""
+_COPY = 1 << 13
+"""Bytes of an array that each block keeps a copy of in shared memory."""
+_COPIES = 40 * 1024
+"""Bytes of all copies of a block; the compiler allows 48 KB of what has a fixed size."""
 _CALM = 1e30
 """Increments below this cannot take a finite parameter out of the finite numbers, in either precision."""
 
@@ -52,10 +54,27 @@ def compile_kernel(function, registers):
     return cuda.jit(function, max_registers=registers)
 
 
-def make_fix(given, name, real):
+def copies(plan):
+    """Of which arrays each block makes copies, with their bytes."""
+    groups = {"laws": pack(plan.chain), "tables": plan.tables}
+    arrays = {
+        (name, field): value.nbytes
+        for name, group in groups.items()
+        for field, value in group._asdict().items()
+        if isinstance(value, np.ndarray) and 0 < value.nbytes <= _COPY
+    }
+    total, found = 0, {}
+    for key in sorted(arrays, key=lambda key: (arrays[key], key)):
+        total += arrays[key]
+        if total <= _COPIES:
+            found[key] = arrays[key]
+    return found
+
+
+def make_fix(given, name, real, copied):
     """A device function that makes a NamedTuple fit for the inner loop.
 
-    Its small whole numbers become constants, so that loops unroll, and of its small arrays each block makes a copy in shared
+    Its small whole numbers become constants, so that loops unroll, and of some of its arrays each block makes a copy in shared
     memory, where threads that read different entries do not wait for each other.
     """
     space = {"made": type(given), "cuda": cuda}
@@ -64,7 +83,7 @@ def make_fix(given, name, real):
         fields.append(field)
         if is_small(value):
             space[field] = value
-        elif is_kept(value):
+        elif (name, field) in copied:
             space[f"{field}_shape"] = value.shape
             space[f"{field}_type"] = real if value.dtype.kind == "f" else from_dtype(value.dtype)
             strides = np.cumprod((1, *value.shape[:0:-1]))[::-1]
@@ -84,10 +103,6 @@ def make_fix(given, name, real):
 
 def is_small(value):
     return isinstance(value, np.integer) and value <= _UNROLLED
-
-
-def is_kept(value):
-    return isinstance(value, np.ndarray) and 0 < value.nbytes <= _KEPT_BYTES
 
 
 @register_jitable
@@ -146,12 +161,13 @@ def make_step(form, rule, layout, logged):
     return cuda.jit(device=True)(forms[form])
 
 
-def make_advance(plan, rule, layout, real, iid):
-    """The loop over rounds for several agents, or for one, which never averages."""
+def make_advance(plan, rule, layout, real, iid, copied):
+    """The loop over rounds for several agents, or for one, which never averages; `copied`: see `copies`."""
     form, window, where, together = plan.form, plan.window, layout.where, layout.together
     ahead = max(window, 1)
     window_size = ahead + 1
-    fix_laws, fix_tables = make_fix(pack(plan.chain), "laws", real), make_fix(plan.tables, "tables", real)
+    fix_laws = make_fix(pack(plan.chain), "laws", real, copied)
+    fix_tables = make_fix(plan.tables, "tables", real, copied)
     shared_sums, shared_base = where.sums, where.base
     walk = make_walk(make_step(form, rule, layout.name, where.logged), window, iid, is_narrow(plan.chain))
     add, forget, begin, end = make_settle(layout.name, where)
