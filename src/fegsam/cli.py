@@ -44,7 +44,7 @@ beforehand as holding, not holding, or not to be told. Figures (SVG, PDF, PNG) a
         """\
 examples:
   fegsam reproduce --quick                  some minutes; the directory is reproduction
-  fegsam reproduce -o ~/claims              all of it: most of an hour on two cores""",
+  fegsam reproduce -o ~/claims              all of it: half an hour on two cores""",
     ),
     "run": (
         """\
@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
 
     reproduce = commands.add_parser("reproduce", help="check and draw every claim of the paper; an HTML report at the end")
-    reproduce.add_argument("--quick", action="store_true", help="one problem an algorithm: minutes instead of an hour")
+    reproduce.add_argument("--quick", action="store_true", help="one problem an algorithm: minutes instead of half an hour")
     reproduce.add_argument(
         "-o", "--output", type=Path, default=Path("reproduction"), metavar="DIR", help="where the report goes"
     )

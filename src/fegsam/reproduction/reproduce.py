@@ -37,7 +37,7 @@ def reproduce(
     directory : path
         Made where it is missing.
     quick : bool
-        One problem for each algorithm and fewer seeds: minutes instead of most of an hour.
+        One problem for each algorithm and fewer seeds: minutes instead of half an hour.
     progress : bool
         Say on standard error what is being checked, and how each claim came out.
     engine : optional
