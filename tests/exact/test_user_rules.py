@@ -93,3 +93,62 @@ def test_rule_that_does_not_contract_is_refused(factor: float, monkeypatch: pyte
 def test_contraction_that_is_none_is_refused(gamma_c: float) -> None:
     with pytest.raises(fg.ProblemError, match="gamma_c"):
         fg.fixed_point(noise(), fg.StochasticApproximation(bent, dim=2, assumptions={"gamma_c": gamma_c}))
+
+
+def returned(params: Any, y: Any, kind: Any, out: Any) -> Any:
+    return y - params
+
+
+def half_set(params: Any, y: Any, kind: Any, out: Any) -> None:
+    out[0] = y - params[0]
+
+
+def added_to(params: Any, y: Any, kind: Any, out: Any) -> None:
+    for i in range(2):
+        out[i] += y - params[i]
+
+
+def set_in_one_state(params: Any, y: Any, kind: Any, out: Any) -> None:
+    out[0] = -params[0]
+    if y == 0:
+        out[1] = -params[1]
+
+
+def moved(params: Any, y: Any, kind: Any, out: Any) -> None:
+    for i in range(2):
+        params[i] += 0.1
+        out[i] = y - params[i]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (returned, r"'returned' leaves in out\[0\] what stood there before; set every entry of out, with ="),
+        (half_set, r"'half_set' leaves in out\[1\] what"),
+        (added_to, r"'added_to' leaves in out\[0\] what"),
+        (set_in_one_state, r"'set_in_one_state' leaves in out\[1\] what"),
+        (moved, "'moved' writes to params; set out alone"),
+    ],
+)
+def test_a_rule_that_does_not_set_its_answer_is_refused(rule: Any, said: str) -> None:
+    algorithm = fg.StochasticApproximation(rule, dim=2)
+    with pytest.raises(fg.ProblemError, match=said):
+        fg.fixed_point(noise(), algorithm)
+    with pytest.raises(fg.ProblemError, match=said):
+        fg.run(noise(), algorithm, step_size=0.1, sync_period=2, num_steps=4, fixed_point=[0.0, 0.0])
+
+
+def test_a_rule_that_is_not_a_number_at_the_start_is_no_fault_of_its_answer() -> None:
+    def undefined_at_zero(params: Any, y: Any, kind: Any, out: Any) -> None:
+        out[0] = y - params[0] + params[0] / np.float64(params[0])
+
+    fg.StochasticApproximation(undefined_at_zero, dim=1).check(noise())
+
+
+def test_a_rule_that_expands_has_no_fixed_point() -> None:
+    def expand(params: Any, y: Any, kind: Any, out: Any) -> None:
+        for i in range(2):
+            out[i] = y + params[i]
+
+    with pytest.raises(fg.ProblemError, match="fixed point of your rule was not found"):
+        fg.fixed_point(noise(), fg.StochasticApproximation(expand, dim=2))

@@ -11,6 +11,7 @@ A(y) theta + b(y); `StochasticApproximation` as a function of the user's. Both r
 from __future__ import annotations
 
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from fegsam.problem.checks import finite_array, integer
 from fegsam.problem.federation import MarkovNoise
 
 _ASSUMPTIONS = ("gamma_c", "A_1", "A_2", "B", "m_1", "m_2", "m_3", "m_4", "rho")
+_TRIED = 256
+"""Pairs of kind and state that a user's rule is tried on."""
 
 
 class LinearTables(NamedTuple):
@@ -57,6 +60,28 @@ def _require_noise(problem: Any, algorithm: Any) -> MarkovNoise:
             "pass a fegsam.MarkovNoise."
         )
     return problem
+
+
+def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise) -> None:
+    """Try a rule that was written for this: it must set all of `out`, whatever stood there, and nothing else."""
+    params = np.zeros(dim)
+    pairs = itertools.product(range(noise.num_kinds), range(noise.num_states))
+    with np.errstate(all="ignore"):
+        for kind, y in itertools.islice(pairs, _TRIED):
+            found = np.full(dim, 0.25), np.full(dim, 0.75)
+            try:
+                for out in found:
+                    rule(params, y, kind, out)
+            except Exception:  # the run itself says what is wrong, and where
+                return
+            if params.any():
+                raise ProblemError(f"The rule {rule.__name__!r} writes to params; set out alone, which the engines add.")
+            other = np.flatnonzero(~np.isclose(*found, rtol=0, atol=0, equal_nan=True))
+            if len(other):
+                raise ProblemError(
+                    f"The rule {rule.__name__!r} leaves in out[{other[0]}] what stood there before; set every entry of out, "
+                    "with = and not with += or return, from params, y and kind alone."
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +216,8 @@ class StochasticApproximation:
         return "2" if self.norm_order == 2 else "sup"
 
     def check(self, problem: Any) -> None:
-        _require_noise(problem, self)
+        noise = _require_noise(problem, self)
+        _require_own_answer(self.user_rule, self.dim, noise)
 
     def dimension(self, problem: Any) -> int:
         return self.dim

@@ -64,6 +64,8 @@ class RuleField:
                     break
                 params += increment
                 scale = max(1.0, float(np.linalg.norm(params, self.norm_order)))
+                if not np.isfinite(scale):
+                    break
                 if residuals[-1] <= scale * max(CERTIFIED_ERROR * (1 - self._contraction(residuals)), ROUNDING):
                     return params
         raise ProblemError(
