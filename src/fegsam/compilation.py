@@ -9,6 +9,7 @@ pyproject bounds Numba's version.
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import hashlib
 import pathlib
@@ -113,7 +114,7 @@ def _hash_function(function: Any, state: Any, seen: set[int]) -> None:
     for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         _hash_value(value, state, seen)
     names = _names(function.__code__)
-    for name in names:
+    for name in _global_names(function.__code__):
         if name in function.__globals__:
             state.update(name.encode())
             _hash_value(function.__globals__[name], state, seen, names)
@@ -132,6 +133,13 @@ def _hash_code(code: types.CodeType, state: Any) -> None:
 def _names(code: types.CodeType) -> list[str]:
     inner = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _names(constant)]
     return [*code.co_names, *inner]
+
+
+def _global_names(code: types.CodeType) -> list[str]:
+    """Those that are looked up outside; an attribute may be called like something there, and is not it."""
+    inner = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _global_names(constant)]
+    own = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    return list(dict.fromkeys([*own, *inner]))
 
 
 def _hash_value(value: Any, state: Any, seen: set[int], names: list[str] | None = None) -> None:
@@ -180,7 +188,7 @@ def _refuse_stale_helpers(rule: Callable[..., Any]) -> None:
     if own is None:
         return
     reached = [cell.cell_contents for cell in own.__closure__ or ()]
-    reached += [own.__globals__[name] for name in _names(own.__code__) if name in own.__globals__]
+    reached += [own.__globals__[name] for name in _global_names(own.__code__) if name in own.__globals__]
     for helper in reached:
         if isinstance(helper, types.FunctionType | Dispatcher):
             now = rule_key(helper)

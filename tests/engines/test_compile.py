@@ -169,7 +169,14 @@ def test_whatever_decides_the_rule_decides_its_key(what) -> None:
 def test_most_rules_have_a_key() -> None:
     keyed = {what for what, source in SOURCES.items() if rule_key(rule_from(source)) is not None}
     assert keyed >= {"a constant", "a global array", "an enclosed number", "an enclosed array", "a helper", "a helper's global"}
-    assert rule_key(fg.QLearning().rule) is not None
+    own = (
+        fg.OnPolicyTD(),
+        fg.OffPolicyTabularTD(),
+        fg.QLearning(),
+        fg.OffPolicyLinearTD(),
+        fg.OffPolicyLinearTD(preconditioned=True),
+    )
+    assert [algorithm for algorithm in own if rule_key(algorithm.rule) is None] == []
     assert rule_key(fg.StochasticApproximation(rule_from(SOURCES["a helper"]), dim=1).rule) is not None
 
 
