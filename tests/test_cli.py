@@ -128,7 +128,9 @@ def test_a_file_that_is_not_there_is_named(command, capsys) -> None:
 def test_a_plan_is_printed_with_its_verification_and_the_trade_off(spec, capsys) -> None:
     assert main(["plan", str(spec), "--accuracy", "0.05", "--goal", "samples", "--budget", "40"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Squared error 0.05 with the fewest samples, within 40 communications")
+    head, title, *_ = out.splitlines()
+    assert head.endswith(", agents: 4")
+    assert title == "Squared error (2-norm) 0.05 with the fewest samples, within 40 communications"
     for said in ("step size", "sync period", "communications", "exact moments", "over 200 seeds: met", "Trade-off"):
         assert said in out
 

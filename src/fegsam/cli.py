@@ -156,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("directory", type=Path, help="where fegsam run put its results")
 
     plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
-    plan.add_argument("spec", type=Path, help="its first cell says the problem, the algorithm and the number of agents")
+    plan.add_argument("spec", type=Path, help="its first cell with the most agents says the problem and the algorithm")
     plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||_2^2 of the last iterate")
     plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
     plan.add_argument(
@@ -205,6 +205,7 @@ def _reproduce(given: argparse.Namespace) -> int:
 
     sections, page = reproduce(given.output, quick=given.quick)
     print(summary(sections))
+    print("What does not hold is a finding, not a fault of the run; the report says what was seen, and why.")
     print(f"report: {page}")
     return 0
 
@@ -238,8 +239,11 @@ def _plan(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec import load_study
     from fegsam.planning import plan
 
-    problem, algorithm = load_study(given.spec).cells()[0].build()
-    print(plan(problem, algorithm, accuracy=given.accuracy, goal=given.goal, budget=given.budget))
+    cells = load_study(given.spec).cells()
+    cell = max(cells, key=lambda cell: cell.num_agents)
+    problem, algorithm = cell.build()
+    found = plan(problem, algorithm, accuracy=given.accuracy, goal=given.goal, budget=given.budget)
+    print(f"{type(algorithm).__name__}, agents: {cell.num_agents}\n{found}")
     return 0
 
 

@@ -54,9 +54,11 @@ def test_the_summary_names_every_verdict_under_its_sentence_and_aligns_them() ->
         Verdict("short", "Two.", "holds"),
         Verdict("longer name", "One.", "does not hold"),
     )
-    lines = summary([Section("a", "Title", "s.", verdicts)]).splitlines()
+    heading, *lines, total = summary([Section("a", "Title", "s.", verdicts)]).splitlines()
     assert lines[0] == "(a) Title: does not hold"
     assert [line.split()[0] for line in lines[1:]] == ["One.", "short", "longer", "Two.", "short"]
+    assert heading.index("verdict") == lines[2].index("holds")
+    assert total == "2 hold, 1 does not hold."
     assert lines[2].index("holds") == lines[3].index("does not hold")
     assert lines[2].endswith("0 to 2")
 

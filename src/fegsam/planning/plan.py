@@ -23,7 +23,7 @@ from fegsam.planning.search import Search
 from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.tables import html_table, number, text_table
+from fegsam.tables import html_table, text_table
 
 _LAW_PARAMETERS = 100
 """Up to so many parameters the law of the rounds takes milliseconds."""
@@ -101,7 +101,7 @@ class Plan:
     def _title(self) -> str:
         limited = "steps" if self.goal == "communications" else "communications"
         within = "" if self.budget is None else f", within {self.budget} {limited}"
-        return f"Squared error {self.accuracy:.4g} with the fewest {self.goal}{within}"
+        return f"Squared error (2-norm) {self.accuracy:.4g} with the fewest {self.goal}{within}"
 
     @property
     def _verdict(self) -> str:
@@ -111,15 +111,15 @@ class Plan:
         said = {"exact": "exact moments", "small_step": "small-step law", "pilot": "pilot runs"}[self.source]
         return [
             ["step size", f"{self.step_size:.4g}"],
-            ["sync period", number(self.sync_period)],
-            ["steps", number(self.num_steps)],
-            ["communications", number(self.communications)],
+            ["sync period", str(self.sync_period)],
+            ["steps", str(self.num_steps)],
+            ["communications", str(self.communications)],
             ["predicted error", f"{self.predicted:.4g}, by {said}"],
             ["error in a run", f"{self.verified} over {self.verify_seeds} seeds: {self._verdict}"],
         ]
 
     def _curve(self) -> tuple[list[str], list[list[str]]]:
-        rows = [[*map(number, (p.communications, p.num_steps, p.sync_period)), f"{p.step_size:.4g}"] for p in self.tradeoff]
+        rows = [[*map(str, (p.communications, p.num_steps, p.sync_period)), f"{p.step_size:.4g}"] for p in self.tradeoff]
         return ["communications", "steps", "sync period", "step size"], rows
 
     def __str__(self) -> str:

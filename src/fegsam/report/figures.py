@@ -75,7 +75,7 @@ def save(
     ...     [path.name for path in save(figure, folder, formats=("svg",))]
     ['error.svg']
     """
-    matplotlib = _matplotlib()
+    matplotlib = require_matplotlib()
     folder = pathlib.Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{figure.key}.{ending}" for ending in formats]
@@ -91,7 +91,7 @@ def save(
 
 def draw(figure: FigureData) -> Figure:
     """The figure as a matplotlib figure, without a title: the caption goes below it, in the paper."""
-    matplotlib = _matplotlib()
+    matplotlib = require_matplotlib()
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):
@@ -214,7 +214,7 @@ def _metadata(suffix: str, figure: FigureData) -> dict[str, str | None]:
     return {"Title": figure.title, "Description": figure.caption, "Date": None}
 
 
-def _matplotlib() -> Any:
+def require_matplotlib() -> Any:
     try:
         import matplotlib
     except ImportError as error:

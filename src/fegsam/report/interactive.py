@@ -22,7 +22,7 @@ def interactive(figure: FigureData) -> Any:
     >>> shown.data[0].name, shown.data[0].y.tolist()
     ('N = 4', [1.0, 0.1])
     """
-    graph_objects = _graph_objects()
+    graph_objects = require_plotly()
     looked, traces, named = looks(figure), [], set()
     for series in figure.series:
         look = looked.get(str(series.group))
@@ -43,7 +43,7 @@ def plot_json(figure: FigureData) -> str:
 
 def plotly_script() -> str:
     """Plotly's own JavaScript."""
-    _graph_objects()
+    require_plotly()
     from plotly.offline import get_plotlyjs
 
     return get_plotlyjs()
@@ -144,7 +144,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
-def _graph_objects() -> Any:
+def require_plotly() -> Any:
     try:
         import plotly.graph_objects
     except ImportError as error:

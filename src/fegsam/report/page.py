@@ -17,7 +17,7 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import short
 from fegsam.report.figure_data import MEANING, FigureData
 from fegsam.report.interactive import plot_json, plotly_script
-from fegsam.report.verdict import OUTCOMES, Outcome, Section, Verdict
+from fegsam.report.verdict import Outcome, Section, Verdict, tally
 
 _BADGES: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "✓"),
@@ -66,15 +66,16 @@ def write_report(
 
 def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) -> str:
     version = metadata.version("fegsam")
+    everything = [verdict for section in sections for verdict in section.verdicts]
     panels = [
-        ("summary", "Summary", None, _summary(sections)),
-        *((f"claim-{s.claim}", f"({s.claim}) {s.title}", s.outcome, _section(s)) for s in sections),
+        *([("summary", "Summary", None, _summary(sections))] if everything else []),
+        *((f"claim-{s.claim}", f"({s.claim}) {s.title}", s.outcome if everything else None, _section(s)) for s in sections),
         ("settings", "Settings", None, _settings({"fegsam": version, **settings})),
     ]
     return Template(_part("page.html")).substitute(
         title=escape(title),
         version=escape(version),
-        counts=_tally([verdict for section in sections for verdict in section.verdicts], "Of everything checked: "),
+        counts=f"Of everything checked: {tally(everything)}" if everything else "",
         style=_part("page.css"),
         script=_part("page.js"),
         plotly=plotly_script(),
@@ -106,22 +107,10 @@ def _badge(outcome: Outcome) -> str:
     return f'<span class="badge {kind}"><span aria-hidden="true">{sign}</span> {outcome}</span>'
 
 
-def _tally(verdicts: Sequence[Verdict], opening: str = "") -> str:
-    parts = []
-    for outcome in OUTCOMES:
-        count = sum(verdict.outcome == outcome for verdict in verdicts)
-        if count:
-            parts.append(f"{count} {outcome if count == 1 else _PLURAL[outcome]}")
-    return f"{opening}{', '.join(parts)}." if parts else "Nothing was checked."
-
-
-_PLURAL: dict[Outcome, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
-
-
 def _summary(sections: Sequence[Section]) -> str:
     items = "\n".join(
         f'<li><p><a href="#claim-{s.claim}"><strong>({escape(s.claim)}) {escape(s.title)}</strong></a></p>{_badge(s.outcome)}'
-        f'<p>{escape(s.sentence)}</p><p class="tally">{_tally(s.verdicts)}</p></li>'
+        f'<p>{escape(s.sentence)}</p><p class="tally">{tally(s.verdicts)}</p></li>'
         for s in sections
     )
     return (
@@ -136,15 +125,16 @@ def _summary(sections: Sequence[Section]) -> str:
 def _section(section: Section) -> str:
     notes = "\n".join(f'<p class="note">{escape(note)}</p>' for note in section.notes)
     figures = "\n".join(_figure(figure, section.claim) for figure in section.figures)
+    badge = _badge(section.outcome) if section.verdicts else ""
     return (
-        f"<h2>({escape(section.claim)}) {escape(section.title)} {_badge(section.outcome)}</h2>\n"
+        f"<h2>({escape(section.claim)}) {escape(section.title)} {badge}</h2>\n"
         f'<p class="lead">{escape(section.sentence)}</p>\n{_verdicts(section.verdicts)}\n{notes}\n{figures}'
     )
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
-        return '<p class="note">Nothing was checked.</p>'
+        return ""
     level = next((v.estimate.level for v in verdicts if v.estimate is not None), 0.95)
     measured = f"Measured [{100 * level:g} % interval]"
     rows = []

@@ -16,6 +16,7 @@ from fegsam.report.figure_data import FigureData
 
 Outcome = Literal["holds", "does not hold", "cannot be told"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_PLURAL: dict[Outcome, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
 
 
 def judge(estimate: Estimate, low: float | None = None, high: float | None = None) -> Outcome:
@@ -118,21 +119,44 @@ def summary(sections: Sequence[Section]) -> str:
     --------
     >>> verdict = Verdict("Garnet", "8 agents are 8 times as accurate.", "holds", Estimate(7.9, 7.5, 8.3), "7 to 9")
     >>> print(summary([Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]))
+        where    verdict   measured [95 % interval]   threshold
     (a) Linear speed-up: holds
       8 agents are 8 times as accurate.
-        Garnet   holds   7.9 [7.5, 8.3]   7 to 9
+        Garnet   holds     7.9 [7.5, 8.3]             7 to 9
+    1 holds.
     """
     everything = [verdict for section in sections for verdict in section.verdicts]
-    widths = [max((len(row[k]) for row in map(_cells, everything)), default=0) for k in range(3)]
-    lines = []
+    rows = [("where", "verdict", "measured [95 % interval]"), *map(_cells, everything)]
+    widths = [max(len(row[k]) for row in rows) for k in range(3)]
+    lines = [_line(rows[0], widths, "threshold")]
     for section in sections:
         lines.append(f"({section.claim}) {section.title}: {section.outcome}")
         for sentence in dict.fromkeys(verdict.sentence for verdict in section.verdicts):
             lines.append(f"  {sentence}")
             for verdict in (verdict for verdict in section.verdicts if verdict.sentence == sentence):
-                padded = [f"{cell:{width}}" for cell, width in zip(_cells(verdict), widths, strict=True)]
-                lines.append(f"    {'   '.join([*padded, verdict.threshold])}".rstrip())
-    return "\n".join(lines)
+                lines.append(_line(_cells(verdict), widths, verdict.threshold))
+    return "\n".join([*lines, tally(everything)])
+
+
+def tally(verdicts: Sequence[Verdict]) -> str:
+    """How many verdicts came out how.
+
+    Examples
+    --------
+    >>> tally([Verdict("a", "One.", "holds"), Verdict("b", "Two.", "holds"), Verdict("c", "Three.", "cannot be told")])
+    '2 hold, 1 cannot be told.'
+    """
+    parts = []
+    for outcome in OUTCOMES:
+        count = sum(verdict.outcome == outcome for verdict in verdicts)
+        if count:
+            parts.append(f"{count} {outcome if count == 1 else _PLURAL[outcome]}")
+    return f"{', '.join(parts)}." if parts else "Nothing was checked."
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], last: str) -> str:
+    padded = [f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)]
+    return f"    {'   '.join([*padded, last])}".rstrip()
 
 
 def _cells(verdict: Verdict) -> tuple[str, str, str]:

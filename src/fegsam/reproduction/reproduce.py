@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from fegsam.engines.run import Engine
+from fegsam.problem.toy_text import from_gymnasium
 from fegsam.report import Section, save
 from fegsam.reproduction.thresholds import FIRST_SEED
 
@@ -50,8 +51,15 @@ def reproduce(
     page : Path
         Of the report.
     """
+    from fegsam.report.figures import require_matplotlib
+    from fegsam.report.interactive import require_plotly
     from fegsam.report.page import write_report
 
+    # Whatever is missing is said before the work, not after it.
+    require_matplotlib()
+    require_plotly()
+    if not quick:
+        from_gymnasium("FrozenLake-v1", discount=0.9)
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     sections, begin = [], time.perf_counter()
