@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # One process a core, a test file to each; their linear algebra is small, and a thread of its own for it would only wait.
 PARALLEL := --numprocesses auto --dist loadfile
@@ -14,11 +15,19 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	@echo 'installing what the tests need; a minute or two'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	./.ci/browser
 	touch $@
 
-demo: $(READY)
+# The demo does without what only the tests need: Ray, Flower, a browser.
+$(DEMO): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	@echo 'installing what the demo needs; a minute'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments,gymnasium,report]'
+	touch $@
+
+demo: $(DEMO)
 	$(BIN)/fegsam reproduce --quick --output demo-output
 
 test: $(READY)
