@@ -107,7 +107,7 @@ def _default(value: Any) -> str:
         return "none"
     if isinstance(value, tuple) and len(value) > 5:
         return f"``{value[0]}`` to ``{value[-1]}``"
-    return f"``{str(value).lower() if isinstance(value, bool) else value!r}``"
+    return f"``{str(value).lower() if isinstance(value, bool) else repr(value)}``"
 
 
 def _kind(annotation: Any, metadata: Any = ()) -> str:
@@ -129,7 +129,9 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
     if origin is tuple:
         return f"a list of: {_kind(arguments[0])}"
     names = {int: "whole number", float: "number", str: "text", bool: "``true`` or ``false``", dict: "table"}
-    return names.get(origin or annotation, "table") + (" or a word" if "check" in checks else "")
+    # What `either` allows besides a number.
+    words = [word for item in metadata for word in getattr(getattr(item, "func", None), "words", ())]
+    return names.get(origin or annotation, "table") + "".join(f' or ``"{word}"``' for word in words)
 
 
 def _attribute_docs(model: Any) -> dict[str, str]:

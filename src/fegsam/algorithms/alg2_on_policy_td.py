@@ -50,6 +50,8 @@ def on_policy_td_rule(params: np.ndarray, path: Path, t: Any, tables: OnPolicyTa
 class OnPolicyTD:
     """Federated on-policy n-step TD: all agents evaluate the policy that they follow, with shared features.
 
+    That policy is the federation's `target_policy`; behaviour policies, if it has any, are for the off-policy algorithms.
+
     Parameters
     ----------
     horizon : int

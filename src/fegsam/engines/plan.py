@@ -160,7 +160,8 @@ def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """Whole numbers in 0..2^64-1, each once, at least one."""
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        raise ProblemError(f"seeds is {seeds!r}; give several, for example range(10).")
+        count = max(2, seeds) if type(seeds) is int else 10
+        raise ProblemError(f"seeds is {seeds!r}; give several, for example range({count}).")
     values = tuple(seeds)
     if not values:
         raise ProblemError("seeds is empty; give at least one, for example seeds=(0,).")

@@ -40,9 +40,12 @@ class History:
     Attributes
     ----------
     data : xarray.Dataset
-        Dimensions seed, time, param. Variables: squared_error, squared_error_2, sync_error (seed, time); value_error
-        (seed, time) where a policy is evaluated; average_params (seed, time, param) if asked for; final_params,
-        output_params (seed, param); output_time, output_squared_error, diverged_at (seed).
+        Dimensions seed, time, param. Variables by (seed, time): `squared_error`, of the average from the fixed point in the
+        norm of the algorithm's theorem (the sup norm for tables, else the 2-norm); `squared_error_2`, always in the 2-norm;
+        `sync_error`, the mean squared distance of the agents from their average; `value_error`, of the values from the
+        policy's, where one is evaluated. By (seed): `output_time`, the theorem's random time, `output_squared_error`, the
+        squared error there, and `diverged_at`, the first time that was not finite or -1. Parameters: `final_params`,
+        `output_params` (seed, param), and `average_params` (seed, time, param) if asked for.
     settings : Settings
         What the run was asked to do.
     checkpoint : Checkpoint or None

@@ -65,7 +65,8 @@ class Federation(_Assigned):
     mdp : MDP, or a sequence of M of them
         One environment for all, or one per kind of agent; all with the same S, A and discount.
     behavior_policies : (M, S, A) array, or (S, A) for all, optional
-        What each kind does while it learns; None: every agent follows `target_policy`.
+        What each kind does while it learns off-policy; None: every agent follows `target_policy`. `OnPolicyTD` learns on the
+        target policy's own paths and does not look at these.
     num_agents : int
         N. Required.
     assignment : (N,) array of int, optional
