@@ -208,3 +208,15 @@ def test_the_command_is_installed_and_loads_nothing_heavy() -> None:
     code = "import sys, fegsam.cli; print(sorted({'ray', 'plotly', 'pydantic', 'matplotlib', 'gymnasium'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("action", ["run", "init", "server", "node", "status"])
+def test_every_action_of_a_federation_explains_itself(action, capsys) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["federate", action, "--help"])
+    assert done.value.code == 0
+    said = capsys.readouterr().out
+    assert f"example:\n  fegsam federate {action} " in said
+    about = said.split("\n\n")[1]
+    assert about.endswith(".")
+    assert len(about) > 60

@@ -6,36 +6,76 @@ import argparse
 import os
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 from fegsam.federation.errors import FederationError
+
+_ABOUT = {
+    "run": (
+        "a whole federation on this machine; killed, it goes on where it was",
+        "Start a server and one process an agent on this machine, over TLS and with keys, show the rounds as they close, and "
+        "end every process. DIR/history.nc is what fegsam.run would have given. The same command again goes on where it was.",
+        "run study.toml -o results",
+    ),
+    "init": (
+        "write the directories to copy to the server and the nodes",
+        "Make an authority, credentials and a directory for the server and for each node, and print the commands that start "
+        "them. Copy each node's directory to its machine: no other machine needs it.",
+        "init fed study.toml --host hub.example.org",
+    ),
+    "server": (
+        "run the server of a directory that init wrote",
+        "Run a federation's server until its last round. Stopped or killed, the same command goes on at the round it was in.",
+        "server fed/server -o results",
+    ),
+    "node": (
+        "run the node of a directory that init wrote",
+        "Run the agents of one node until the federation ends. Their state stays in the directory, so that a node that was "
+        "stopped or killed goes on where it was, and no sample is used twice.",
+        "node fed/nodes/node-0",
+    ),
+    "status": (
+        "where the federation in a directory of results stands",
+        "Say which round a federation is in, who answered, and what was refused and why; at any time, also afterwards.",
+        "status results",
+    ),
+}
+"""Of each action: in a line, in a paragraph, and an example."""
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `federate` and its own commands."""
     federate = commands.add_parser("federate", help="a real federation on Flower: here, or on several machines")
     actions = federate.add_subparsers(dest="action", metavar="action", required=True)
+    parsers = {
+        name: actions.add_parser(
+            name,
+            help=line,
+            description=textwrap.fill(paragraph, 115),
+            epilog=f"example:\n  fegsam federate {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for name, (line, paragraph, example) in _ABOUT.items()
+    }
 
-    run = actions.add_parser("run", help="a whole federation on this machine; killed, it goes on where it was")
+    run = parsers["run"]
     _add_study(run)
-    run.add_argument("-o", "--output", type=Path, required=True, metavar="DIR")
+    run.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="results; the same again goes on")
 
-    init = actions.add_parser("init", help="write the directories to copy to the server and the nodes")
-    init.add_argument("directory", type=Path, metavar="DIR")
+    init = parsers["init"]
+    init.add_argument("directory", type=Path, metavar="DIR", help="what is written; it must not be there yet")
     _add_study(init)
     init.add_argument("--host", action="append", required=True, help="name or address of the server for nodes; may be repeated")
-    init.add_argument("--port", type=int, default=8000)
+    init.add_argument("--port", type=int, default=8000, help="of the server; 8000 by default")
 
-    server = actions.add_parser("server", help="run the server of DIR/server")
-    server.add_argument("directory", type=Path, metavar="DIR")
+    server = parsers["server"]
+    server.add_argument("directory", type=Path, metavar="SERVER", help="the directory `server` that init wrote")
     server.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="results; the same again goes on")
 
-    node = actions.add_parser("node", help="run the node of DIR/nodes/NAME")
-    node.add_argument("directory", type=Path, metavar="DIR")
-
-    status = actions.add_parser("status", help="where the federation in a directory of results stands")
-    status.add_argument("output", type=Path, metavar="DIR")
+    parsers["node"].add_argument("directory", type=Path, metavar="NODE", help="the directory `nodes/NAME` that init wrote")
+    parsers["status"].add_argument("output", type=Path, metavar="DIR", help="the results of `run` or `server`")
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
