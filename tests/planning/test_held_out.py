@@ -27,6 +27,8 @@ Four earlier held-out sets were drawn by the same rule, and the planner was mend
   step above one; Algorithms 2 and 5 took 3 and 2.4 times, for only periods that spend the whole budget were tried;
 - 20261118, 10: all within 1.4 times, but Algorithm 3 missed by 4 percent over fresh seeds, where the exact error is 17 percent
   below the accuracy: one in a hundred such means is too large.
+
+All 20 problems of set HELD_OUT were met, and after it, with the planner as it was, all 20 of a set 20261120.
 """
 
 from __future__ import annotations
