@@ -110,8 +110,13 @@ def _default(value: Any) -> str:
     return f"``{str(value).lower() if isinstance(value, bool) else repr(value)}``"
 
 
+def _name(item: Any) -> str:
+    """Of the function that a validator calls, if it does."""
+    return getattr(getattr(item, "func", None), "__name__", "")
+
+
 def _kind(annotation: Any, metadata: Any = ()) -> str:
-    checks = [getattr(getattr(item, "func", None), "__name__", "") for item in metadata]
+    checks = [_name(item) for item in metadata]
     for name, said in (("_array", 'an array, or ``"file.npz:name"``'), ("_function", '``"file.py:function"``')):
         if name in checks:
             return said
@@ -130,7 +135,8 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
         return f"a list of: {_kind(arguments[0])}"
     names = {int: "whole number", float: "number", str: "text", bool: "``true`` or ``false``", dict: "table"}
     # What `either` allows besides a number.
-    words = [word for item in metadata for word in getattr(getattr(item, "func", None), "words", ())]
+    allowed = [inspect.getclosurevars(item.func).nonlocals["words"] for item in metadata if _name(item) == "check"]
+    words = [word for group in allowed for word in group]
     return names.get(origin or annotation, "table") + "".join(f' or ``"{word}"``' for word in words)
 
 

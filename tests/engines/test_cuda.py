@@ -121,7 +121,7 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
 @pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="needs Numba's own types")
 @pytest.mark.parametrize(("states", "copied"), [(100, True), (512, False)])
 def test_blocks_copy_what_the_compiler_lets_them(states: int, copied: bool) -> None:
-    from fegsam.engines.cuda_kernel import copies
+    from fegsam.engines.cuda_rule import copies
 
     mdp = fg.examples.garnet(states, 2, 1, discount=0.9, seed=0)
     fed = fg.Federation(mdp, fg.policies.uniform(states, 2), num_agents=2, target_policy=fg.policies.uniform(states, 2))

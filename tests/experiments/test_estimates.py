@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -256,3 +257,23 @@ def test_what_cannot_be_estimated_is_said_in_a_sentence(call, words) -> None:
     with pytest.raises(ProblemError) as caught:
         call()
     assert words in str(caught.value)
+
+
+def test_the_speed_up_of_64_agents_on_a_garnet_is_the_exact_one() -> None:
+    """Its interval contains the truth, and is no wider than a tenth to either side."""
+    mdp = fg.examples.garnet(8, 2, 3, discount=0.7, seed=0)
+    features = np.random.default_rng(1).normal(size=(8, 3))
+    settings: dict[str, Any] = {"step_size": 0.05, "sync_period": 10}
+
+    def federation(agents: int) -> fg.Federation:
+        return fg.Federation(mdp, num_agents=agents, target_policy=fg.policies.uniform(8, 2), features=features)
+
+    one, many = (
+        fg.run(federation(agents), fg.OnPolicyTD(), num_steps=20_000, record=10, seeds=range(first, first + 100), **settings)
+        for agents, first in ((1, 0), (64, 1000))
+    )
+    exact = [fg.exact.stationary_error(federation(agents), fg.OnPolicyTD(), **settings) for agents in (1, 64)]
+    found = plateau_ratio(one, many)
+    assert found.low < exact[0] / exact[1] < found.high, f"{found}, exact {exact[0] / exact[1]:.2f}"
+    assert found.half_width <= 0.1 * found.value
+    assert found.high < 64, "the bias of Markov data is not averaged away, and the interval tells"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 import numpy as np
 import pytest
@@ -218,3 +219,14 @@ def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
     for suffix in ("svg", "pdf", "png"):
         assert (tmp_path / "new" / "figures" / f"local-steps-1.{suffix}").stat().st_size > 1000
     assert "[2/2]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("missing", ["matplotlib", "plotly", "gymnasium"])
+def test_what_is_missing_is_said_before_any_claim_is_run(tmp_path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setattr(speed_up, "section", lambda quick, engine: pytest.fail("a claim was run"))
+    monkeypatch.setitem(sys.modules, missing, None)
+    for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(fg.ProblemError, match="pip install 'fegsam"):
+        reproduce(tmp_path / "new")
+    assert not (tmp_path / "new").exists()

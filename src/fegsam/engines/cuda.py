@@ -86,7 +86,7 @@ class _Run:
 
     def __init__(self, plan: Plan, settings: Settings, engine: Cuda) -> None:
         # Numba's CUDA modules load here, so that nothing else waits for them.
-        from fegsam.engines import cuda_device, cuda_kernel, cuda_layout
+        from fegsam.engines import cuda_device, cuda_layout, cuda_rule
 
         self.plan, self.settings = plan, settings
         self.real, self.largest = _PRECISIONS[engine.precision]
@@ -97,7 +97,7 @@ class _Run:
         self.shape = cuda_layout.make_shape(plan, settings, np.dtype(self.real).itemsize)
         self.tables = cuda_device.upload(plan, self.real)
         wanted = most_in_a_round(self.times, settings.sync_period) if plan.num_agents > 1 else 1
-        copied = cuda_kernel.copies(plan)
+        copied = cuda_rule.copies(plan)
         device = cuda_device.describe(sum(copied.values()))
         self.layout = cuda_layout.make_layout(self.shape, device, engine.layout, wanted, self.tables.num_bytes)
         key = rule_key(plan.rule)

@@ -13,7 +13,7 @@ from numba import cuda
 from numba.core import config
 from numba.np.numpy_support import from_dtype
 
-from fegsam.engines import cuda_kernel, cuda_paths
+from fegsam.engines import cuda_paths, cuda_rule
 from fegsam.engines.cuda_kernel import make_advance
 from fegsam.engines.cuda_layout import Device, Layout, global_arrays
 from fegsam.engines.cuda_memory import NOT_FAILED, Job, Memory
@@ -82,7 +82,7 @@ def constants(plan: Plan, copied: dict[Any, int]) -> tuple[Any, ...]:
     found: list[Any] = [cuda_paths.is_narrow(plan.chain)]
     for name, group in (("laws", cuda_paths.pack(plan.chain)), ("tables", plan.tables)):
         for field, value in group._asdict().items():
-            if cuda_kernel.is_small(value):
+            if cuda_rule.is_small(value):
                 found.append(int(value))
             elif (name, field) in copied:
                 found.append((field, value.shape))

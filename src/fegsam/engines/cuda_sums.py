@@ -69,6 +69,13 @@ def copy(source, target, first, stride):
 
 
 @register_jitable
+def empty(overlay):
+    """No cell of it is written."""
+    for place in range(overlay.entries):
+        overlay.keys[overlay.first_key + place * overlay.width] = EMPTY
+
+
+@register_jitable
 def joined(sums, cell):
     """A sum whose halves lie apart."""
     at = sums.first + cell
@@ -106,8 +113,7 @@ def make_settle(layout, where):
         copy(base, params, _ZERO, ONE)
 
     def forget_overlay(params, base):
-        for place in range(params.entries):
-            params.keys[params.first_key + place * params.width] = EMPTY
+        empty(params)
 
     def begin_column(job, params, base, tables, slot, lane):
         copy(base, params, _ZERO, ONE)
@@ -147,8 +153,7 @@ def make_settle(layout, where):
         return square, fits
 
     def begin_overlay(job, params, base, tables, slot, lane):
-        for place in range(params.entries):
-            params.keys[params.first_key + place * params.width] = EMPTY
+        empty(params)
 
     def add_overlay(job, params, base, tables, slot, lane, sums, limits, active):
         square, fits = 0.0, True

@@ -51,7 +51,6 @@ def either(*words: str) -> WrapValidator:
             raise ValueError(f"is {show(value)}, but must be a number or {' or '.join(map(repr, words))}: give either")
         return value
 
-    check.words = words  # pyright: ignore[reportFunctionMemberAccess]  # for the table in the documentation
     return WrapValidator(check)
 
 
