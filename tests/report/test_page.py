@@ -15,7 +15,7 @@ import pytest
 from fegsam.errors import ProblemError
 from fegsam.report import FigureData, Section, Series, write_report
 from fegsam.report.interactive import interactive, plot_json
-from synthetic_sections import error_curves, sections
+from synthetic_sections import error_curves, exact_lines, sections
 
 pytest.importorskip("plotly")
 
@@ -95,3 +95,12 @@ def test_the_same_sections_give_the_same_page(page, tmp_path) -> None:
 def test_plotly_and_matplotlib_load_only_when_something_is_drawn() -> None:
     code = "import sys, fegsam.report; sys.exit(bool({'plotly', 'matplotlib'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_page_on_which_nothing_was_checked_speaks_of_no_claims(tmp_path) -> None:
+    section = Section("1", "mine", "The error of the average.", figures=(exact_lines(),))
+    page = write_report([section], tmp_path, title="mine").read_text(encoding="utf-8")
+    body = own_text(page)[own_text(page).index("<body") :]
+    for said in ('id="summary"', 'id="tab-summary"', "cannot be told", "Of everything checked"):
+        assert said not in body
+    assert 'id="claim-1"' in body
