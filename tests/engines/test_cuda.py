@@ -32,7 +32,7 @@ def test_simulated_gpu_agrees_with_cpu() -> None:
     command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "cuda_agreement.py"), "--small"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "24 of 24 agree" in done.stdout
+    assert "26 of 26 agree" in done.stdout
 
 
 @pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU")
@@ -80,7 +80,8 @@ def test_every_agent_has_a_thread_and_blocks_fit() -> None:
             assert found.slots * found.lanes <= found.threads <= 1024
             assert found.shared_bytes <= H200.shared_bytes
             assert found.blocks * found.lanes >= agents or found.blocks * found.threads >= 132 * 256
-            assert found.grid == found.blocks * (found.seeds // found.slots)
+            assert found.crew == found.blocks * (found.seeds // found.slots)
+            assert found.grid == (2 * found.crew if found.where.scouted else found.crew)
 
 
 def test_memory_is_planned_and_refused_with_numbers() -> None:
@@ -116,6 +117,36 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
     assert found.threads * found.blocks >= 4096
     assert 32 < found.threads <= 128
     assert found.blocks <= H200.processors
+
+
+@pytest.mark.parametrize(
+    ("changed", "scouted"),
+    [
+        ({}, True),
+        ({"num_agents": 2}, True),
+        ({"num_agents": 1}, False),
+        ({"num_agents": 65536}, False),
+        ({"num_seeds": 64}, False),
+        ({"chained": False}, False),
+        ({"dim": 10**5, "sync_period": 10**5}, False),
+        ({"sync_period": 200}, True),
+        ({"sync_period": 10**4}, False),
+    ],
+)
+def test_scouts_run_ahead_where_half_of_the_gpu_is_enough(changed, scouted) -> None:
+    found = make_layout(dataclasses.replace(SHAPE, **{"num_agents": 4096, **changed}), H200, None, 1, 0)
+    assert found.where.scouted == scouted
+    assert found.shared_bytes <= H200.shared_bytes
+    assert not scouted or found.grid <= H200.processors
+
+
+def test_few_summands_go_straight_to_the_sums_of_all_blocks() -> None:
+    few, many = (make_layout(dataclasses.replace(SHAPE, num_agents=agents), H200, None, 1, 0) for agents in (256, 4096))
+    assert few.where.scouted
+    assert many.where.scouted
+    assert (few.where.sums, many.where.sums) == (False, True)
+    assert few.where.near_log
+    assert not make_layout(dataclasses.replace(SHAPE, num_agents=4096, sync_period=200), H200, None, 1, 0).where.near_log
 
 
 @pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="needs Numba's own types")

@@ -149,7 +149,8 @@ class _Run:
     def _some_calls(self, batch: Any, members: np.ndarray, time: int, end: int, steps: float) -> tuple[int, float, int]:
         """One call of the schedule that starts at `time`; where it ended, the seconds it took, and its agent-steps."""
         agents, period = self.plan.num_agents, self.settings.sync_period if self.plan.num_agents > 1 else 1
-        limits = Limits(max(1, int(steps / agents / len(members))), self.layout.rows, self.layout.cuts)
+        most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
+        limits = Limits(max(1, most), self.layout.rows, self.layout.cuts)
         begun, reached = clock.perf_counter(), time
         for call in Schedule(self.times, end, time, end, period, False, limits):
             if call.time > time:

@@ -13,7 +13,7 @@ from numba import cuda
 from numba.core import config
 from numba.np.numpy_support import from_dtype
 
-from fegsam.engines import cuda_paths, cuda_rule
+from fegsam.engines import cuda_layout, cuda_paths, cuda_rule
 from fegsam.engines.cuda_kernel import make_advance
 from fegsam.engines.cuda_layout import Device, Layout, global_arrays
 from fegsam.engines.cuda_memory import NOT_FAILED, Job, Memory
@@ -35,8 +35,9 @@ def describe(kept: int) -> Device:
     if simulated():
         # The simulator keeps a grid-wide synchronisation only within one block; warps of two leave some threads idle.
         return Device(
-            "Numba's CUDA simulator", 1, 1 << 16, 1 << 17, 1 << 30, most_threads=8, registers=1 << 16, reserved=0, warp=2
-        )
+            "Numba's CUDA simulator", 1, 1 << 16, 1 << 17, 1 << 30, most_threads=8, registers=1 << 16, reserved=0, warp=2,
+            in_turn=True,
+        )  # fmt: skip
     device: Any = cuda.get_current_device()
     free, _ = cuda.current_context().get_memory_info()
     return Device(
@@ -223,6 +224,8 @@ class Batch:
             begin=np.int64(begin),
             stop=np.int64(stop),
             half=np.int64(self._half),
+            crew=np.int64(layout.crew),
+            depth=np.int64(cuda_layout.AHEAD),
         )
 
 

@@ -9,6 +9,9 @@ shared   an agent's parameters in shared memory, entry j of thread t beside entr
 overlay  a small hash table of the cells that the agent has written, over the average that all read.
 table    an agent's parameters in global memory.
 
+Paths do not hang on parameters. Where half of the GPU is enough for all agents, each block has a scout on the other half: a
+block that draws the paths of its agents some rounds before they are wanted.
+
 Sums are whole numbers: a difference is rounded to a multiple of 2^-f and added as a 64-bit integer. Such sums do not depend
 on the order of their terms, so threads may add at any time and a run repeats bit for bit. f leaves room for N differences
 below a limit that goes with the size of the average; where a difference is beyond it, the round is run again with more room.
@@ -26,12 +29,13 @@ import numpy as np
 from numba import cuda, types
 from numba.core import config
 
-from fegsam.engines.cuda_memory import Limits, Stretch
+from fegsam.engines.cuda_meet import add_relaxed, await_count, make_meet
+from fegsam.engines.cuda_memory import Limits, Log, Stretch, Who
 from fegsam.engines.cuda_params import make_views
-from fegsam.engines.cuda_paths import is_narrow, make_walk, pack
+from fegsam.engines.cuda_paths import is_narrow, make_follow, make_scout, make_walk, pack
 from fegsam.engines.cuda_rule import make_fix, make_step
-from fegsam.engines.cuda_sums import FOUR, Sums, copy, flush, four, make_settle
-from fegsam.engines.randomness import HALF
+from fegsam.engines.cuda_sums import EIGHT, Sums, copy, eight, flush, make_settle
+from fegsam.engines.randomness import HALF, ONE
 
 ROOM = 2
 """Bits between the size of the average and that of a difference from it."""
@@ -53,10 +57,12 @@ def make_advance(plan, rule, layout, real, iid, copied):
     window_size = ahead + 1
     fix_laws = make_fix(pack(plan.chain), "laws", real, copied)
     fix_tables = make_fix(plan.tables, "tables", real, copied)
-    shared_sums, shared_base = where.sums, where.base
-    walk = make_walk(make_step(form, rule, layout.name, where.logged), window, iid, is_narrow(plan.chain))
+    shared_sums, shared_base, near_log = where.sums, where.base, where.near_log
+    logged, scouted = where.logged, where.scouted
+    step, narrow = make_step(form, rule, layout.name, logged), is_narrow(plan.chain)
+    walk = make_follow(step, window) if scouted else make_walk(step, window, iid, narrow)
+    scout, meet = make_scout(window, narrow), make_meet(together, scouted)
     add, forget, begin, end = make_settle(layout.name, where)
-    logged = where.logged
     view_tables, view_params, view_out = make_views(layout.name, form, real, where, np.uint64(where.entries))
 
     @cuda.jit(device=True)
@@ -76,27 +82,35 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 memory.actions[half, which, j, agent] = actions[j]
 
     @cuda.jit(device=True)
+    def identify(agents, seed, agent):
+        kind = agents.kinds[agent]
+        return Who(seed, agent, kind, agents.mdps[kind], agents.policies[kind])
+
+    @cuda.jit(device=True)
     def report_failure(job, memory, which, agent, time):
         cuda.atomic.min(memory.failed, which, (np.uint64(time - job.begin) << HALF) | np.uint64(agent))
 
     @cuda.jit(device=True)
-    def run_agents(job, laws, agents, tables, memory, params, base, own, out, sums, limits, which, rank, slot, lane, alive,
-                   most, stretch, turn):  # fmt: skip
-        """A round of this thread's agents, one after the other: steps, cuts, differences. Whether all differences fit.
+    def run_agents(job, laws, agents, tables, memory, params, base, own, out, log, sums, limits, which, rank, slot, lane, alive,
+                   most, stretch, third, known, states, actions, reload):  # fmt: skip
+        """A round of this thread's agents, one after the other: steps, cuts, differences.
 
-        All threads of a block go through it together; one without an agent only takes part.
+        Whether all differences fit, and whether all parameters stayed finite. All threads of a block go through it together;
+        one without an agent only takes part.
         """
-        states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
-        thread, seed = cuda.grid(1), memory.seeds[which]
-        every_fits = True
-        for first in range(rank * job.lanes, job.num_agents, job.blocks * job.lanes):
+        if not scouted:
+            states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
+        thread, first = cuda.grid(1), rank * job.lanes
+        every_fits, every_finite = True, True
+        while first < job.num_agents:
             agent = first + lane
+            first += job.blocks * job.lanes
             running = alive and agent < job.num_agents
             agent = agent if running else 0
-            if running:
+            if running and reload:
                 load(memory, which, agent, stretch.half, states, actions)
             begin(job, params, base, own, slot, lane)
-            kind, now = agents.kinds[agent], stretch.time
+            who, now = known if scouted else identify(agents, memory.seeds[which], agent), stretch.time
             for j in range(most + 1):
                 at_cut, at_end = alive and j < stretch.inside, alive and j == most
                 stop = now
@@ -106,26 +120,26 @@ def make_advance(plan, rule, layout, real, iid, copied):
                     stop = stretch.time + stretch.length
                 if running:
                     now = walk(
-                        job, laws, agents, tables, params, out, states, actions, kind, seed, agent, now, stop, memory.log,
-                        stretch.time,
+                        job, laws, agents, tables, params, out, log, states, actions, who, now, stop, memory, stretch.time,
+                        stretch.trail,
                     )  # fmt: skip
                     if now < stop:
                         report_failure(job, memory, which, agent, now + 1)
                         forget(params, base)
-                        running = False
+                        running, every_finite = False, False
                 if j < most:
-                    at_once = Sums(memory.totals[turn % 3, which, 1 + j if at_cut else 0], sums.half, sums.first, _ZERO)
+                    at_once = Sums(memory.totals[third, which, 1 + j if at_cut else 0], sums.half, sums.first, sums.size)
                     square, fits = add(job, params, base, own, slot, lane, at_once, limits, at_cut)
                     if at_cut:
                         memory.squares[j, thread] += square
                 else:
                     # A logged table is put back also where a round is broken off.
                     ended = running if logged else at_end and stretch.synced
-                    fits = end(job, params, base, own, slot, lane, sums, limits, ended, memory.log, stretch.length)
+                    fits = end(job, params, base, own, slot, lane, sums, limits, ended, log, stretch.length)
                 every_fits = every_fits and fits
             if running and stretch.synced:
                 carry(memory, which, agent, 1 - stretch.half, states, actions)
-        return every_fits
+        return every_fits, every_finite
 
     @cuda.jit(device=True)
     def block_sum(job, tree, slot, lane, value):
@@ -148,7 +162,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
         return total
 
     @cuda.jit(device=True)
-    def record_cuts(job, memory, place, stretch, turn, which, rank, slot, lane, alive, most, scale):
+    def record_cuts(job, memory, place, stretch, third, which, rank, slot, lane, alive, most, scale):
         """Averages at the cuts, and this block's share of what the sync errors are made of."""
         tree = cuda.shared.array(0, types.float64)[place.tree : place.tree + cuda.blockDim.x]
         thread, members = cuda.grid(1), job.blocks * job.lanes
@@ -157,7 +171,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
             if alive and j < stretch.inside:
                 square = memory.squares[j, thread]
                 for c in range(rank * job.lanes + lane, job.dim, members):
-                    change = np.float64(np.int64(memory.totals[turn % 3, which, 1 + j, c])) * scale
+                    change = np.float64(np.int64(memory.totals[third, which, 1 + j, c])) * scale
                     memory.rows[stretch.row + j, which, c] = memory.average[stretch.half, which, c] + change
                     apart += change * change
             square, apart = block_sum(job, tree, slot, lane, square), block_sum(job, tree, slot, lane, apart)
@@ -166,44 +180,53 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 memory.parts[stretch.row + j, which, rank, 1] = apart
 
     @cuda.jit(device=True)
-    def renew_average(job, memory, base, stretch, turn, which, rank, lane, scale):
+    def renew_average(job, memory, base, stretch, third, which, rank, lane, scale, recorded):
         """Apply the round's mean difference; the binary exponent of the largest entry that this thread saw.
 
         Blocks with copies of the average renew all of theirs, and the first one the original; others share it out.
         """
-        old, totals, rows = memory.average[stretch.half, which], memory.totals[turn % 3, which, 0], memory.rows
-        recorded = memory.cuts[which, stretch.row + stretch.inside] == stretch.time + stretch.length
+        old, totals, rows = memory.average[stretch.half, which], memory.totals[third, which, 0], memory.rows
         keeps = rank == 0 if shared_base else True
         c = np.uint64(lane if shared_base else rank * job.lanes + lane)
         stride, size = np.uint64(job.lanes if shared_base else job.blocks * job.lanes), np.uint64(job.dim)
         top = 0.0
         while c < size:
-            at = four(c, stride, size)
+            at = eight(c, stride, size)
+            sums = (
+                totals[at[0]], totals[at[1]], totals[at[2]], totals[at[3]],
+                totals[at[4]], totals[at[5]], totals[at[6]], totals[at[7]],
+            )  # fmt: skip
+            was = old[at[0]], old[at[1]], old[at[2]], old[at[3]], old[at[4]], old[at[5]], old[at[6]], old[at[7]]
             new = (
-                old[at[0]] + np.float64(np.int64(totals[at[0]])) * scale,
-                old[at[1]] + np.float64(np.int64(totals[at[1]])) * scale,
-                old[at[2]] + np.float64(np.int64(totals[at[2]])) * scale,
-                old[at[3]] + np.float64(np.int64(totals[at[3]])) * scale,
-            )
-            for i in range(4):
+                was[0] + np.float64(np.int64(sums[0])) * scale, was[1] + np.float64(np.int64(sums[1])) * scale,
+                was[2] + np.float64(np.int64(sums[2])) * scale, was[3] + np.float64(np.int64(sums[3])) * scale,
+                was[4] + np.float64(np.int64(sums[4])) * scale, was[5] + np.float64(np.int64(sums[5])) * scale,
+                was[6] + np.float64(np.int64(sums[6])) * scale, was[7] + np.float64(np.int64(sums[7])) * scale,
+            )  # fmt: skip
+            for i in range(8):
                 base[at[i]] = new[i]
-                if keeps:
-                    memory.average[1 - stretch.half, which, at[i]] = new[i]
-                    if recorded:
-                        rows[stretch.row + stretch.inside, which, at[i]] = new[i]
                 top = max(top, abs(new[i]))
-            c += FOUR * stride
+            if keeps:
+                for i in range(8):
+                    memory.average[1 - stretch.half, which, at[i]] = new[i]
+            if keeps and recorded:
+                for i in range(8):
+                    rows[stretch.row + stretch.inside, which, at[i]] = new[i]
+            c += EIGHT * stride
         return max(math.frexp(top)[1], 0)
 
     @cuda.jit(device=True)
-    def clear_totals(job, memory, inside, turn, which, member):
+    def clear_totals(job, memory, inside, third, which, member):
         for j in range(inside + 1):
-            for c in range(member, job.dim, job.blocks * job.lanes):
-                memory.totals[turn % 3, which, j, c] = _ZERO
+            c = member
+            while c < job.dim:
+                memory.totals[third, which, j, c] = _ZERO
+                c += job.blocks * job.lanes
 
     @cuda.jit(device=True)
-    def meet():
-        if together:
+    def part():
+        """The last meeting of a launch, with the scouts. A kernel with it is launched only where all blocks run at once."""
+        if together or scouted:
             cuda.cg.this_grid().sync()
         else:
             cuda.syncthreads()
@@ -212,16 +235,26 @@ def make_advance(plan, rule, layout, real, iid, copied):
         """Rounds from `begin`, a synchronisation, to `stop`. One broken off by `stop` leaves the average as it was.
 
         In each turn, all meet when the round's differences are added up. Where each block has a copy of the average, that is
-        the only time: what one turn leaves in `totals`, `overflow` and `again` is cleared in the next, for the next but one.
+        the only time: what one turn leaves in `totals`, `overflow`, `again` and `arrivals` is cleared in the next, for the
+        next but one.
         """
         laws, tables = fix_laws(given_laws), fix_tables(given_tables)
-        thread, rank = cuda.grid(1), cuda.blockIdx.x % job.blocks
+        thread, block = cuda.grid(1), cuda.blockIdx.x % job.crew
+        rank = block % job.blocks
         slot, lane = cuda.threadIdx.x // job.lanes, cuda.threadIdx.x % job.lanes
-        which = cuda.blockIdx.x // job.blocks * job.slots + slot
+        which = block // job.blocks * job.slots + slot
         present = slot < job.slots and which < job.num_seeds
         which = which if present else 0
         member = rank * job.lanes + lane
-        domain = 0 if together else cuda.blockIdx.x
+        domain = 0 if together else block
+        known = identify(agents, memory.seeds[which], member if member < job.num_agents else 0)
+        if scouted:
+            if cuda.blockIdx.x < job.crew:
+                scout(job, laws, memory, known, which, present and member < job.num_agents, block)
+                part()
+                return
+            if cuda.threadIdx.x == 0 and job.begin < job.stop:
+                await_count(memory.drawn, block, ONE)
 
         at = min(slot, job.slots - 1) * job.dim
         halves, base = cuda.shared.array(0, types.uint32), memory.rounded[which]
@@ -230,91 +263,120 @@ def make_advance(plan, rule, layout, real, iid, copied):
             base = cuda.shared.array(0, real)[place.base + at : place.base + at + job.dim]
             if present:
                 copy(memory.average[job.half, which], base, np.uint64(lane), np.uint64(job.lanes))
-        most = cuda.shared.array(0, types.int32)[place.most : place.most + 1]
+        box = cuda.shared.array(0, types.int32)[place.most : place.most + 2]
         sizes = cuda.shared.array(0, types.int32)[place.size : place.size + 2 * job.slots]
         own = view_tables(job, place, memory)
         params, out = view_params(job, place, memory, base, own), view_out(job, place, memory)
         if logged:
             forget(params, base)
+        if shared_sums:
+            c = first_half + np.uint64(lane)
+            while c < end_half:
+                halves[c] = 0
+                c += np.uint64(job.lanes)
+        log = Log(memory.log, np.uint64(thread), np.uint64(cuda.gridsize(1)))
+        if near_log:
+            log = Log(cuda.shared.array(0, types.uint32), np.uint64(place.log + cuda.threadIdx.x), np.uint64(cuda.blockDim.x))
 
-        time, half, row, turn, before, extra, size = job.begin, job.half, 0, 0, 0, 0, memory.size[job.half, which]
+        states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
+        time, half, row, before, extra, size = job.begin, job.half, 0, 0, 0, memory.size[job.half, which]
+        third, spare, trail, reload = 0, 2, 0, True
+        exponent, limits, scale = -1, Limits(0.0, 0.0), 0.0
+        alive, upcoming = present and memory.failed[which] != _ZERO, memory.cuts[which, 0]
+        rounds, all_rounds = 0, -((job.begin - job.stop) // job.sync_period)
         while time < job.stop:
             length = min(job.sync_period, job.stop - time)
             synced = length == job.sync_period
-            alive = present and np.int64(memory.failed[which] >> HALF) > time - job.begin
             inside = 0
-            while alive and memory.cuts[which, row + inside] < time + length + (0 if synced else 1):
+            while alive and upcoming < time + length + (0 if synced else 1):
                 memory.squares[inside, thread] = 0.0
                 inside += 1
-            stretch = Stretch(time, length, synced, row, inside, half)
-            if cuda.threadIdx.x == 0:
-                most[0] = 0
+                upcoming = memory.cuts[which, row + inside]
+            stretch = Stretch(time, length, synced, row, inside, half, trail)
             if present:
                 if shared_base and lane == 0:
                     sizes[(1 - half) * job.slots + slot] = 0
                 if not shared_base and member == 0:
                     memory.size[1 - half, which] = 0
-                if shared_sums:
-                    c = first_half + np.uint64(lane)
-                    while c < end_half:
-                        halves[c] = 0
-                        c += np.uint64(job.lanes)
-            exponent = size + ROOM + extra
-            limits = Limits(math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent)))
-            sums = Sums(memory.totals[turn % 3, which, 0], halves, first_half, np.uint64(job.dim if shared_sums else 0))
-            cuda.syncthreads()
-            if inside > most[0]:
-                cuda.atomic.max(most, 0, np.int32(inside))
-            cuda.syncthreads()
-            if not run_agents(
-                job, laws, agents, tables, memory, params, base, own, out, sums, limits, which, rank, slot, lane, alive,
-                most[0], stretch, turn,
-            ):  # fmt: skip
-                memory.overflow[turn % 3, which] = 1
-                memory.again[turn % 3, domain] = 1
+            if not scouted or exponent != size + ROOM + extra:
+                exponent = size + ROOM + extra
+                limits = Limits(math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent)))
+                scale = math.ldexp(1.0, int(exponent - job.fraction)) / job.num_agents
+            sums = Sums(memory.totals[third, which, 0], halves, first_half, np.uint64(job.dim))
+            most = 0
+            if cuda.syncthreads_or(np.int32(inside)):
+                if cuda.threadIdx.x == 0:
+                    box[0] = 0
+                cuda.syncthreads()
+                cuda.atomic.max(box, 0, np.int32(inside))
+                cuda.syncthreads()
+                most = box[0]
+            fits, finite = run_agents(
+                job, laws, agents, tables, memory, params, base, own, out, log, sums, limits, which, rank, slot, lane, alive,
+                most, stretch, third, known, states, actions, reload,
+            )  # fmt: skip
+            if not fits:
+                memory.overflow[third, which] = 1
+                memory.again[third, domain] = 1
             if shared_sums:
                 cuda.syncthreads()
                 if alive and synced:
                     flush(sums, np.uint64(lane), np.uint64(job.lanes))
-            meet()
+            news = meet(job, memory, box, third, block, np.uint64(min(rounds + 2, all_rounds)), not (fits and finite))
 
-            repeat = memory.again[turn % 3, domain] != 0
-            extra = extra + MORE_ROOM * memory.overflow[turn % 3, which] if repeat else 0
-            scale = math.ldexp(1.0, int(exponent - job.fraction)) / job.num_agents
-            if not repeat and most[0] > 0:
-                record_cuts(job, memory, place, stretch, turn, which, rank, slot, lane, alive, most[0], scale)
+            repeat = news and memory.again[third, domain] != 0
+            extra = extra + MORE_ROOM * memory.overflow[third, which] if repeat else 0
+            if not repeat and most > 0:
+                record_cuts(job, memory, place, stretch, third, which, rank, slot, lane, alive, most, scale)
             renewed = alive and synced and not repeat
             if renewed:
-                top = renew_average(job, memory, base, stretch, turn, which, rank, lane, scale)
+                top = renew_average(
+                    job, memory, base, stretch, third, which, rank, lane, scale, upcoming == time + length
+                )  # fmt: skip
                 if shared_base:
                     cuda.atomic.max(sizes, (1 - half) * job.slots + slot, np.int32(top))
                 else:
                     cuda.atomic.max(memory.size, (1 - half, which), np.int32(top))
             if present:
-                clear_totals(job, memory, before, turn + 2, which, member)
+                clear_totals(job, memory, before, spare, which, member)
                 if member == 0:
-                    memory.overflow[(turn + 2) % 3, which] = 0
+                    memory.overflow[spare, which] = 0
             if rank == 0 and cuda.threadIdx.x == 0:
-                memory.again[(turn + 2) % 3, domain] = 0
+                memory.again[spare, domain] = 0
+                if together and block == 0:
+                    memory.arrivals[spare], memory.arrivals[3 + spare] = _ZERO, _ZERO
+            if scouted and not repeat and cuda.threadIdx.x == 0:
+                add_relaxed(memory.taken, block, ONE)
             if not repeat:
                 row += inside
                 time += length
-                if alive and synced and memory.cuts[which, row] == time:
+                rounds += 1
+                trail = trail + job.sync_period if trail + job.sync_period < job.depth * job.sync_period else 0
+                if alive and synced and upcoming == time:
                     row += 1
-            before = inside
-            turn += 1
+            if inside > 0 or upcoming <= time:
+                upcoming = memory.cuts[which, row]
             if shared_base:
                 cuda.syncthreads()
             else:
-                meet()
+                meet(job, memory, box, 3 + third, block, _ZERO, False)
+            before, reload = inside, repeat or not scouted
+            third, spare = third + 1 if third < 2 else 0, third
+            if news:
+                alive = present and np.int64(memory.failed[which] >> HALF) > time - job.begin
             if renewed:
                 size = sizes[(1 - half) * job.slots + slot] if shared_base else memory.size[1 - half, which]
             if synced and not repeat:
                 half = 1 - half
 
-        meet()
+        part()
+        if cuda.threadIdx.x == 0:
+            memory.drawn[block], memory.taken[block] = _ZERO, _ZERO
+            if block == 0:
+                for i in range(6):
+                    memory.arrivals[i] = _ZERO
         if present:
-            clear_totals(job, memory, before, turn + 2, which, member)
+            clear_totals(job, memory, before, spare, which, member)
             if member == 0:
                 memory.size[half, which] = size
 
@@ -329,12 +391,12 @@ def make_advance(plan, rule, layout, real, iid, copied):
         states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
         load(memory, which, 0, job.half, states, actions)
         forget(params, base)
-        kind, seed = agents.kinds[0], memory.seeds[which]
+        who, log = identify(agents, memory.seeds[which], 0), Log(memory.log, _ZERO, _ZERO)
         now, row = job.begin, 0
         while now < job.stop:
             stop = min(memory.cuts[which, row], job.stop)
             reached = walk(
-                job, laws, agents, tables, params, out, states, actions, kind, seed, 0, now, stop, memory.log, job.begin
+                job, laws, agents, tables, params, out, log, states, actions, who, now, stop, memory, job.begin, 0
             )  # fmt: skip
             if reached < stop:
                 report_failure(job, memory, which, 0, reached + 1)

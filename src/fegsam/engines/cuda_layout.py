@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,15 @@ _MOST = 8
 """Warps of a block."""
 _SIDE_BY_SIDE = 4
 """Warps that a processor runs without one waiting for the other."""
-_MANY_REGISTERS, _FEW_REGISTERS = 128, 64
+_MOST_REGISTERS, _MANY_REGISTERS, _FEW_REGISTERS = 255, 128, 64
 _SMALL = 48 * 1024
 """Bytes of a table that a block keeps a copy of in shared memory."""
+AHEAD = 4
+"""Rounds that a scout may be ahead of its block."""
+_TRAIL_BYTES = 1 << 28
+"""Of all scouts' paths."""
+_FEW_SUMMANDS = 1 << 14
+"""Of a round: so many do not get into each other's way when all are added to the same sums."""
 _ROW_BYTES = 1 << 27
 _MOST_ROWS = 4096
 """Averages handed over at once."""
@@ -44,6 +50,8 @@ class Device:
     reserved: int
     """shared memory of a block that is not for the layout to give away: copies of tables, and the system's"""
     warp: int = 32
+    in_turn: bool = False
+    """whether a block begins only when the one before has ended, as in Numba's simulator"""
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,8 @@ class Shape:
     ahead: int
     item: int
     """bytes of a parameter"""
+    chained: bool = True
+    """a path goes on from step to step, and is not drawn anew"""
 
     @property
     def entries(self) -> int:
@@ -88,21 +98,30 @@ class Layout:
     """that run at once"""
     shared_bytes: int
     grid: int
+    """blocks in all, with the scouts"""
     rows: int
     """averages that one launch hands over, at most"""
     cuts: int
     """of which inside one round"""
     registers: int
     """of a thread: with few, more threads wait for memory by turns; with many, none has to put its numbers away"""
+    most_rounds: int
+    """of a launch"""
 
     @property
     def together(self) -> bool:
         return self.blocks > 1
 
+    @property
+    def crew(self) -> int:
+        """Blocks that run agents."""
+        return self.grid // 2 if self.where.scouted else self.grid
+
 
 def make_shape(plan: Plan, settings: Settings, item: int) -> Shape:
     period = max(1, min(settings.sync_period, settings.num_steps - plan.start.time))
-    return Shape(plan.form, plan.dimension, plan.num_agents, len(settings.seeds), period, max(plan.window, 1), item)
+    chained = settings.sampling == "markov"
+    return Shape(plan.form, plan.dimension, plan.num_agents, len(settings.seeds), period, max(plan.window, 1), item, chained)
 
 
 def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int, fixed_bytes: int) -> Layout:
@@ -152,19 +171,41 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
             f"{device.name} has {device.free_bytes:.2e} free; use fewer agents, or engine='cpu'."
         )
     groups = min(-(-shape.num_seeds // slots), max(1, resident // blocks), room // per_group)
-    return Layout(
-        name, where, place, threads, lanes, slots, blocks, groups * slots, shared_bytes, groups * blocks, rows, cuts, registers
+    found = Layout(
+        name, where, place, threads, lanes, slots, blocks, groups * slots, shared_bytes, groups * blocks, rows, cuts, registers,
+        most_rounds=1 << 62,
+    )  # fmt: skip
+    trail = 8 * AHEAD * shape.sync_period * found.grid * threads
+    spare = found.grid <= device.processors // 2 or device.in_turn
+    seated = 1 < shape.num_agents <= blocks * lanes
+    if own and shape.chained and spare and seated and trail <= min(_TRAIL_BYTES, room - groups * per_group):
+        return _scouted(found, shape, device)
+    return found
+
+
+def _scouted(found: Layout, shape: Shape, device: Device) -> Layout:
+    """The same with scouts: a processor has few threads then, and each as many registers as there are."""
+    # Where little is added, it goes straight to the sums of all blocks.
+    few = shape.num_agents * shape.num_seeds * shape.sync_period <= _FEW_SUMMANDS
+    where = found.where._replace(scouted=True, sums=found.where.sums and not few, near_log=found.where.logged)
+    place, shared_bytes = _bytes(shape, found.name, where, found.threads, found.slots)
+    if shared_bytes > device.shared_bytes:
+        where = where._replace(near_log=False)
+        place, shared_bytes = _bytes(shape, found.name, where, found.threads, found.slots)
+    return replace(
+        found, where=where, place=place, shared_bytes=shared_bytes, grid=2 * found.grid, registers=_MOST_REGISTERS,
+        most_rounds=AHEAD if device.in_turn else found.most_rounds,
     )  # fmt: skip
 
 
 def _choose(shape: Shape, device: Device) -> str:
     sparse = shape.form == "cell" and shape.num_agents > 1 and 2 * shape.own_bytes("overlay") <= shape.own_bytes("table")
-    needed = _bytes(shape, "shared", Where(True, True, True, 0, False), device.warp, 1)[1]
+    needed = _bytes(shape, "shared", Where(True, True, True, 0), device.warp, 1)[1]
     at_once = device.processors * device.warp * _resident(device, device.warp, needed, _MANY_REGISTERS)
     # An overlay leaves room for more threads, and asks more of each.
     if sparse and shape.num_agents * shape.num_seeds > at_once:
         return "overlay"
-    fits = _bytes(shape, "shared", Where(True, True, True, 0, False), 2 * device.warp, 1)[1] <= device.shared_bytes
+    fits = _bytes(shape, "shared", Where(True, True, True, 0), 2 * device.warp, 1)[1] <= device.shared_bytes
     return "shared" if fits else "overlay" if sparse else "table"
 
 
@@ -218,7 +259,8 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     put("own", many * threads if where.own else 0, shape.item)
     put("out", shape.dim * threads if where.own and shape.form == "dense" else 0, shape.item)
     put("keys", many * threads if where.own and name == "overlay" else 0, 4)
-    put("most", 1, 4)
+    put("log", shape.sync_period * threads if where.near_log else 0, 4)
+    put("most", 2, 4)
     put("size", 2 * slots, 4)
     return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
 
@@ -245,10 +287,14 @@ def global_arrays(layout: Layout, shape: Shape, real: Any) -> dict[str, tuple[tu
         "parts": ((layout.rows, seeds, layout.blocks, 2), np.float64),
         "overflow": ((3, seeds), np.int32),
         "again": ((3, layout.grid), np.int32),
+        "arrivals": ((6,), np.uint64),
+        "trail": ((AHEAD * shape.sync_period * layout.crew * layout.threads if layout.where.scouted else 1,), np.uint64),
+        "drawn": ((layout.crew,), np.uint64),
+        "taken": ((layout.crew,), np.uint64),
         "rows": ((layout.rows, seeds, dim), np.float64),
         "own": ((threads * dim if own and not overlaid else 1,), real),
         "out": ((threads, dim) if own and shape.form == "dense" else (1, 1), real),
-        "log": ((shape.sync_period, threads) if layout.where.logged else (1, 1), np.uint32),
+        "log": ((shape.sync_period * threads if layout.where.logged and not layout.where.near_log else 1,), np.uint32),
         "keys": ((shape.entries * threads if own and overlaid else 1,), np.uint32),
         "values": ((shape.entries * threads if own and overlaid else 1,), real),
     }

@@ -35,6 +35,28 @@ class Job(NamedTuple):
     stop: Any
     half: Any
     """which half of the windows is current"""
+    crew: Any
+    """blocks that run agents; with `Where.scouted`, as many others come before them"""
+    depth: Any
+    """rounds that a scout may be ahead of its block"""
+
+
+class Who(NamedTuple):
+    """An agent, and where its laws are found."""
+
+    seed: Any
+    agent: Any
+    kind: Any
+    mdp: Any
+    policy: Any
+
+
+class Log(NamedTuple):
+    """The cells that an agent has written, step by step: from `first` on, `width` apart; other threads' lie between."""
+
+    cells: Any
+    first: Any
+    width: Any
 
 
 class Memory(NamedTuple):
@@ -63,6 +85,13 @@ class Memory(NamedTuple):
     """int32 (3, S): a difference was beyond the limit; three as with `totals`"""
     again: Any
     """int32 (3, domains): some seed's was"""
+    arrivals: Any
+    """uint64 (2 * 3): blocks that have come to a turn's meetings, and in the upper half how many had news; three as above"""
+    trail: Any
+    """uint64 (depth * K * threads): what scouts have drawn, state and action in the lower and the upper half"""
+    drawn: Any
+    """uint64 (crew): rounds that each block's scout has drawn, and that the block is done with"""
+    taken: Any
     size: Any
     """int32 (2, S): binary exponent of the average's largest entry; two as with `average`"""
     cuts: Any
@@ -74,7 +103,7 @@ class Memory(NamedTuple):
     out: Any
     """(threads, d): what a dense rule fills, where that lies here"""
     log: Any
-    """uint32 (K, threads): the cells that an agent has written, step by step"""
+    """uint32 (K * threads): see `Log`, where that lies here"""
     keys: Any
     """uint32 (entries * threads): overlays, where they lie here"""
     values: Any
@@ -88,7 +117,7 @@ class Place(NamedTuple):
     tree: Any
     """float64 (threads)"""
     most: Any
-    """int32 (1): cuts inside the round, of the seed that has most"""
+    """int32 (2): cuts inside the round, of the seed that has most; and whether a meeting brought news"""
     size: Any
     """int32 (2, slots): as in `Memory`, where a block has a copy of the average"""
     base: Any
@@ -99,6 +128,8 @@ class Place(NamedTuple):
     """(d, threads)"""
     keys: Any
     """uint32 (entries, threads)"""
+    log: Any
+    """uint32 (K, threads)"""
 
 
 class Where(NamedTuple):
@@ -110,8 +141,12 @@ class Where(NamedTuple):
     """whether these are in a block's shared memory"""
     entries: int
     """of an overlay"""
-    logged: bool
+    logged: bool = False
     """an agent's table holds its changes alone, and a log says where, so that it is put back without looking at all of it"""
+    scouted: bool = False
+    """each block's paths are drawn by another block, which runs ahead"""
+    near_log: bool = False
+    """the log is in shared memory"""
 
 
 class Stretch(NamedTuple):
@@ -125,6 +160,8 @@ class Stretch(NamedTuple):
     inside: Any
     """how many cuts lie inside"""
     half: Any
+    trail: Any
+    """the first row of its path, where a scout has drawn it"""
 
 
 class Limits(NamedTuple):

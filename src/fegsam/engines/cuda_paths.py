@@ -13,6 +13,8 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from fegsam.algorithms.rule import Path
+from fegsam.engines.cuda_meet import add_release, await_count
+from fegsam.engines.cuda_sums import FOUR, four
 from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, TWO, philox, words
 
 _ZERO = np.uint64(0)
@@ -134,33 +136,34 @@ def make_walk(step, window, iid, narrow):
     draw_window = make_draw_window(look, arrive, window)
 
     @cuda.jit(device=True)
-    def walk(job, laws, agents, tables, params, out, states, actions, kind, seed, agent, time, stop, log, origin):
+    def walk(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
         """The steps time..stop-1; the time after the last that left the parameters finite."""
-        path = Path(states, actions, kind, agents.mdps[kind], agents.policies[kind])
-        mdp, policy = np.uint64(path.mdp) * laws.num_states, np.uint64(path.policy) * laws.num_states
-        key_0, key_1, who, thread = seed & MASK, seed >> HALF, np.uint64(agent), np.uint64(cuda.grid(1))
+        path = Path(states, actions, who.kind, who.mdp, who.policy)
+        mdp, policy = np.uint64(who.mdp) * laws.num_states, np.uint64(who.policy) * laws.num_states
+        key_0, key_1, agent = who.seed & MASK, who.seed >> HALF, np.uint64(who.agent)
+        entry = log.first + np.uint64(time - origin) * log.width
         w0, w1, w2, w3 = _ZERO, _ZERO, _ZERO, _ZERO
         action, word, threshold, outcomes = _ZERO, _ZERO, _ZERO, _ZERO
         t, end = np.uint64(time), np.uint64(stop)
         if not iid and t < end:
             tau = t + np.uint64(ahead - 1)
-            w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), who, PATH, key_0, key_1)
+            w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
             first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
             action, word, threshold, outcomes = look(laws, mdp, policy, np.uint64(states[ahead - 1]), first, second)
         while t < end:
             if iid:
-                draw_window(laws, agents, kind, seed, who, t, states, actions)
+                draw_window(laws, agents, who.kind, who.seed, agent, t, states, actions)
             else:
                 tau = t + np.uint64(ahead)
                 if tau & ONE == _ZERO:
-                    w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), who, PATH, key_0, key_1)
+                    w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
                 state = arrive(word, threshold, outcomes)
                 actions[ahead - 1] = action
                 states[ahead] = state
                 if t + ONE < end:
                     first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
                     action, word, threshold, outcomes = look(laws, mdp, policy, state, first, second)
-            if not step(params, out, path, tables, job, log, t - np.uint64(origin), thread):
+            if not step(params, out, path, tables, job, log.cells, entry):
                 return np.int64(t)
             if not iid:
                 for j in range(ahead):
@@ -168,6 +171,82 @@ def make_walk(step, window, iid, narrow):
                 for j in range(ahead - 1):
                     actions[j] = actions[j + 1]
             t += ONE
+            entry += log.width
         return stop
 
     return walk
+
+
+def make_follow(step, window):
+    """`walk` on a path that a scout has drawn. Its entries are asked for by fours, while the four before are in use."""
+    ahead = max(window, 1)
+
+    @cuda.jit(device=True)
+    def follow(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
+        path = Path(states, actions, who.kind, who.mdp, who.policy)
+        if time == stop:
+            return stop
+        trail, stride = memory.trail, np.uint64(job.crew * cuda.blockDim.x)
+        entry = log.first + np.uint64(time - origin) * log.width
+        begun = np.uint64(first_row) * stride + np.uint64(cuda.grid(1)) - stride
+        row, end = begun + np.uint64(time - origin) * stride, begun + np.uint64(stop - origin) * stride
+        at = four(row, stride, end)
+        coming = trail[at[0]], trail[at[1]], trail[at[2]], trail[at[3]]
+        while row < end:
+            drawn, at = coming, four(min(row + FOUR * stride, end - stride), stride, end)
+            coming = trail[at[0]], trail[at[1]], trail[at[2]], trail[at[3]]
+            for i in range(4):
+                if row < end:
+                    actions[ahead - 1] = drawn[i] >> HALF
+                    states[ahead] = drawn[i] & MASK
+                    if not step(params, out, path, tables, job, log.cells, entry):
+                        return np.int64((row - begun) // stride) + origin
+                    for j in range(ahead):
+                        states[j] = states[j + 1]
+                    for j in range(ahead - 1):
+                        actions[j] = actions[j + 1]
+                    row += stride
+                    entry += log.width
+        return stop
+
+    return follow
+
+
+def make_scout(window, narrow):
+    """What a block of scouts does: it draws the paths of another block's agents, some rounds before they are wanted."""
+    ahead = max(window, 1)
+    look, arrive = make_transition(narrow)
+
+    @cuda.jit(device=True)
+    def scout(job, laws, memory, who, which, present, block):
+        mdp, policy = np.uint64(who.mdp) * laws.num_states, np.uint64(who.policy) * laws.num_states
+        key_0, key_1, agent = who.seed & MASK, who.seed >> HALF, np.uint64(who.agent)
+        stride, thread = np.uint64(job.crew * cuda.blockDim.x), np.uint64(cuda.grid(1))
+        row, end = thread, thread + np.uint64(job.depth * job.sync_period) * stride
+        state = np.uint64(memory.states[job.half, which, ahead - 1, who.agent])
+        tau = np.uint64(job.begin + ahead - 1)
+        w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
+        time, turn, leads = job.begin, 0, cuda.threadIdx.x == 0
+        while time < job.stop:
+            length = min(job.sync_period, job.stop - time)
+            if leads:
+                await_count(memory.taken, block, np.uint64(max(turn + 1 - job.depth, 0)))
+            cuda.syncthreads()
+            for _ in range(length):
+                first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
+                action, word, threshold, outcomes = look(laws, mdp, policy, state, first, second)
+                tau += ONE
+                if tau & ONE == _ZERO:
+                    w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
+                state = arrive(word, threshold, outcomes)
+                if present:
+                    memory.trail[row] = (action << HALF) | state
+                row += stride
+            cuda.syncthreads()
+            if leads:
+                add_release(memory.drawn, block, ONE)
+            row = thread if row == end else row
+            time += length
+            turn += 1
+
+    return scout

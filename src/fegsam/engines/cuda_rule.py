@@ -90,21 +90,21 @@ def make_step(form, rule, layout, logged):
     """One step of one agent on its parameters, with the form's own write; whether they stayed finite."""
     rule = cuda.jit(device=True)(rule)
 
-    def cell_step(params, out, path, tables, job, log, k, thread):
+    def cell_step(params, out, path, tables, job, log, entry):
         cell, scale = rule(params, path, _ZERO, tables)
         new = params[cell] + job.step_size * scale
         params[cell] = new
         return abs(new) <= job.largest
 
-    def logged_step(params, out, path, tables, job, log, k, thread):
+    def logged_step(params, out, path, tables, job, log, entry):
         cell, scale = rule(params, path, _ZERO, tables)
         at = params.first + np.uint64(cell) * params.width
-        change = params.memory[at] + job.step_size * scale
+        mean, change = params.base[cell], params.memory[at] + job.step_size * scale
         params.memory[at] = change
-        log[k, thread] = cell
-        return abs(params.base[cell] + change) <= job.largest
+        log[entry] = cell
+        return abs(mean + change) <= job.largest
 
-    def overlaid_step(params, out, path, tables, job, log, k, thread):
+    def overlaid_step(params, out, path, tables, job, log, entry):
         cell, scale = rule(params, path, _ZERO, tables)
         place, key = overlay_find(params, cell)
         at = params.first_value + place * params.width
@@ -113,14 +113,14 @@ def make_step(form, rule, layout, logged):
         params.values[at] = new
         return abs(new) <= job.largest
 
-    def row_step(params, out, path, tables, job, log, k, thread):
+    def row_step(params, out, path, tables, job, log, entry):
         index, scale = rule(params, path, _ZERO, tables)
         factor = job.step_size * scale
         for j in range(params.shape[0]):
             params[j] += factor * tables.rows[index, j]
         return abs(factor) < _CALM or all_finite(params, job.largest)
 
-    def dense_step(params, out, path, tables, job, log, k, thread):
+    def dense_step(params, out, path, tables, job, log, entry):
         rule(params, path, _ZERO, tables, out)
         calm = True
         for j in range(params.shape[0]):

@@ -12,23 +12,24 @@ import numpy as np
 from numba import cuda
 from numba.extending import register_jitable
 
+from fegsam.engines.cuda_meet import add_relaxed
 from fegsam.engines.cuda_params import EMPTY
 from fegsam.engines.randomness import HALF, MASK, ONE, THREE, TWO
 
 _ZERO = np.uint64(0)
-FOUR = np.uint64(4)
+FOUR, EIGHT = np.uint64(4), np.uint64(8)
 
 
 class Sums(NamedTuple):
     """Where a sum of differences is kept."""
 
     whole: Any
-    """uint64 (d)"""
+    """uint64 (d): of all blocks"""
     half: Any
-    """uint32: the lower halves from `first` on, and the upper ones `halves` entries behind"""
+    """uint32: of a block, the lower halves from `first` on, and the upper ones `size` entries behind"""
     first: Any
-    halves: Any
-    """d, or 0 where the sum is `whole`"""
+    size: Any
+    """d"""
 
 
 @register_jitable
@@ -37,16 +38,28 @@ def whole(value):
     return np.int64(value + 0.5) if value >= 0.0 else np.int64(value - 0.5)
 
 
-@register_jitable
-def add_to(sums, cell, value):
-    """Add to a whole number that lies in one piece, or in two halves: shared memory adds only 32 bits at a time."""
-    if sums.halves == 0:
-        cuda.atomic.add(sums.whole, cell, value)
-        return
+@cuda.jit(device=True)
+def add_low(sums, cell, value):
+    """Add to the lower half; what it carries."""
     low = np.uint32(value & MASK)
-    carry = (np.uint64(cuda.atomic.add(sums.half, sums.first + cell, low)) + np.uint64(low)) >> HALF
-    high = np.uint32(((value >> HALF) + carry) & MASK)
-    cuda.atomic.add(sums.half, sums.first + sums.halves + cell, high)
+    return (np.uint64(cuda.atomic.add(sums.half, sums.first + cell, low)) + np.uint64(low)) >> HALF
+
+
+@cuda.jit(device=True)
+def add_high(sums, cell, value, carry):
+    cuda.atomic.add(sums.half, sums.first + sums.size + cell, np.uint32(((value >> HALF) + carry) & MASK))
+
+
+@register_jitable
+def add_shared(sums, cell, value):
+    """Add to a block's sum, which lies in two halves: shared memory adds only 32 bits at a time."""
+    add_high(sums, cell, value, add_low(sums, cell, value))
+
+
+@register_jitable
+def add_global(sums, cell, value):
+    """Add to the sum of all blocks."""
+    add_relaxed(sums.whole, cell, value)
 
 
 @register_jitable
@@ -54,6 +67,13 @@ def four(c, stride, size):
     """Entries to ask memory for at once, so that they are waited for together; beyond the end, the first comes again."""
     at_1, at_2, at_3 = c + stride, c + TWO * stride, c + THREE * stride
     return c, at_1 if at_1 < size else c, at_2 if at_2 < size else c, at_3 if at_3 < size else c
+
+
+@register_jitable
+def eight(c, stride, size):
+    """Likewise."""
+    at_4 = c + FOUR * stride
+    return four(c, stride, size) + four(at_4 if at_4 < size else c, stride, size)
 
 
 @register_jitable
@@ -76,23 +96,29 @@ def empty(overlay):
 
 
 @register_jitable
-def joined(sums, cell):
-    """A sum whose halves lie apart."""
+def take_sum(sums, cell):
+    """A sum whose halves lie apart, which begins anew."""
     at = sums.first + cell
-    return np.uint64(sums.half[at]) | (np.uint64(sums.half[at + sums.halves]) << HALF)
+    found = np.uint64(sums.half[at]) | (np.uint64(sums.half[at + sums.size]) << HALF)
+    sums.half[at] = 0
+    sums.half[at + sums.size] = 0
+    return found
 
 
 @cuda.jit(device=True)
 def flush(sums, first, stride):
-    """Add every `stride`-th of a block's sums to those of all blocks."""
+    """Add every `stride`-th of a block's sums to those of all blocks, and begin it anew."""
     c = first
-    while c < sums.halves:
-        at = four(c, stride, sums.halves)
-        values = joined(sums, at[0]), joined(sums, at[1]), joined(sums, at[2]), joined(sums, at[3])
-        for i in range(4):
-            if values[i] != 0 and (i == 0 or at[i] != c):
-                cuda.atomic.add(sums.whole, at[i], values[i])
-        c += FOUR * stride
+    while c < sums.size:
+        at = eight(c, stride, sums.size)
+        values = (
+            take_sum(sums, at[0]), take_sum(sums, at[1]), take_sum(sums, at[2]), take_sum(sums, at[3]),
+            take_sum(sums, at[4]), take_sum(sums, at[5]), take_sum(sums, at[6]), take_sum(sums, at[7]),
+        )  # fmt: skip
+        for i in range(8):
+            if values[i] != 0:
+                add_relaxed(sums.whole, at[i], values[i])
+        c += EIGHT * stride
 
 
 def make_settle(layout, where):
@@ -101,7 +127,7 @@ def make_settle(layout, where):
     An overlay is its thread's own affair. Whole tables are the block's: all threads of a seed begin all of its tables, and
     each adds up some cells of all tables, so that neighbours read what lies side by side.
     """
-    interleaved, logged = where.own, where.logged
+    interleaved, logged, near = where.own, where.logged, where.sums
 
     def forget_changes(params, base):
         c, size = _ZERO, np.uint64(base.shape[0])
@@ -130,65 +156,86 @@ def make_settle(layout, where):
                 tables[i * job.dim + c] = value
         cuda.syncthreads()
 
-    def add_whole(job, params, base, tables, slot, lane, sums, limits, active):
-        cuda.syncthreads()
-        square, fits = 0.0, True
-        if active:
-            for c in range(lane, job.dim, job.lanes):
-                mean, total = 0.0 if logged else np.float64(base[c]), np.int64(0)
-                for i in range(job.lanes):
-                    if interleaved:
-                        # Neighbours begin at different agents, whose entries lie in different banks.
-                        j = i + lane if i + lane < job.lanes else i + lane - job.lanes
-                        at = c * cuda.blockDim.x + slot * job.lanes + j
-                    else:
-                        at = (slot * job.lanes + i) * job.dim + c
-                    change = np.float64(tables[at]) - mean
-                    fits &= abs(change) < limits.largest
-                    total += whole(change * limits.scale)
-                    square += change * change
-                if total != 0:
-                    add_to(sums, c, np.uint64(total))
-        cuda.syncthreads()
-        return square, fits
-
     def begin_overlay(job, params, base, tables, slot, lane):
         empty(params)
 
-    def add_overlay(job, params, base, tables, slot, lane, sums, limits, active):
-        square, fits = 0.0, True
-        if active:
-            for place in range(params.entries):
-                cell = params.keys[params.first_key + place * params.width]
-                if cell != EMPTY:
-                    value = params.values[params.first_value + place * params.width]
-                    change = np.float64(value) - np.float64(base[cell])
-                    fits &= abs(change) < limits.largest
-                    add_to(sums, cell, np.uint64(whole(change * limits.scale)))
-                    square += change * change
-        return square, fits
+    def make_add(put):
+        def add_whole(job, params, base, tables, slot, lane, sums, limits, active):
+            cuda.syncthreads()
+            square, fits = 0.0, True
+            if active:
+                for c in range(lane, job.dim, job.lanes):
+                    mean, total = 0.0 if logged else np.float64(base[c]), np.int64(0)
+                    for i in range(job.lanes):
+                        if interleaved:
+                            # Neighbours begin at different agents, whose entries lie in different banks.
+                            j = i + lane if i + lane < job.lanes else i + lane - job.lanes
+                            at = c * cuda.blockDim.x + slot * job.lanes + j
+                        else:
+                            at = (slot * job.lanes + i) * job.dim + c
+                        change = np.float64(tables[at]) - mean
+                        fits &= abs(change) < limits.largest
+                        total += whole(change * limits.scale)
+                        square += change * change
+                    if total != 0:
+                        put(sums, c, np.uint64(total))
+            cuda.syncthreads()
+            return square, fits
+
+        def add_overlay(job, params, base, tables, slot, lane, sums, limits, active):
+            square, fits = 0.0, True
+            if active:
+                for place in range(params.entries):
+                    cell = params.keys[params.first_key + place * params.width]
+                    if cell != EMPTY:
+                        value = params.values[params.first_value + place * params.width]
+                        change = np.float64(value) - np.float64(base[cell])
+                        fits &= abs(change) < limits.largest
+                        put(sums, cell, np.uint64(whole(change * limits.scale)))
+                        square += change * change
+            return square, fits
+
+        return cuda.jit(device=True)(add_overlay if layout == "overlay" else add_whole)
+
+    @register_jitable
+    def take(params, cell):
+        """An agent's change of a cell, which is put back: where the cell comes again, there is none."""
+        at = params.first + np.uint64(cell) * params.width
+        change = np.float64(params.memory[at])
+        params.memory[at] = 0
+        return change
 
     def end_logged(job, params, base, tables, slot, lane, sums, limits, active, log, length):
-        fits, thread = True, np.uint64(cuda.grid(1))
-        if active and length > 0:
-            following = log[_ZERO, thread]
-            for k in range(length):
-                cell = following
-                # Asked for early: what comes next waits for memory while this cell is dealt with.
-                following = log[np.uint64(min(k + 1, length - 1)), thread]
-                at = params.first + np.uint64(cell) * params.width
-                change = np.float64(params.memory[at])
-                # A cell that was met before has been put back.
-                if change != 0.0:
-                    params.memory[at] = 0
-                    fits &= abs(change) < limits.largest
-                    add_to(sums, cell, np.uint64(whole(change * limits.scale)))
+        fits, entry = True, log.first
+        end = entry + np.uint64(length if active else 0) * log.width
+        while entry < end:
+            at = four(entry, log.width, end)
+            cells = log.cells[at[0]], log.cells[at[1]], log.cells[at[2]], log.cells[at[3]]
+            changes = take(params, cells[0]), take(params, cells[1]), take(params, cells[2]), take(params, cells[3])
+            scaled = (
+                np.uint64(whole(changes[0] * limits.scale)), np.uint64(whole(changes[1] * limits.scale)),
+                np.uint64(whole(changes[2] * limits.scale)), np.uint64(whole(changes[3] * limits.scale)),
+            )  # fmt: skip
+            for i in range(4):
+                fits &= abs(changes[i]) < limits.largest
+            if near:
+                carries = (
+                    add_low(sums, cells[0], scaled[0]), add_low(sums, cells[1], scaled[1]),
+                    add_low(sums, cells[2], scaled[2]), add_low(sums, cells[3], scaled[3]),
+                )  # fmt: skip
+                for i in range(4):
+                    add_high(sums, cells[i], scaled[i], carries[i])
+            else:
+                for i in range(4):
+                    if scaled[i] != 0:
+                        add_global(sums, cells[i], scaled[i])
+            entry += FOUR * log.width
         return fits
 
-    add = cuda.jit(device=True)(add_overlay if layout == "overlay" else add_whole)
+    add_at_end = make_add(add_shared if near else add_global)
 
     def end_unlogged(job, params, base, tables, slot, lane, sums, limits, active, log, length):
-        return add(job, params, base, tables, slot, lane, sums, limits, active)[1]
+        return add_at_end(job, params, base, tables, slot, lane, sums, limits, active)[1]
 
     if layout == "overlay":
         pair = forget_overlay, begin_overlay
@@ -197,4 +244,4 @@ def make_settle(layout, where):
     else:
         pair = forget_whole, begin_column if interleaved else begin_whole
     rest = (*pair, end_logged if logged else end_unlogged)
-    return (add, *(cuda.jit(device=True)(function) for function in rest))
+    return (make_add(add_global), *(cuda.jit(device=True)(function) for function in rest))

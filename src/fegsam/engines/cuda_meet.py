@@ -1,0 +1,106 @@
+"""How blocks of the `cuda` engine wait for each other."""
+
+# What Numba compiles for a GPU, its type stubs do not describe.
+# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportAssignmentType=false, reportRedeclaration=false
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda, types
+from numba.core import config
+
+from fegsam.engines.randomness import HALF, MASK, ONE
+
+_ZERO = np.uint64(0)
+_NEWS = np.uint64(1) << HALF
+
+if config.ENABLE_CUDASIM:  # pyright: ignore[reportAttributeAccessIssue]
+
+    def load_acquire(counts, index):
+        """A count as it is now; what was written before it was released is seen then."""
+        return counts[index]
+
+    @cuda.jit(device=True)
+    def add_release(counts, index, value):
+        """Add to a count; who acquires it sees what was written before."""
+        cuda.atomic.add(counts, index, value)
+
+    @cuda.jit(device=True)
+    def add_relaxed(counts, index, value):
+        """Add, and go on without waiting for it."""
+        cuda.atomic.add(counts, index, value)
+
+else:
+    from llvmlite import ir
+    from numba.cuda.extending import intrinsic
+
+    _WORD = ir.IntType(64)
+    _PLACE = _WORD.as_pointer()
+
+    def _place(context, builder, signature, args):
+        counts = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.gep(counts.data, [context.cast(builder, args[1], signature.args[1], types.int64)])
+
+    # Numba's fences wait for more than these do, its loads past caches are taken out of loops that wait, and its atomics
+    # come back with what was there before.
+    @intrinsic
+    def load_acquire(typingctx, counts, index):
+        def codegen(context, builder, signature, args):
+            kind = ir.FunctionType(_WORD, [_PLACE])
+            load = ir.InlineAsm(kind, "ld.acquire.gpu.global.u64 $0, [$1];", "=l,l,~{memory}", True)
+            return builder.call(load, [_place(context, builder, signature, args)])
+
+        return types.uint64(counts, index), codegen
+
+    def _make_add(order):
+        @intrinsic
+        def add(typingctx, counts, index, value):
+            def codegen(context, builder, signature, args):
+                kind = ir.FunctionType(ir.VoidType(), [_PLACE, _WORD])
+                instruction = ir.InlineAsm(kind, f"red.{order}.gpu.global.add.u64 [$0], $1;", "l,l,~{memory}", True)
+                builder.call(instruction, [_place(context, builder, signature, args), args[2]])
+                return context.get_dummy_value()
+
+            return types.none(counts, index, types.uint64), codegen
+
+        return add
+
+    add_release, add_relaxed = _make_add("release"), _make_add("relaxed")
+
+
+@cuda.jit(device=True)
+def await_count(counts, index, least):
+    """Wait until another block has counted that far."""
+    while load_acquire(counts, index) < least:
+        continue
+
+
+def make_meet(together, scouted):
+    """A meeting of all blocks that run agents, and of all threads when only one block does.
+
+    Blocks count themselves in and wait for the last one. That takes less than a grid-wide synchronisation, and takes along
+    whether some thread had news.
+    """
+
+    def meet_blocks(job, memory, box, which, block, rounds, news):
+        """Whether some thread of all had news; `rounds` must have been drawn by the block's scout."""
+        any_news = cuda.syncthreads_or(np.int32(news))
+        if scouted and cuda.threadIdx.x == cuda.blockDim.x - 1:
+            await_count(memory.drawn, block, rounds)
+        if cuda.threadIdx.x == 0:
+            arrivals = memory.arrivals
+            add_release(arrivals, which, ONE + _NEWS if any_news else ONE)
+            seen, crew = _ZERO, np.uint64(job.crew)
+            while seen & MASK < crew:
+                seen = load_acquire(arrivals, which)
+            box[1] = seen >> HALF
+        cuda.syncthreads()
+        return box[1] != 0
+
+    def meet_threads(job, memory, box, which, block, rounds, news):
+        if scouted and cuda.threadIdx.x == 0:
+            await_count(memory.drawn, block, rounds)
+        return cuda.syncthreads_or(np.int32(news)) != 0
+
+    return cuda.jit(device=True)(meet_blocks if together else meet_threads)
