@@ -13,7 +13,7 @@ import pytest
 
 from fegsam.bench import command, suite
 from fegsam.bench.contestants import Contestant, Unfit, c_threads, cpu, everyone
-from fegsam.bench.cpu_limit import _random_cycle, load_seconds, path_limit
+from fegsam.bench.cpu_limit import load_seconds, path_limit, random_cycle
 from fegsam.bench.problems import ALGORITHMS, Setting, make_case
 from fegsam.bench.results import Cell, Limit, Results, compare, load_results
 from fegsam.bench.text import cell_text, comparison, efficiency, rows
@@ -101,7 +101,7 @@ def test_efficiency_is_the_share_of_the_ideal_speed_up() -> None:
 
 
 def test_the_chase_goes_through_the_whole_table() -> None:
-    table = _random_cycle(100)
+    table = random_cycle(100)
     at, seen = 0, set()
     for _ in range(100):
         seen.add(at)
@@ -113,11 +113,12 @@ def test_the_chase_goes_through_the_whole_table() -> None:
     assert seconds > 0
 
 
-def test_the_gpu_kernels_gather_inside_the_table_and_copy_all_in_the_simulator() -> None:
+def test_the_gpu_kernels_gather_inside_the_table_chase_and_copy_all_in_the_simulator() -> None:
     code = """
 import numpy as np
 from fegsam.bench import gpu_kernels, gpu_limit
-from fegsam.bench.gpu_kernels import LOADS, SECTOR, copy, gather
+from fegsam.bench.cpu_limit import random_cycle
+from fegsam.bench.gpu_kernels import LOADS, SECTOR, chase, copy, gather
 gpu_kernels.TURNS = 2
 assert gpu_limit.gpu_missing() is not None
 table, out = np.ones(3 * SECTOR, np.uint32), np.zeros(8, np.uint32)
@@ -126,6 +127,9 @@ print(set(out.tolist()) == {2 * LOADS})
 source, target = np.arange(37.0), np.zeros(37)
 copy[2, 4](source, target)
 print(np.array_equal(source, target))
+cycle, last = random_cycle(10), np.zeros(1, np.uint64)
+chase[1, 1](cycle, 3, last)
+print(last[0] == cycle[cycle[cycle[0]]])
 """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
@@ -134,7 +138,7 @@ print(np.array_equal(source, target))
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["True", "True"]
+    assert done.stdout.split() == ["True", "True", "True"]
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def path_limit(chain: Chain, num_agents: int) -> tuple[int, float]:
 @functools.cache
 def load_seconds(num_bytes: int, chains: int) -> float:
     """Seconds per load of `chains` walkers, each of whose loads says where the next one goes."""
-    table = _random_cycle(max(16, min(num_bytes, _LARGEST) // 4))
+    table = random_cycle(max(16, min(num_bytes, _LARGEST) // 4))
     at = (np.arange(chains) * (len(table) // chains)).astype(np.uint32)
     steps, taken = 64, 0.0
     _chase(table, at, 1)
@@ -51,7 +51,7 @@ def _seconds(table: np.ndarray, at: np.ndarray, steps: int) -> float:
     return time.process_time() - began
 
 
-def _random_cycle(size: int) -> np.ndarray:
+def random_cycle(size: int) -> np.ndarray:
     """uint32: where each place leads, on one random cycle through all."""
     order = np.random.default_rng(0).permutation(size).astype(np.uint32)
     table = np.empty_like(order)

@@ -1,4 +1,4 @@
-"""The GPU's micro-benchmarks: random sectors of a table, and a copy in order. Imported only where there is a GPU."""
+"""The GPU's micro-benchmarks: random sectors, a copy in order, loads in a row. Imported only where there is a GPU."""
 
 # pyright: reportCallIssue=false, reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -31,6 +31,15 @@ def gather(table, num_sectors, out):
             x = x * _MULTIPLIER + _OFFSET
             total += table[(((x >> _HALF) * num_sectors) >> _HALF) * _WORDS]
     out[i] = total
+
+
+@cuda.jit
+def chase(table, steps, out):
+    """One thread, each of whose loads says where the next one goes."""
+    at = np.uint64(0)
+    for _ in range(steps):
+        at = np.uint64(table[at])
+    out[0] = at
 
 
 @cuda.jit

@@ -1,10 +1,13 @@
-"""What a GPU allows at most: the 32-byte sectors that a step moves, over the rate at which sectors can be had.
+"""What a GPU allows at most: with many agents by the sectors that a step moves, with few by the loads that follow each other.
 
 A step reads the policy's entry, the row of the transition table, an entry of that row and, in Algorithms 2 to 5, a reward:
 each at a place that no other thread of the warp shares, so each costs a sector, however few of its bytes are used. The rate of
 such reads is measured on a table as large as those together, so that caches help it as they help the engine. Once a round an
 agent's state is read and written and its kind read, in order: bytes over the measured speed of a copy. Parameters are not
-counted: they may lie in shared memory or registers. Latency is not counted either: enough agents hide it.
+counted: they may lie in shared memory or registers.
+
+Enough agents hide how long a load takes; few do not. Each step of a path waits for at least one load beyond shared memory, the
+entry of the transition table that is the next state, so no round is shorter than K of them, however many agents there are.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 import numpy as np
 from numba.core import config
 
+from fegsam.bench.cpu_limit import random_cycle
 from fegsam.engines.plan import Plan
 
 _THREADS = 256
@@ -24,6 +28,8 @@ _COPIED = 1 << 28
 """32-bit words: a gibibyte, beyond every cache."""
 _STREAMED_BYTES = 12
 """An agent's state in and out, and its kind, of 4 bytes each."""
+_CHASED = 1 << 14
+"""Loads in a row."""
 _REPEATS = 5
 _LAUNCHES = 10
 """In one timing: a launch through Numba takes as long as a kernel of a tenth of a millisecond."""
@@ -39,12 +45,25 @@ def gpu_missing() -> str | None:
         return "no GPU (numba-cuda is missing: pip install 'fegsam[cuda]')"
 
 
-def step_limit(plan: Plan, sync_period: int) -> float:
+def sector_limit(plan: Plan, sync_period: int) -> float:
     """Seconds per agent-step, all of the GPU at work."""
     tables = [plan.chain.policy, plan.chain.row, plan.chain.entry]
     tables += [plan.tables.rewards] if hasattr(plan.tables, "rewards") else []
     sectors = len(tables) / sectors_per_second(sum(table.nbytes for table in tables))
     return sectors + _STREAMED_BYTES / sync_period / copied_bytes_per_second()
+
+
+def path_limit(plan: Plan) -> float:
+    """Seconds per agent-step, all agents at once and each load by load."""
+    return load_seconds(plan.chain.entry.nbytes) / plan.num_agents
+
+
+@functools.cache
+def load_seconds(num_bytes: int) -> float:
+    """How long one load from a table of `num_bytes` takes, where the next one waits for it."""
+    table = _cuda().to_device(random_cycle(max(16, min(num_bytes, 4 * _COPIED) // 4)))
+    out = _cuda().device_array(1, np.uint64)
+    return _best(lambda: _kernels().chase[1, 1](table, _CHASED, out)) / _CHASED
 
 
 @functools.cache

@@ -51,7 +51,9 @@ def limits(case: Case) -> tuple[Limit, ...]:
     chains, seconds = path_limit(case.plan.chain, case.plan.num_agents)
     found = [Limit(f"limit, {chains} loads at once" if chains > 1 else "limit, load by load", seconds)]
     if gpu_limit.gpu_missing() is None:
-        found.append(Limit("limit, GPU sectors", gpu_limit.step_limit(case.plan, case.setting.sync_period)))
+        in_a_row = Limit("limit, GPU load by load", gpu_limit.path_limit(case.plan))
+        moved = Limit("limit, GPU sectors", gpu_limit.sector_limit(case.plan, case.setting.sync_period))
+        found.append(max(in_a_row, moved, key=lambda limit: limit.seconds_per_step))
     return tuple(found)
 
 
