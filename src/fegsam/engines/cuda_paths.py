@@ -125,6 +125,17 @@ def make_begin(ahead, narrow):
     return begin
 
 
+def make_move(ahead):
+    def move(states, actions):
+        """A window one step on."""
+        for j in range(ahead):
+            states[j] = states[j + 1]
+        for j in range(ahead - 1):
+            actions[j] = actions[j + 1]
+
+    return cuda.jit(device=True)(move)
+
+
 def make_walk(step, window, iid, narrow):
     """An agent's steps up to a time, with its path.
 
@@ -133,7 +144,7 @@ def make_walk(step, window, iid, narrow):
     """
     ahead = max(window, 1)
     look, arrive = make_transition(narrow)
-    draw_window = make_draw_window(look, arrive, window)
+    draw_window, move = make_draw_window(look, arrive, window), make_move(ahead)
 
     @cuda.jit(device=True)
     def walk(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
@@ -166,10 +177,7 @@ def make_walk(step, window, iid, narrow):
             if not step(params, out, path, tables, job, log.cells, entry):
                 return np.int64(t)
             if not iid:
-                for j in range(ahead):
-                    states[j] = states[j + 1]
-                for j in range(ahead - 1):
-                    actions[j] = actions[j + 1]
+                move(states, actions)
             t += ONE
             entry += log.width
         return stop
@@ -180,6 +188,7 @@ def make_walk(step, window, iid, narrow):
 def make_follow(step, window):
     """`walk` on a path that a scout has drawn. Its entries are asked for by fours, while the four before are in use."""
     ahead = max(window, 1)
+    move = make_move(ahead)
 
     @cuda.jit(device=True)
     def follow(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
@@ -201,10 +210,7 @@ def make_follow(step, window):
                     states[ahead] = drawn[i] & MASK
                     if not step(params, out, path, tables, job, log.cells, entry):
                         return np.int64((row - begun) // stride) + origin
-                    for j in range(ahead):
-                        states[j] = states[j + 1]
-                    for j in range(ahead - 1):
-                        actions[j] = actions[j + 1]
+                    move(states, actions)
                     row += stride
                     entry += log.width
         return stop
