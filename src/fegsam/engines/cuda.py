@@ -160,12 +160,9 @@ class _Run:
         return reached, clock.perf_counter() - begun, (reached - time) * agents * len(members)
 
     def _one_call(self, batch: Any, members: np.ndarray, call: Call) -> None:
-        outputs = self.plan.output_times
+        outputs, recorded = self.plan.output_times, np.isin(call.cuts, self.settings.record)
         wanted = [
-            call.cuts[
-                (call.cuts <= self.ends[i])
-                & (np.isin(call.cuts, self.settings.record) | np.isin(call.cuts, (outputs[i], self.ends[i])))
-            ]
+            call.cuts[(call.cuts <= self.ends[i]) & (recorded | np.isin(call.cuts, (outputs[i], self.ends[i])))]
             for i in members
         ]
         rows, omegas, failures = batch.launch(call.time, call.stop, wanted)

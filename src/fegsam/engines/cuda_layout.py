@@ -203,10 +203,10 @@ def _choose(shape: Shape, device: Device) -> str:
     needed = _bytes(shape, "shared", Where(True, True, True, 0), device.warp, 1)[1]
     at_once = device.processors * device.warp * _resident(device, device.warp, needed, _MANY_REGISTERS)
     # An overlay leaves room for more threads, and asks more of each.
-    if sparse and shape.num_agents * shape.num_seeds > at_once:
-        return "overlay"
+    if sparse:
+        return "overlay" if shape.num_agents * shape.num_seeds > at_once else "shared"
     fits = _bytes(shape, "shared", Where(True, True, True, 0), 2 * device.warp, 1)[1] <= device.shared_bytes
-    return "shared" if fits else "overlay" if sparse else "table"
+    return "shared" if fits else "table"
 
 
 def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int, int]:
