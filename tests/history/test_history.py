@@ -84,6 +84,23 @@ def test_what_is_loaded_is_what_was_saved(what, tmp_path) -> None:
     assert again.checkpoint.states.dtype == history.checkpoint.states.dtype
 
 
+def test_every_variable_says_what_it_is() -> None:
+    for what in HISTORIES.values():
+        history = what()
+        assert all(history.data[name].attrs["long_name"] for name in history.data.variables)
+    fed = fg.Federation(
+        fg.examples.two_state(),
+        fg.policies.uniform(2, 2),
+        num_agents=2,
+        features=[[1.0], [0.5]],
+        target_policy=fg.policies.uniform(2, 2),
+    )
+    history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=10)
+    assert history.data.squared_error.attrs["long_name"] == "squared error of the average, sup norm"
+    history = fg.run(fed, fg.OnPolicyTD(), step_size=0.1, sync_period=5, num_steps=10)
+    assert history.data.squared_error.attrs["long_name"] == "squared error of the average, 2-norm"
+
+
 def test_a_history_is_saved_over_an_older_one_and_nothing_else_is_left(tmp_path) -> None:
     target = tmp_path / "run.nc"
     short_run(seeds=[1]).save(target)

@@ -176,7 +176,7 @@ def load_history(path: str | os.PathLike[str]) -> History:
         raise ProblemError(
             f"{str(path)!r} is not a history that fegsam wrote, or it is damaged ({error}); save it again."
         ) from error
-    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs()
+    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs(deep=False)
     return History(data, settings, checkpoint)
 
 

@@ -14,17 +14,12 @@ if TYPE_CHECKING:
 
     from fegsam.history.history import History
 
-_NAMES = {
-    "squared_error": "squared error of the average",
-    "squared_error_2": "squared error of the average, 2-norm",
-    "value_error": "weighted squared error of the values",
-    "sync_error": "mean squared distance of the agents from their average",
-}
+_ERRORS = ("squared_error", "squared_error_2", "value_error", "sync_error")
 
 
 def plot_error(history: History, axes: Axes | None, error: str, label: str | None) -> Axes:
     """See `History.plot`."""
-    known = [name for name in _NAMES if name in history.data]
+    known = [name for name in _ERRORS if name in history.data]
     if error not in known:
         raise ProblemError(f"error is {error!r}; give one of {', '.join(map(repr, known))}.")
     if axes is None:
@@ -35,7 +30,8 @@ def plot_error(history: History, axes: Axes | None, error: str, label: str | Non
     if len(values) > 1:
         half = stats.t.ppf(0.975, len(values) - 1) * values.std(axis=0, ddof=1) / np.sqrt(len(values))
         axes.fill_between(times, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set(yscale="log", xlabel="steps of each agent", ylabel=_NAMES[error])
+    labels = {name: history.data[name].attrs.get("long_name", name) for name in ("time", error)}
+    axes.set(yscale="log", xlabel=labels["time"], ylabel=labels[error])
     axes.legend()
     return axes
 

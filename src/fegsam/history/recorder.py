@@ -14,6 +14,22 @@ from fegsam.errors import DivergenceWarning
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.settings import Settings
 
+_LABELS = {
+    "seed": "seed",
+    "time": "steps of each agent",
+    "squared_error": "squared error of the average, {norm}",
+    "squared_error_2": "squared error of the average, 2-norm",
+    "sync_error": "mean squared distance of the agents from their average",
+    "value_error": "weighted squared error of the values",
+    "average_params": "average of the agents' parameters",
+    "final_params": "average at the end",
+    "output_params": "average at the output time",
+    "output_time": "output time, steps",
+    "output_squared_error": "squared error at the output time, {norm}",
+    "diverged_at": "first time that was not finite, or -1",
+}
+"""What xarray writes beside an axis, and what a stored history says of itself."""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -132,7 +148,11 @@ class Recorder:
         data["output_squared_error"] = (("seed",), output_error(self._output, self._truth))
         data["diverged_at"] = (("seed",), self._diverged_at)
         coords = {"seed": np.array(settings.seeds, np.uint64), "time": settings.record}
-        return History(xr.Dataset(data, coords), settings, checkpoint)
+        dataset = xr.Dataset(data, coords)
+        for name, label in _LABELS.items():
+            if name in dataset.variables:
+                dataset[name].attrs["long_name"] = label.format(norm={"2": "2-norm", "sup": "sup norm"}[self._truth.norm])
+        return History(dataset, settings, checkpoint)
 
     def _warn_of_divergence(self) -> None:
         diverged = np.flatnonzero(self._diverged_at >= 0)
