@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -44,6 +45,16 @@ def test_says_what_to_install_without_a_gpu(run) -> None:
     fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
     with pytest.raises(fg.ProblemError, match=r"needs an NVIDIA GPU .* pip install 'fegsam\[cuda\]'"):
         fg.run(fed, fg.QLearning(), engine="cuda", **run)
+
+
+@pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU")
+def test_refuses_a_gpu_that_is_too_old(monkeypatch) -> None:
+    from fegsam.engines import cuda_device
+
+    old = types.SimpleNamespace(name=b"an old one", compute_capability=(6, 1))
+    monkeypatch.setattr(cuda_device.cuda, "get_current_device", lambda: old)
+    with pytest.raises(fg.ProblemError, match=r"compute capability 7\.0 or later and an old one has 6\.1; use engine='cpu'"):
+        cuda_device.describe(0)
 
 
 def test_refuses_unknown_precision_and_layout() -> None:

@@ -23,6 +23,8 @@ from fegsam.errors import ProblemError
 
 NEVER = np.int64(2**62)
 _BEGIN_THREADS = 128
+_OLDEST = (7, 0)
+"""Compute capability: GPUs before have no loads and additions that order memory."""
 
 
 def simulated() -> bool:
@@ -39,9 +41,15 @@ def describe(kept: int) -> Device:
             in_turn=True,
         )  # fmt: skip
     device: Any = cuda.get_current_device()
+    name = device.name if isinstance(device.name, str) else device.name.decode()
+    if tuple(device.compute_capability) < _OLDEST:
+        raise ProblemError(
+            f"engine='cuda' needs a GPU of compute capability {_OLDEST[0]}.{_OLDEST[1]} or later and {name} has "
+            f"{device.compute_capability[0]}.{device.compute_capability[1]}; use engine='cpu'."
+        )
     free, _ = cuda.current_context().get_memory_info()
     return Device(
-        device.name if isinstance(device.name, str) else device.name.decode(),
+        name,
         device.MULTIPROCESSOR_COUNT,
         device.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN - kept,
         device.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
