@@ -163,6 +163,15 @@ def test_few_summands_go_straight_to_the_sums_of_all_blocks() -> None:
     assert not make_layout(dataclasses.replace(SHAPE, num_agents=4096, sync_period=200), H200, None, 1, 0).where.near_log
 
 
+def test_where_blocks_run_in_turn_there_is_one_and_it_fits() -> None:
+    simulator = Device("a simulator", 1, 1 << 16, 1 << 17, 1 << 30, 8, 1 << 16, reserved=0, warp=2, in_turn=True)
+    large = Shape("row", dim=1000, num_agents=5, num_seeds=1, sync_period=3, ahead=1, item=8)
+    assert make_layout(large, simulator, None, 1, 0).blocks == 1
+    assert make_layout(dataclasses.replace(large, num_agents=1, num_seeds=100), simulator, None, 1, 0).crew == 1
+    sparse = Shape("cell", dim=5000, num_agents=2, num_seeds=1, sync_period=3, ahead=1, item=8)
+    assert make_layout(sparse, simulator, None, 1, 0).name == "overlay"
+
+
 @pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="needs Numba's own types")
 @pytest.mark.parametrize(("states", "copied"), [(100, True), (512, False)])
 def test_blocks_copy_what_the_compiler_lets_them(states: int, copied: bool) -> None:

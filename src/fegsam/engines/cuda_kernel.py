@@ -263,7 +263,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
             base = cuda.shared.array(0, real)[place.base + at : place.base + at + job.dim]
             if present:
                 copy(memory.average[job.half, which], base, np.uint64(lane), np.uint64(job.lanes))
-        box = cuda.shared.array(0, types.int32)[place.most : place.most + 2]
+        box = cuda.shared.array(0, types.int32)[place.box : place.box + 2]
         sizes = cuda.shared.array(0, types.int32)[place.size : place.size + 2 * job.slots]
         own = view_tables(job, place, memory)
         params, out = view_params(job, place, memory, base, own), view_out(job, place, memory)
@@ -298,6 +298,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                     sizes[(1 - half) * job.slots + slot] = 0
                 if not shared_base and member == 0:
                     memory.size[1 - half, which] = 0
+            # Threads that are many have no registers to keep these from round to round.
             if not scouted or exponent != size + ROOM + extra:
                 exponent = size + ROOM + extra
                 limits = Limits(math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent)))
@@ -345,6 +346,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 memory.again[spare, domain] = 0
                 if together and block == 0:
                     memory.arrivals[spare], memory.arrivals[3 + spare] = _ZERO, _ZERO
+            # Relaxed: what was read of the trail has been used, and so has come, before all met.
             if scouted and not repeat and cuda.threadIdx.x == 0:
                 add_relaxed(memory.taken, block, ONE)
             if not repeat:
@@ -362,6 +364,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 meet(job, memory, box, 3 + third, block, _ZERO, False)
             before, reload = inside, repeat or not scouted
             third, spare = third + 1 if third < 2 else 0, third
+            # Who fails meanwhile, in a later round, changes nothing here.
             if news:
                 alive = present and np.int64(memory.failed[which] >> HALF) > time - job.begin
             if renewed:

@@ -22,7 +22,7 @@ _MOST_REGISTERS, _MANY_REGISTERS, _FEW_REGISTERS = 255, 128, 64
 _SMALL = 48 * 1024
 """Bytes of a table that a block keeps a copy of in shared memory."""
 AHEAD = 4
-"""Rounds that a scout may be ahead of its block."""
+"""Rounds that a scout may be ahead of its block: two at least, since a block keeps one until it has the next."""
 _TRAIL_BYTES = 1 << 28
 """Of all scouts' paths."""
 _FEW_SUMMANDS = 1 << 14
@@ -155,7 +155,7 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
         slots -= 1
         threads = -(-slots * lanes // device.warp) * device.warp
         place, shared_bytes = _bytes(shape, name, where, threads, slots)
-    resident = device.processors * max(1, _resident(device, threads, shared_bytes, registers))
+    resident = 1 if device.in_turn else device.processors * max(1, _resident(device, threads, shared_bytes, registers))
     blocks = 1 if packed else min(-(-shape.num_agents // threads), resident)
     seeds = min(shape.num_seeds, slots * max(1, resident // blocks))
     cuts, rows, per_seed, per_thread = _sizes(shape, name, where, wanted_cuts, seeds, blocks)
@@ -176,9 +176,11 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
         most_rounds=1 << 62,
     )  # fmt: skip
     trail = 8 * AHEAD * shape.sync_period * found.grid * threads
+    # Arrays with a place for each thread have one for a scout's too.
+    more = trail + per_thread * found.grid * threads
     spare = found.grid <= device.processors // 2 or device.in_turn
     seated = 1 < shape.num_agents <= blocks * lanes
-    if own and shape.chained and spare and seated and trail <= min(_TRAIL_BYTES, room - groups * per_group):
+    if own and shape.chained and spare and seated and trail <= _TRAIL_BYTES and more <= room - groups * per_group:
         return _scouted(found, shape, device)
     return found
 
@@ -201,7 +203,8 @@ def _scouted(found: Layout, shape: Shape, device: Device) -> Layout:
 def _choose(shape: Shape, device: Device) -> str:
     sparse = shape.form == "cell" and shape.num_agents > 1 and 2 * shape.own_bytes("overlay") <= shape.own_bytes("table")
     needed = _bytes(shape, "shared", Where(True, True, True, 0), device.warp, 1)[1]
-    at_once = device.processors * device.warp * _resident(device, device.warp, needed, _MANY_REGISTERS)
+    resident = _resident(device, device.warp, needed, _MANY_REGISTERS) if needed <= device.shared_bytes else 0
+    at_once = device.processors * device.warp * resident
     # An overlay leaves room for more threads, and asks more of each.
     if sparse:
         return "overlay" if shape.num_agents * shape.num_seeds > at_once else "shared"
@@ -260,7 +263,7 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     put("out", shape.dim * threads if where.own and shape.form == "dense" else 0, shape.item)
     put("keys", many * threads if where.own and name == "overlay" else 0, 4)
     put("log", shape.sync_period * threads if where.near_log else 0, 4)
-    put("most", 2, 4)
+    put("box", 2, 4)
     put("size", 2 * slots, 4)
     return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
 

@@ -38,6 +38,9 @@ else:
     _WORD = ir.IntType(64)
     _PLACE = _WORD.as_pointer()
 
+    def _is_counter(counts):
+        return isinstance(counts, types.Array) and (counts.dtype, counts.ndim, counts.layout) == (types.uint64, 1, "C")
+
     def _place(context, builder, signature, args):
         counts = context.make_array(signature.args[0])(context, builder, args[0])
         return builder.gep(counts.data, [context.cast(builder, args[1], signature.args[1], types.int64)])
@@ -51,7 +54,7 @@ else:
             load = ir.InlineAsm(kind, "ld.acquire.gpu.global.u64 $0, [$1];", "=l,l,~{memory}", True)
             return builder.call(load, [_place(context, builder, signature, args)])
 
-        return types.uint64(counts, index), codegen
+        return (types.uint64(counts, index), codegen) if _is_counter(counts) else None
 
     def _make_add(order):
         @intrinsic
@@ -62,7 +65,7 @@ else:
                 builder.call(instruction, [_place(context, builder, signature, args), args[2]])
                 return context.get_dummy_value()
 
-            return types.none(counts, index, types.uint64), codegen
+            return (types.none(counts, index, types.uint64), codegen) if _is_counter(counts) else None
 
         return add
 
@@ -77,7 +80,7 @@ def await_count(counts, index, least):
 
 
 def make_meet(together, scouted):
-    """A meeting of all blocks that run agents, and of all threads when only one block does.
+    """A meeting of all blocks that run agents, or of a block's threads where no two blocks share a seed.
 
     Blocks count themselves in and wait for the last one. That takes less than a grid-wide synchronisation, and takes along
     whether some thread had news.

@@ -88,10 +88,11 @@ class Memory(NamedTuple):
     arrivals: Any
     """uint64 (2 * 3): blocks that have come to a turn's meetings, and in the upper half how many had news; three as above"""
     trail: Any
-    """uint64 (depth * K * threads): what scouts have drawn, state and action in the lower and the upper half"""
+    """uint64 (depth * K * threads of the crew): what scouts have drawn, state and action in the lower and the upper half"""
     drawn: Any
-    """uint64 (crew): rounds that each block's scout has drawn, and that the block is done with"""
+    """uint64 (crew): rounds that each block's scout has drawn"""
     taken: Any
+    """uint64 (crew): rounds that the block is done with"""
     size: Any
     """int32 (2, S): binary exponent of the average's largest entry; two as with `average`"""
     cuts: Any
@@ -116,7 +117,7 @@ class Place(NamedTuple):
     """uint32 (slots, 2, d)"""
     tree: Any
     """float64 (threads)"""
-    most: Any
+    box: Any
     """int32 (2): cuts inside the round, of the seed that has most; and whether a meeting brought news"""
     size: Any
     """int32 (2, slots): as in `Memory`, where a block has a copy of the average"""

@@ -186,7 +186,10 @@ def make_walk(step, window, iid, narrow):
 
 
 def make_follow(step, window):
-    """`walk` on a path that a scout has drawn. Its entries are asked for by fours, while the four before are in use."""
+    """`walk`, with its arguments, on a path that a scout has drawn.
+
+    Its entries are asked for by fours, while the four before are in use.
+    """
     ahead = max(window, 1)
     move = make_move(ahead)
 
