@@ -37,7 +37,7 @@ def _throughput(axis: str, x_label: str, cells: list[Cell]) -> FigureData:
             bounds.setdefault(name, []).append((cell.place, 1 / limit.seconds_per_step))
     series = [_series(name, points, "sampled") for name, points in curves.items()]
     series += [_series(name, points, "reference") for name, points in bounds.items()]
-    caption = "Agent-steps per second of each contestant; dashed, what the memory allows."
+    caption = "Agent-steps per second of each contestant; grey, what the memory allows."
     return FigureData(f"bench-{axis}", x_label, caption, x_label, "agent-steps per second", series=tuple(series))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fegsam.errors import ProblemError
 from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
-from fegsam.report.looks import GREY, Look, looks
+from fegsam.report.looks import GREY, Look, looks, reference_dashes, reference_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,8 +117,8 @@ def _draw_series(axes: Axes, figure: FigureData, series: Series, look: Look | No
     if not len(x):
         return
     if look is None or series.style == "reference":
-        colour = GREY if look is None else look.colour
-        axes.plot(x, y, color=colour, linewidth=0.9, linestyle=(0, (4, 2.5)), zorder=1.5 if look is None else 2.1)
+        colour, dash = GREY if look is None else look.colour, reference_dashes(figure)[reference_name(series)][0]
+        axes.plot(x, y, color=colour, linewidth=0.9, linestyle=dash, zorder=1.5 if look is None else 2.1)
         return
     if series.style != "sampled":
         dash = "dashdot" if series.style == "bound" else look.dash[0]
@@ -185,9 +185,8 @@ def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
         dash: Any = "dashdot" if styles == {"bound"} else look.dash[0]
         face = "white" if {"sampled", "exact"} <= styles else look.colour
         handles.append(Line2D([], [], color=look.colour, marker=marker, linestyle=dash, markerfacecolor=face, label=group))
-    references = [series.name.removeprefix(f"{series.group}, ") for series in figure.series if series.style == "reference"]
-    for name in dict.fromkeys(references):
-        handles.append(Line2D([], [], color=GREY, linewidth=0.9, linestyle=(0, (4, 2.5)), label=name))
+    for name, (dash, _) in reference_dashes(figure).items():
+        handles.append(Line2D([], [], color=GREY, linewidth=0.9, linestyle=dash, label=name))
     keys: dict[str, tuple[str, Any]] = {"sampled": ("o", "none"), "exact": ("", "solid"), "bound": ("", "dashdot")}
     for style in (style for style in keys if style in shared):
         marker, dash = keys[style]

@@ -9,7 +9,7 @@ import numpy as np
 from fegsam.errors import ProblemError
 from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
 from fegsam.report.figures import POINTS_WITH_BARS, marked
-from fegsam.report.looks import GREY, Look, looks
+from fegsam.report.looks import GREY, Look, looks, reference_dashes, reference_name
 
 
 def interactive(figure: FigureData) -> Any:
@@ -66,7 +66,8 @@ def _traces(figure: FigureData, series: Series, look: Look | None, group: str, f
     if low is not None and high is not None:
         main["customdata"] = np.stack([low, high], axis=1)
     if look is None or series.style == "reference":
-        main |= {"mode": "lines", "line": {"color": colour, "width": 1.5, "dash": "dash"}}
+        dash = reference_dashes(figure)[reference_name(series)][1]
+        main |= {"mode": "lines", "line": {"color": colour, "width": 1.5, "dash": dash}}
     elif series.style != "sampled":
         main |= {"mode": "lines", "line": main["line"] | {"dash": "dashdot" if series.style == "bound" else look.dash[1]}}
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fegsam.report.figure_data import FigureData
+from fegsam.report.figure_data import FigureData, Series
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, without the yellow that a white page swallows; black is the page's ink."""
@@ -22,6 +22,7 @@ MARKERS = (
 DASHES = (("solid", "solid"), ("dotted", "dot"), ((0, (7, 2)), "longdash"), ((0, (7, 2, 1, 2)), "longdashdot"))
 GREY = "#767676"
 """Of reference lines: readable on white and on black."""
+_REFERENCES: tuple[tuple[Any, str], ...] = (((0, (4, 2.5)), "dash"), ((0, (1, 1.5)), "dot"), ((0, (7, 2, 1, 2)), "longdashdot"))
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,24 @@ class Look:
     marker: tuple[str, str]
     dash: tuple[Any, str]
     """of its exact curve: solid where sampled points tell groups apart"""
+
+
+def reference_name(series: Series) -> str:
+    """What the legend calls a reference line: those of several groups may share a name."""
+    return series.name.removeprefix(f"{series.group}, ")
+
+
+def reference_dashes(figure: FigureData) -> dict[str, tuple[Any, str]]:
+    """The dash of each reference line, by its name.
+
+    Examples
+    --------
+    >>> lines = [Series(f"slope {k}", [1, 2], [1.0, k], style="reference") for k in (1, 2)]
+    >>> [dash for _, dash in reference_dashes(FigureData("f", "F", "Lines.", "x", "y", series=lines)).values()]
+    ['dash', 'dot']
+    """
+    names = dict.fromkeys(reference_name(series) for series in figure.series if series.style == "reference")
+    return {name: _REFERENCES[k % len(_REFERENCES)] for k, name in enumerate(names)}
 
 
 def looks(figure: FigureData) -> dict[str, Look]:
