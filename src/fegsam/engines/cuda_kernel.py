@@ -29,12 +29,13 @@ import numpy as np
 from numba import cuda, types
 from numba.core import config
 
+from fegsam.engines.cuda_average import clear_totals, make_renew, record_cuts
 from fegsam.engines.cuda_meet import add_relaxed, await_count, make_meet
 from fegsam.engines.cuda_memory import Limits, Log, Stretch, Who
 from fegsam.engines.cuda_params import make_views
 from fegsam.engines.cuda_paths import is_narrow, make_follow, make_scout, make_walk, pack
 from fegsam.engines.cuda_rule import make_fix, make_step
-from fegsam.engines.cuda_sums import EIGHT, Sums, copy, eight, flush, make_settle
+from fegsam.engines.cuda_sums import Sums, copy, flush, make_settle
 from fegsam.engines.randomness import HALF, ONE
 
 ROOM = 2
@@ -63,6 +64,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
     walk = make_follow(step, window) if scouted else make_walk(step, window, iid, narrow)
     scout, meet = make_scout(window, narrow), make_meet(together, scouted)
     add, forget, begin, end = make_settle(layout.name, where)
+    renew_average = make_renew(shared_base)
     view_tables, view_params, view_out = make_views(layout.name, form, real, where, np.uint64(where.entries))
 
     @cuda.jit(device=True)
@@ -142,88 +144,6 @@ def make_advance(plan, rule, layout, real, iid, copied):
         return every_fits, every_finite
 
     @cuda.jit(device=True)
-    def block_sum(job, tree, slot, lane, value):
-        """The sum over a seed's lanes of this block, in a fixed order; for lane 0."""
-        at = cuda.threadIdx.x
-        tree[at] = value
-        cuda.syncthreads()
-        total = 0.0
-        if lane % 32 == 0 and slot < job.slots:
-            for i in range(lane, min(lane + 32, job.lanes)):
-                total += tree[slot * job.lanes + i]
-        cuda.syncthreads()
-        tree[at] = total
-        cuda.syncthreads()
-        total = 0.0
-        if lane == 0 and slot < job.slots:
-            for i in range(0, job.lanes, 32):
-                total += tree[slot * job.lanes + i]
-        cuda.syncthreads()
-        return total
-
-    @cuda.jit(device=True)
-    def record_cuts(job, memory, place, stretch, third, which, rank, slot, lane, alive, most, scale):
-        """Averages at the cuts, and this block's share of what the sync errors are made of."""
-        tree = cuda.shared.array(0, types.float64)[place.tree : place.tree + cuda.blockDim.x]
-        thread, members = cuda.grid(1), job.blocks * job.lanes
-        for j in range(most):
-            apart, square = 0.0, 0.0
-            if alive and j < stretch.inside:
-                square = memory.squares[j, thread]
-                for c in range(rank * job.lanes + lane, job.dim, members):
-                    change = np.float64(np.int64(memory.totals[third, which, 1 + j, c])) * scale
-                    memory.rows[stretch.row + j, which, c] = memory.average[stretch.half, which, c] + change
-                    apart += change * change
-            square, apart = block_sum(job, tree, slot, lane, square), block_sum(job, tree, slot, lane, apart)
-            if alive and j < stretch.inside and lane == 0:
-                memory.parts[stretch.row + j, which, rank, 0] = square
-                memory.parts[stretch.row + j, which, rank, 1] = apart
-
-    @cuda.jit(device=True)
-    def renew_average(job, memory, base, stretch, third, which, rank, lane, scale, recorded):
-        """Apply the round's mean difference; the binary exponent of the largest entry that this thread saw.
-
-        Blocks with copies of the average renew all of theirs, and the first one the original; others share it out.
-        """
-        old, totals, rows = memory.average[stretch.half, which], memory.totals[third, which, 0], memory.rows
-        keeps = rank == 0 if shared_base else True
-        c = np.uint64(lane if shared_base else rank * job.lanes + lane)
-        stride, size = np.uint64(job.lanes if shared_base else job.blocks * job.lanes), np.uint64(job.dim)
-        top = 0.0
-        while c < size:
-            at = eight(c, stride, size)
-            sums = (
-                totals[at[0]], totals[at[1]], totals[at[2]], totals[at[3]],
-                totals[at[4]], totals[at[5]], totals[at[6]], totals[at[7]],
-            )  # fmt: skip
-            was = old[at[0]], old[at[1]], old[at[2]], old[at[3]], old[at[4]], old[at[5]], old[at[6]], old[at[7]]
-            new = (
-                was[0] + np.float64(np.int64(sums[0])) * scale, was[1] + np.float64(np.int64(sums[1])) * scale,
-                was[2] + np.float64(np.int64(sums[2])) * scale, was[3] + np.float64(np.int64(sums[3])) * scale,
-                was[4] + np.float64(np.int64(sums[4])) * scale, was[5] + np.float64(np.int64(sums[5])) * scale,
-                was[6] + np.float64(np.int64(sums[6])) * scale, was[7] + np.float64(np.int64(sums[7])) * scale,
-            )  # fmt: skip
-            for i in range(8):
-                base[at[i]] = new[i]
-                top = max(top, abs(new[i]))
-            if keeps:
-                for i in range(8):
-                    memory.average[1 - stretch.half, which, at[i]] = new[i]
-            if keeps and recorded:
-                for i in range(8):
-                    rows[stretch.row + stretch.inside, which, at[i]] = new[i]
-            c += EIGHT * stride
-        return max(math.frexp(top)[1], 0)
-
-    @cuda.jit(device=True)
-    def clear_totals(job, memory, inside, third, which, member):
-        for j in range(inside + 1):
-            c = member
-            while c < job.dim:
-                memory.totals[third, which, j, c] = _ZERO
-                c += job.blocks * job.lanes
-
-    @cuda.jit(device=True)
     def part():
         """The last meeting of a launch, with the scouts. A kernel with it is launched only where all blocks run at once."""
         if together or scouted:
@@ -280,6 +200,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
 
         states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
         time, half, row, before, extra, size = job.begin, job.half, 0, 0, 0, memory.size[job.half, which]
+        # Turns and rounds in the places that they use by turns: counted here, since a remainder takes longer than a step.
         third, spare, trail, reload = 0, 2, 0, True
         exponent, limits, scale = -1, Limits(0.0, 0.0), 0.0
         alive, upcoming = present and memory.failed[which] != _ZERO, memory.cuts[which, 0]

@@ -71,7 +71,7 @@ def four(c, stride, size):
 
 @register_jitable
 def eight(c, stride, size):
-    """Likewise."""
+    """As `four`, and four more."""
     at_4 = c + FOUR * stride
     return four(c, stride, size) + four(at_4 if at_4 < size else c, stride, size)
 

@@ -22,7 +22,7 @@ MEANING: dict[Style, str] = {
     "sampled": "markers: mean over seeds, with its 95 % interval",
     "exact": "lines: exact, without sampling",
     "bound": "dash-dotted lines: the theorem's bound",
-    "reference": "dashed lines: reference",
+    "reference": "dashed and dotted lines: reference",
 }
 """How each style is drawn, in words."""
 _LONG_NUMBER = 6
