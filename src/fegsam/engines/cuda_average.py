@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import cuda, types
 
+from fegsam.engines.cuda_meet import anew
 from fegsam.engines.cuda_sums import EIGHT, eight
 
 _ZERO = np.uint64(0)
@@ -19,20 +20,20 @@ _ZERO = np.uint64(0)
 @cuda.jit(device=True)
 def block_sum(job, tree, slot, lane, value):
     """The sum over a seed's lanes of this block, in a fixed order; for lane 0."""
-    at = cuda.threadIdx.x
+    at, lanes = cuda.threadIdx.x, anew(job.lanes)
     tree[at] = value
     cuda.syncthreads()
     total = 0.0
     if lane % 32 == 0 and slot < job.slots:
-        for i in range(lane, min(lane + 32, job.lanes)):
-            total += tree[slot * job.lanes + i]
+        for i in range(lane, min(lane + 32, lanes)):
+            total += tree[slot * lanes + i]
     cuda.syncthreads()
     tree[at] = total
     cuda.syncthreads()
     total = 0.0
     if lane == 0 and slot < job.slots:
-        for i in range(0, job.lanes, 32):
-            total += tree[slot * job.lanes + i]
+        for i in range(0, lanes, 32):
+            total += tree[slot * lanes + i]
     cuda.syncthreads()
     return total
 
@@ -46,10 +47,12 @@ def record_cuts(job, memory, place, stretch, third, which, rank, slot, lane, ali
         apart, square = 0.0, 0.0
         if alive and j < stretch.inside:
             square = memory.squares[j, thread]
-            for c in range(rank * job.lanes + lane, job.dim, members):
+            c = rank * job.lanes + lane
+            while c < job.dim:
                 change = np.float64(np.int64(memory.totals[third, which, 1 + j, c])) * scale
                 memory.rows[stretch.row + j, which, c] = memory.average[stretch.half, which, c] + change
                 apart += change * change
+                c += members
         square, apart = block_sum(job, tree, slot, lane, square), block_sum(job, tree, slot, lane, apart)
         if alive and j < stretch.inside and lane == 0:
             memory.parts[stretch.row + j, which, rank, 0] = square

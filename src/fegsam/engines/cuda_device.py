@@ -13,7 +13,7 @@ from numba import cuda
 from numba.core import config
 from numba.np.numpy_support import from_dtype
 
-from fegsam.engines import cuda_layout, cuda_paths, cuda_rule
+from fegsam.engines import cuda_paths, cuda_rule
 from fegsam.engines.cuda_kernel import make_advance
 from fegsam.engines.cuda_layout import Device, Layout, global_arrays
 from fegsam.engines.cuda_memory import NOT_FAILED, Job, Memory
@@ -228,12 +228,12 @@ class Batch:
             blocks=np.int64(layout.blocks),
             dim=np.int64(shape.dim),
             fraction=np.int64(62 - math.ceil(math.log2(self._agents))),
+            share=np.float64(1.0 / self._agents),
             largest=run.real(run.largest),
             begin=np.int64(begin),
             stop=np.int64(stop),
             half=np.int64(self._half),
             crew=np.int64(layout.crew),
-            depth=np.int64(cuda_layout.AHEAD),
         )
 
 

@@ -30,7 +30,8 @@ from numba import cuda, types
 from numba.core import config
 
 from fegsam.engines.cuda_average import clear_totals, make_renew, record_cuts
-from fegsam.engines.cuda_meet import add_relaxed, await_count, make_meet
+from fegsam.engines.cuda_layout import AHEAD
+from fegsam.engines.cuda_meet import add_relaxed, anew, await_count, make_meet
 from fegsam.engines.cuda_memory import Limits, Log, Stretch, Who
 from fegsam.engines.cuda_params import make_views
 from fegsam.engines.cuda_paths import is_narrow, make_follow, make_scout, make_walk, pack
@@ -141,7 +142,15 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 every_fits = every_fits and fits
             if running and stretch.synced:
                 carry(memory, which, agent, 1 - stretch.half, states, actions)
+            # All agents have threads then.
+            if scouted:
+                break
         return every_fits, every_finite
+
+    @cuda.jit(device=True)
+    def before_that(third):
+        """The place that the turn before has used, and the next but one will use."""
+        return third - 1 if third > 0 else 2
 
     @cuda.jit(device=True)
     def part():
@@ -200,12 +209,12 @@ def make_advance(plan, rule, layout, real, iid, copied):
 
         states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
         time, half, row, before, extra, size = job.begin, job.half, 0, 0, 0, memory.size[job.half, which]
-        # Turns and rounds in the places that they use by turns: counted here, since a remainder takes longer than a step.
-        third, spare, trail, reload = 0, 2, 0, True
+        # Turns in the places that they use by turns: counted here, since a remainder takes longer than a step.
+        third, rounds, reload = 0, 0, True
         exponent, limits, scale = -1, Limits(0.0, 0.0), 0.0
         alive, upcoming = present and memory.failed[which] != _ZERO, memory.cuts[which, 0]
-        rounds, all_rounds = 0, -((job.begin - job.stop) // job.sync_period)
         while time < job.stop:
+            which, rank, slot, lane, member = anew(which), anew(rank), anew(slot), anew(lane), anew(member)
             length = min(job.sync_period, job.stop - time)
             synced = length == job.sync_period
             inside = 0
@@ -213,7 +222,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 memory.squares[inside, thread] = 0.0
                 inside += 1
                 upcoming = memory.cuts[which, row + inside]
-            stretch = Stretch(time, length, synced, row, inside, half, trail)
+            stretch = Stretch(time, length, synced, row, inside, half, rounds % AHEAD * job.sync_period)
             if present:
                 if shared_base and lane == 0:
                     sizes[(1 - half) * job.slots + slot] = 0
@@ -223,7 +232,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
             if not scouted or exponent != size + ROOM + extra:
                 exponent = size + ROOM + extra
                 limits = Limits(math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent)))
-                scale = math.ldexp(1.0, int(exponent - job.fraction)) / job.num_agents
+                scale = math.ldexp(job.share, int(exponent - job.fraction))
             sums = Sums(memory.totals[third, which, 0], halves, first_half, np.uint64(job.dim))
             most = 0
             if cuda.syncthreads_or(np.int32(inside)):
@@ -244,7 +253,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 cuda.syncthreads()
                 if alive and synced:
                     flush(sums, np.uint64(lane), np.uint64(job.lanes))
-            news = meet(job, memory, box, third, block, np.uint64(min(rounds + 2, all_rounds)), not (fits and finite))
+            news = meet(job, memory, box, third, block, np.uint64(rounds + 2), not (fits and finite))
 
             repeat = news and memory.again[third, domain] != 0
             extra = extra + MORE_ROOM * memory.overflow[third, which] if repeat else 0
@@ -259,6 +268,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                     cuda.atomic.max(sizes, (1 - half) * job.slots + slot, np.int32(top))
                 else:
                     cuda.atomic.max(memory.size, (1 - half, which), np.int32(top))
+            spare = before_that(third)
             if present:
                 clear_totals(job, memory, before, spare, which, member)
                 if member == 0:
@@ -274,7 +284,6 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 row += inside
                 time += length
                 rounds += 1
-                trail = trail + job.sync_period if trail + job.sync_period < job.depth * job.sync_period else 0
                 if alive and synced and upcoming == time:
                     row += 1
             if inside > 0 or upcoming <= time:
@@ -284,7 +293,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
             else:
                 meet(job, memory, box, 3 + third, block, _ZERO, False)
             before, reload = inside, repeat or not scouted
-            third, spare = third + 1 if third < 2 else 0, third
+            third = third + 1 if third < 2 else 0
             # Who fails meanwhile, in a later round, changes nothing here.
             if news:
                 alive = present and np.int64(memory.failed[which] >> HALF) > time - job.begin
@@ -300,7 +309,7 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 for i in range(6):
                     memory.arrivals[i] = _ZERO
         if present:
-            clear_totals(job, memory, before, spare, which, member)
+            clear_totals(job, memory, before, before_that(third), which, member)
             if member == 0:
                 memory.size[half, which] = size
 

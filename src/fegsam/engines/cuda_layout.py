@@ -23,6 +23,8 @@ _SMALL = 48 * 1024
 """Bytes of a table that a block keeps a copy of in shared memory."""
 AHEAD = 4
 """Rounds that a scout may be ahead of its block: two at least, since a block keeps one until it has the next."""
+_FURTHER = 8
+"""Steps past the end of a path that who follows it may ask for, by fours."""
 _TRAIL_BYTES = 1 << 28
 """Of all scouts' paths."""
 _FEW_SUMMANDS = 1 << 14
@@ -175,7 +177,7 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
         name, where, place, threads, lanes, slots, blocks, groups * slots, shared_bytes, groups * blocks, rows, cuts, registers,
         most_rounds=1 << 62,
     )  # fmt: skip
-    trail = 8 * AHEAD * shape.sync_period * found.grid * threads
+    trail = 8 * _trail_steps(shape) * found.grid * threads
     # Arrays with a place for each thread have one for a scout's too.
     more = trail + per_thread * found.grid * threads
     spare = found.grid <= device.processors // 2 or device.in_turn
@@ -279,6 +281,11 @@ def _sizes(shape: Shape, name: str, where: Where, wanted_cuts: int, seeds: int, 
     return cuts, rows, per_seed, per_thread
 
 
+def _trail_steps(shape: Shape) -> int:
+    """Of each thread: a ring, and what is asked for past its end."""
+    return AHEAD * shape.sync_period + _FURTHER
+
+
 def global_arrays(layout: Layout, shape: Shape, real: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Shape and type of what lies in global memory besides windows and what is uploaded."""
     seeds, threads, dim = layout.seeds, layout.grid * layout.threads, shape.dim
@@ -291,7 +298,7 @@ def global_arrays(layout: Layout, shape: Shape, real: Any) -> dict[str, tuple[tu
         "overflow": ((3, seeds), np.int32),
         "again": ((3, layout.grid), np.int32),
         "arrivals": ((6,), np.uint64),
-        "trail": ((AHEAD * shape.sync_period * layout.crew * layout.threads if layout.where.scouted else 1,), np.uint64),
+        "trail": ((_trail_steps(shape) * layout.crew * layout.threads if layout.where.scouted else 1,), np.uint64),
         "drawn": ((layout.crew,), np.uint64),
         "taken": ((layout.crew,), np.uint64),
         "rows": ((layout.rows, seeds, dim), np.float64),

@@ -31,6 +31,13 @@ if config.ENABLE_CUDASIM:  # pyright: ignore[reportAttributeAccessIssue]
         """Add, and go on without waiting for it."""
         cuda.atomic.add(counts, index, value)
 
+    def anew(number):
+        """The same 64-bit number, of which the compiler knows nothing.
+
+        What is computed from it is computed there, and not before a loop around it, to wait in a register.
+        """
+        return number
+
 else:
     from llvmlite import ir
     from numba.cuda.extending import intrinsic
@@ -68,6 +75,14 @@ else:
             return (types.none(counts, index, types.uint64), codegen) if _is_counter(counts) else None
 
         return add
+
+    @intrinsic
+    def anew(typingctx, number):
+        def codegen(context, builder, signature, args):
+            kind = ir.FunctionType(_WORD, [_WORD])
+            return builder.call(ir.InlineAsm(kind, "mov.u64 $0, $1;", "=l,l", True), [args[0]])
+
+        return (number(number), codegen) if isinstance(number, types.Integer) and number.bitwidth == 64 else None
 
     add_release, add_relaxed = _make_add("release"), _make_add("relaxed")
 

@@ -29,6 +29,8 @@ class Job(NamedTuple):
     dim: Any
     fraction: Any
     """f for differences below one"""
+    share: Any
+    """of an agent in the average, 1 / N"""
     largest: Any
     """a parameter beyond this counts as not finite"""
     begin: Any
@@ -37,8 +39,6 @@ class Job(NamedTuple):
     """which half of the windows is current"""
     crew: Any
     """blocks that run agents; with `Where.scouted`, as many others come before them"""
-    depth: Any
-    """rounds that a scout may be ahead of its block"""
 
 
 class Who(NamedTuple):
@@ -88,7 +88,8 @@ class Memory(NamedTuple):
     arrivals: Any
     """uint64 (2 * 3): blocks that have come to a turn's meetings, and in the upper half how many had news; three as above"""
     trail: Any
-    """uint64 (depth * K * threads of the crew): what scouts have drawn, state and action in the lower and the upper half"""
+    """uint64 (AHEAD * K and some more, threads of the crew), flat: what scouts have drawn, the state in the lower half and the
+    action in the upper"""
     drawn: Any
     """uint64 (crew): rounds that each block's scout has drawn"""
     taken: Any

@@ -13,9 +13,10 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from fegsam.algorithms.rule import Path
-from fegsam.engines.cuda_meet import add_release, await_count
-from fegsam.engines.cuda_sums import FOUR, four
-from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, TWO, philox, words
+from fegsam.engines.cuda_layout import AHEAD
+from fegsam.engines.cuda_meet import add_release, anew, await_count
+from fegsam.engines.cuda_sums import FOUR
+from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, THREE, TWO, philox, words
 
 _ZERO = np.uint64(0)
 _SHORT = np.uint64(0xFFFF)
@@ -196,26 +197,27 @@ def make_follow(step, window):
     @cuda.jit(device=True)
     def follow(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
         path = Path(states, actions, who.kind, who.mdp, who.policy)
-        if time == stop:
-            return stop
-        trail, stride = memory.trail, np.uint64(job.crew * cuda.blockDim.x)
-        entry = log.first + np.uint64(time - origin) * log.width
-        begun = np.uint64(first_row) * stride + np.uint64(cuda.grid(1)) - stride
-        row, end = begun + np.uint64(time - origin) * stride, begun + np.uint64(stop - origin) * stride
-        at = four(row, stride, end)
-        coming = trail[at[0]], trail[at[1]], trail[at[2]], trail[at[3]]
-        while row < end:
-            drawn, at = coming, four(min(row + FOUR * stride, end - stride), stride, end)
-            coming = trail[at[0]], trail[at[1]], trail[at[2]], trail[at[3]]
+        trail, stride = memory.trail, anew(np.uint64(job.crew * cuda.blockDim.x))
+        t, end, passed = np.uint64(time), np.uint64(stop), np.uint64(time - origin)
+        entry = log.first + passed * log.width
+        row = (np.uint64(first_row) + passed) * stride + np.uint64(cuda.grid(1)) - stride
+        coming = trail[row], trail[row + stride], trail[row + TWO * stride], trail[row + THREE * stride]
+        while t < end:
+            row += FOUR * stride
+            drawn = coming
+            coming = trail[row], trail[row + stride], trail[row + TWO * stride], trail[row + THREE * stride]
+            finite, taken = True, _ZERO
             for i in range(4):
-                if row < end:
+                if t + np.uint64(i) < end:
                     actions[ahead - 1] = drawn[i] >> HALF
                     states[ahead] = drawn[i] & MASK
-                    if not step(params, out, path, tables, job, log.cells, entry):
-                        return np.int64((row - begun) // stride) + origin
+                    finite = step(params, out, path, tables, job, log.cells, entry) and finite
+                    taken += ONE if finite else _ZERO
                     move(states, actions)
-                    row += stride
                     entry += log.width
+            if not finite:
+                return np.int64(t + taken)
+            t += FOUR
         return stop
 
     return follow
@@ -231,7 +233,7 @@ def make_scout(window, narrow):
         mdp, policy = np.uint64(who.mdp) * laws.num_states, np.uint64(who.policy) * laws.num_states
         key_0, key_1, agent = who.seed & MASK, who.seed >> HALF, np.uint64(who.agent)
         stride, thread = np.uint64(job.crew * cuda.blockDim.x), np.uint64(cuda.grid(1))
-        row, end = thread, thread + np.uint64(job.depth * job.sync_period) * stride
+        row, end = thread, thread + np.uint64(AHEAD * job.sync_period) * stride
         state = np.uint64(memory.states[job.half, which, ahead - 1, who.agent])
         tau = np.uint64(job.begin + ahead - 1)
         w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
@@ -239,7 +241,7 @@ def make_scout(window, narrow):
         while time < job.stop:
             length = min(job.sync_period, job.stop - time)
             if leads:
-                await_count(memory.taken, block, np.uint64(max(turn + 1 - job.depth, 0)))
+                await_count(memory.taken, block, np.uint64(max(turn + 1 - AHEAD, 0)))
             cuda.syncthreads()
             for _ in range(length):
                 first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
@@ -257,5 +259,8 @@ def make_scout(window, narrow):
             row = thread if row == end else row
             time += length
             turn += 1
+        # Who follows asks for one round more than it runs.
+        if leads:
+            add_release(memory.drawn, block, ONE)
 
     return scout

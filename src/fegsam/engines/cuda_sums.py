@@ -12,7 +12,7 @@ import numpy as np
 from numba import cuda
 from numba.extending import register_jitable
 
-from fegsam.engines.cuda_meet import add_relaxed
+from fegsam.engines.cuda_meet import add_relaxed, anew
 from fegsam.engines.cuda_params import EMPTY
 from fegsam.engines.randomness import HALF, MASK, ONE, THREE, TWO
 
@@ -130,7 +130,7 @@ def make_settle(layout, where):
     interleaved, logged, near = where.own, where.logged, where.sums
 
     def forget_changes(params, base):
-        c, size = _ZERO, np.uint64(base.shape[0])
+        c, size = _ZERO, anew(np.uint64(base.shape[0]))
         while c < size:
             params.memory[params.first + c * params.width] = 0
             c += ONE
@@ -162,23 +162,25 @@ def make_settle(layout, where):
     def make_add(put):
         def add_whole(job, params, base, tables, slot, lane, sums, limits, active):
             cuda.syncthreads()
-            square, fits = 0.0, True
+            square, fits, lanes = 0.0, True, anew(job.lanes)
             if active:
-                for c in range(lane, job.dim, job.lanes):
+                c = lane
+                while c < job.dim:
                     mean, total = 0.0 if logged else np.float64(base[c]), np.int64(0)
-                    for i in range(job.lanes):
+                    for i in range(lanes):
                         if interleaved:
                             # Neighbours begin at different agents, whose entries lie in different banks.
-                            j = i + lane if i + lane < job.lanes else i + lane - job.lanes
-                            at = c * cuda.blockDim.x + slot * job.lanes + j
+                            j = i + lane if i + lane < lanes else i + lane - lanes
+                            at = c * cuda.blockDim.x + slot * lanes + j
                         else:
-                            at = (slot * job.lanes + i) * job.dim + c
+                            at = (slot * lanes + i) * job.dim + c
                         change = np.float64(tables[at]) - mean
                         fits &= abs(change) < limits.largest
                         total += whole(change * limits.scale)
                         square += change * change
                     if total != 0:
-                        put(sums, c, np.uint64(total))
+                        put(sums, np.uint64(c), np.uint64(total))
+                    c += lanes
             cuda.syncthreads()
             return square, fits
 
