@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fegsam.bench import command, suite
+from fegsam.bench import command, suite, timing
 from fegsam.bench.contestants import Contestant, Unfit, c_threads, cpu, everyone
 from fegsam.bench.cpu_limit import load_seconds, path_limit, random_cycle
 from fegsam.bench.problems import ALGORITHMS, Setting, make_case
@@ -65,6 +65,28 @@ def test_a_contestant_that_is_unfit_too_slow_or_broken_is_left_out_with_the_reas
     assert "ZeroDivisionError: by zero" in fault.skipped
     assert field.race("agents", case, [cpu(1)])[0].seconds
     assert "would take" in field.race("agents", case, [cpu(1)])[0].skipped, "after the first, its time is known"
+
+
+@pytest.mark.parametrize(
+    ("call", "round_", "late", "least", "most"),
+    [
+        pytest.param(1e-3, 1e-3, 0, 90, 110, id="the wanted time"),
+        pytest.param(0.5, 0.01, 0, 50, 120, id="calls that cost much: many rounds"),
+        pytest.param(0.0, 0.5, 0, 1, 1, id="rounds that take long: one"),
+        pytest.param(1e-3, 1e-3, 1, 90, 110, id="a call that was late once"),
+    ],
+)
+def test_rounds_make_the_wanted_time_whatever_a_call_costs(monkeypatch, call, round_, late, least, most) -> None:
+    clock, calls = [0.0], [0]
+
+    def run(rounds: int) -> None:
+        calls[0] += 1
+        clock[0] += call + rounds * round_ + (late if calls[0] == 2 else 0)
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    contestant = Contestant("a", lambda case: run, clock="wall")
+    (found,) = Field(Effort(seconds=0.1, repeats=3)).race("agents", make_case(TINY), [contestant])
+    assert least <= found.agent_steps / TINY.agent_steps_per_round <= most
 
 
 def test_results_are_the_same_after_a_trip_through_json(tmp_path) -> None:
