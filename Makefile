@@ -57,7 +57,6 @@ docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build
 
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/fegsam bench
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/exact.py

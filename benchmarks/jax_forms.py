@@ -3,31 +3,34 @@
 `fegsam bench` races the engine against the fastest Q-learning in JAX that we could write. Here are the ways in which one would
 write it first: a scan over an agent's steps under vmap, keys that are split, and what `jax.random` has to draw from a finite
 law; then alias tables in their place, and then the bench's own. All on JAX's default device, float32, K = 10, beside `cuda`
-where there is a GPU, else `cpu`. Every form must have learnt what the engine has, as far as N agents with paths of their own
-can tell.
+where there is a GPU, else `cpu`; and first on a small problem, where every form must learn what `cpu` learns.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fegsam import engines
+from fegsam.bench.contestants import Contestant, Run, everyone
 from fegsam.bench.gpu_limit import gpu_missing
-from fegsam.bench.jax_scan import JaxScan, import_jax
-from fegsam.bench.problems import STEP_SIZE, Setting, make_case, make_problem
+from fegsam.bench.jax_scan import import_jax
+from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
 from fegsam.bench.tables import Tables, q_learning_tables
+from fegsam.bench.timing import Effort, Field
 from fegsam.engines.sampling import first_states
 
 AGENTS = (4096, 1_000_000)
 FORMS = ("choice", "categorical", "alias")
-_REPEATS = 3
-_APART = 0.1
-"""Of the largest parameter: more means that a form computes something else."""
+EFFORT = Effort(seconds=0.2, repeats=3)
+CHECKED = Setting(num_agents=256, states=9, actions=3)
+_ROUNDS = 1000
+_APART = 3.0
 
 jax = import_jax()
 jnp = jax.numpy
@@ -72,10 +75,9 @@ def make_draws(federation: Any, tables: Tables, form: str) -> tuple[Callable[...
     return draw_action, draw_state
 
 
-def make_plain(
-    federation: Any, tables: Tables, first: np.ndarray, form: str, period: int, rounds: int
-) -> Callable[[], np.ndarray]:
-    """Q-learning as one would write it first; each call runs all rounds."""
+def enter(form: str, case: Case) -> Run:
+    """Q-learning as one would write it first: the flat average after so many rounds."""
+    federation, tables = make_problem(case.setting)[0], q_learning_tables(case.plan)
     draw_action, draw_state = make_draws(federation, tables, form)
     rewards = jnp.asarray(federation.mdps[0].rewards, np.float32)
     policies = jnp.asarray(tables.agent_policy.astype(np.int32))
@@ -89,64 +91,53 @@ def make_plain(
             error = rewards[s, a] + tables.discount * q[s_next].max() - q[s, a]
             return (q.at[s, a].add(STEP_SIZE * error), s_next, key), None
 
-        return jax.lax.scan(step, (q, s, key), length=period)[0]
+        return jax.lax.scan(step, (q, s, key), length=case.setting.sync_period)[0]
 
-    def one_round(carry: Any, _: None) -> tuple[Any, None]:
+    def one_round(_: Any, carry: Any) -> Any:
         q, s, keys = carry
         q, s, keys = jax.vmap(run_agent, (None, 0, 0, 0))(q, s, keys, policies)
-        return (q.mean(axis=0), s, keys), None
+        return q.mean(axis=0), s, keys
 
-    run = jax.jit(lambda *start: jax.lax.scan(one_round, start, length=rounds)[0][0])
-    keys = jax.random.split(jax.random.key(0), tables.num_agents)
+    first = np.zeros(tables.num_agents, np.uint32)
+    first_states(case.plan.chain, np.uint64(0), 0, len(first), first)
+    keys = jax.random.split(jax.random.key(0), len(first))
     start = jnp.zeros_like(rewards), jnp.asarray(first.astype(np.int32)), keys
-    return lambda: np.asarray(run(*start)).ravel()
+    advance = jax.jit(lambda rounds, start: jax.lax.fori_loop(0, rounds, one_round, start)[0])
+    return lambda rounds: np.asarray(advance(rounds, start)).ravel()
 
 
-def compare(num_agents: int) -> bool:
-    """Print a line for each form; whether all have learnt the same."""
+def check(forms: list[Contestant]) -> bool:
+    """Whether all forms learn what `cpu` learns, told by how far two of its runs with seeds of their own are apart."""
+    case = make_case(dataclasses.replace(CHECKED, num_seeds=2))
+    one, other = engines.Cpu()(case.plan, case.lasting(_ROUNDS)).data.final_params.values
+    case, noise = make_case(CHECKED), np.abs(one - other).max()
+    apart = {form.name: np.abs(form.enter(case)(_ROUNDS) - one).max() / noise for form in forms}
+    print("apart from cpu, in distances of two runs: " + "; ".join(f"{name} {ratio:.2f}" for name, ratio in apart.items()))
+    return max(apart.values()) < _APART
+
+
+def compare(num_agents: int, contestants: list[Contestant]) -> None:
+    """Print a line for each; the first is what the others are measured by."""
     setting = Setting(num_agents=num_agents)
-    case, rounds = make_case(setting), 200 if num_agents < 10**5 else 5
-    federation, tables = make_problem(setting)[0], q_learning_tables(case.plan)
-    engine = engines.Cpu() if gpu_missing() else engines.Cuda("float32")
-    rules = {"step_size": STEP_SIZE, "sync_period": setting.sync_period, "precision": "float32"}
-    first = np.zeros(num_agents, np.uint32)
-    first_states(case.plan.chain, np.uint64(0), 0, num_agents, first)
-    tuned = JaxScan(tables, first, **rules)
-    runs: dict[str, tuple[Callable[[], Any], int]] = {}
-    # What the engine's call costs besides its rounds is not to tell.
-    engine_rounds = 50 * rounds if gpu_missing() is None else rounds
-    runs[type(engine).__name__.lower()] = (lambda: engine(case.plan, case.lasting(engine_rounds)), engine_rounds)
-    for form in FORMS:
-        runs[f"JAX, {form}"] = (make_plain(federation, tables, first, form, setting.sync_period, rounds), rounds)
-    runs["JAX, fastest"] = (lambda: tuned(rounds), rounds)
-
-    expected = engine(case.plan, case.lasting(rounds)).data.final_params.values[0]
-    base, same = None, True
-    for name, (run, count) in runs.items():
-        found = run()
-        taken = min(_timed(run) for _ in range(_REPEATS)) / count
-        base = base or taken
-        apart = 0.0 if name == next(iter(runs)) else np.abs(found - expected).max() / np.abs(expected).max()
-        same &= bool(apart < _APART)
-        print(f"{num_agents:9} {name:17} {1e6 * taken:11.1f} {1e9 * taken / setting.agent_steps_per_round:11.3f} "
-              f"{taken / base:8.1f} {apart:8.1e}", flush=True)  # fmt: skip
-    return same
-
-
-def _timed(run: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
-    run()
-    return time.perf_counter() - begun
+    entries = Field(EFFORT).race("agents", make_case(setting), contestants)
+    for entry in entries:
+        print(
+            f"{num_agents:9} {entry.name:17} {1e6 * entry.best * setting.agent_steps_per_round:11.1f} {1e9 * entry.best:11.3f} "
+            f"{entry.best / entries[0].best:8.1f}",
+            flush=True,
+        )
 
 
 def main() -> None:
-    device = jax.devices()[0]
-    print(f"JAX {jax.__version__} on {device.device_kind}")
-    print(f"{'agents':>9} {'':17} {'µs a round':>11} {'ns a step':>11} {'x engine':>8} {'apart':>8}")
-    sizes = [int(text) for text in sys.argv[1:]] or AGENTS
-    learnt = [compare(num_agents) for num_agents in sizes]
-    if not all(learnt):
-        sys.exit("A form has learnt something else than the engine.")
+    known = {contestant.name: contestant for contestant in everyone(quick=True)}
+    forms = [Contestant(f"JAX, {form}", functools.partial(enter, form), clock="wall") for form in FORMS]
+    forms.append(dataclasses.replace(known["JAX float32"], family="JAX, fastest"))
+    print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}")
+    if not check(forms):
+        sys.exit("A form learns something else than the engines.")
+    print(f"{'agents':>9} {'':17} {'µs a round':>11} {'ns a step':>11} {'x engine':>8}")
+    for text in sys.argv[1:] or AGENTS:
+        compare(int(text), [known["cpu" if gpu_missing() else "cuda float32"], *forms])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 
 import fegsam as fg
 from fegsam.bench.c_loop import CLoop
-from fegsam.bench.jax_scan import JaxScan
+from fegsam.bench.jax_scan import JaxScan, import_jax
 from fegsam.bench.numpy_loop import numpy_loop
 from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
 from fegsam.bench.tables import q_learning_tables
@@ -66,7 +66,7 @@ def test_c_and_numpy_keep_pace_with_the_engine(loop, num_agents, step_size, num_
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
 @pytest.mark.parametrize("sync_period", [1, 7])
 def test_jax_given_the_engines_words_has_the_engines_parameters(precision, tolerance, sync_period) -> None:
-    jax = pytest.importorskip("jax")
+    jax = import_jax()
     setting = Setting(num_agents=12, sync_period=sync_period, states=9, actions=3, branching=4)
     case, num_rounds = make_case(setting), 20
     steps = np.arange(num_rounds * sync_period, dtype=np.uint64)
@@ -88,7 +88,6 @@ def test_jax_given_the_engines_words_has_the_engines_parameters(precision, toler
 
 
 def test_jax_with_words_of_its_own_learns_as_fast_as_the_engine() -> None:
-    pytest.importorskip("jax")
     case = make_case(Setting(num_agents=64, states=9, actions=3))
     first = np.zeros(64, np.uint32)
     first_states(case.plan.chain, np.uint64(0), 0, 64, first)

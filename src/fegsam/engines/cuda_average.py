@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import cuda, types
 
-from fegsam.engines.cuda_meet import anew
+from fegsam.engines.cuda_instructions import anew
 from fegsam.engines.cuda_sums import EIGHT, eight
 
 _ZERO = np.uint64(0)

@@ -30,8 +30,9 @@ from numba import cuda, types
 from numba.core import config
 
 from fegsam.engines.cuda_average import clear_totals, make_renew, record_cuts
+from fegsam.engines.cuda_instructions import add_relaxed, anew
 from fegsam.engines.cuda_layout import AHEAD
-from fegsam.engines.cuda_meet import add_relaxed, anew, await_count, make_meet
+from fegsam.engines.cuda_meet import await_count, make_meet
 from fegsam.engines.cuda_memory import Limits, Log, Stretch, Who
 from fegsam.engines.cuda_params import make_views
 from fegsam.engines.cuda_paths import is_narrow, make_follow, make_scout, make_walk, pack

@@ -13,8 +13,9 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from fegsam.algorithms.rule import Path
+from fegsam.engines.cuda_instructions import add_release, anew
 from fegsam.engines.cuda_layout import AHEAD
-from fegsam.engines.cuda_meet import add_release, anew, await_count
+from fegsam.engines.cuda_meet import await_count
 from fegsam.engines.cuda_sums import FOUR
 from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, THREE, TWO, philox, words
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import cuda
 from numba.extending import register_jitable
 
-from fegsam.engines.cuda_meet import add_relaxed, anew
+from fegsam.engines.cuda_instructions import add_relaxed, anew
 from fegsam.engines.cuda_params import EMPTY
 from fegsam.engines.randomness import HALF, MASK, ONE, THREE, TWO
 
