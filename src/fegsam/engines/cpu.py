@@ -20,7 +20,6 @@ from fegsam.engines.advance import make_advance
 from fegsam.engines.kernels import NEVER
 from fegsam.engines.layout import BLOCK, Layout, Seat
 from fegsam.engines.plan import Plan, plan_end
-from fegsam.engines.progress import Notice, Progress
 from fegsam.engines.sampling import enter, extend, first_states
 from fegsam.engines.schedule import Call, Schedule
 from fegsam.engines.team import ABORT, DONE
@@ -28,6 +27,7 @@ from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
 from fegsam.history.settings import Settings
 from fegsam.problem.checks import integer
+from fegsam.progress import Notice, Progress
 
 _WORTH_SPLITTING = 1 << 12
 """Agent-steps of a round, per thread, below which meeting costs more than it brings."""

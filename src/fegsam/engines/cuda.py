@@ -13,12 +13,12 @@ import numpy as np
 
 from fegsam.compilation import explained, renewed, rule_key
 from fegsam.engines.plan import LARGEST, Plan, plan_end
-from fegsam.engines.progress import Notice, Progress
 from fegsam.engines.schedule import Call, Limits, Schedule, most_in_a_round
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
 from fegsam.history.settings import Settings
+from fegsam.progress import Notice, Progress
 
 _PRECISIONS = {"float64": (np.float64, LARGEST), "float32": (np.float32, 1e35)}
 """The type of a parameter, and beyond which size one counts as no longer finite."""

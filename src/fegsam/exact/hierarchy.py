@@ -5,42 +5,60 @@ so moments with the modes of one or two agents do not close. What closes fast ar
 
     U_A(z_A) = the part of E[x x' 1{z^i = z_i for i in A}] that sums to zero along the mode of each agent in A,
 
-so that ``E[x x' 1{z_A}] = sum over B in A of U_B(z_B) prod_{i in A - B} p_i(z_i)``, p_i the law of the mode alone. K steps
-and an average take x x' to ``(1/N^2) sum_{i,j} T^i x x' T^j'``, T^i agent i's own product of K steps, which touches one or two
-agents; the modes of all others move by their chains, which take p to p' and zero sums to zero sums. Thus U_A is driven by the
-U_B that differ from it in the touched agents alone. Sets of more than R agents are left out; with R = N nothing is.
+so that ``E[x x' 1{z_A}] = sum over B in A of U_B(z_B) prod_{i in A - B} p_i(z_i)``, p_i the distribution of the mode alone.
+K steps and an average take x x' to ``(1/N^2) sum_{i,j} T^i x x' T^j'``, T^i agent i's own product of K steps, which touches one
+or two agents; the modes of all others move by their chains, which take p to p' and zero sums to zero sums. Thus U_A is driven
+by the U_B that differ from it in the touched agents alone. Sets of more than R agents are left out; with R = N nothing is.
 
-Agents of a kind are alike, so U depends on A through the kinds of its agents, and the cost not on N at all.
+Agents of a kind are alike, so U_A depends on the modes of its agents alone, since a mode belongs to one kind. The parts of r
+agents are one array with r axes of all G modes, symmetric in these axes, and the cost does not depend on N. A sum over the
+agents outside a set is the sum over all agents less the members' own terms.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.exact.rounds import Round
-from fegsam.exact.sweeps import Moves
+from fegsam.exact.rounds import Round, StepMeans
 
-Kinds = tuple[int, ...]
-Parts = dict[Kinds, np.ndarray]
-"""U_A by the sorted kinds of A: (m_1, ..., m_r, D, D)"""
+Parts = list[np.ndarray]
+"""U of r agents: (G, ..., G, D, D) with r axes of modes, for r = 0, ..., R"""
+_CHUNK = 1 << 18
+"""Numbers of the functionals of a step that are stacked at a time."""
+_GATHERED = 1 << 22
+"""Up to so many numbers the matrices of the kinds are repeated for each of their modes."""
 
 
 @dataclass(frozen=True, eq=False)
-class Laws:
-    """What hangs on the law of the modes at the round's start, for one kind."""
+class RoundMeans:
+    """Expectations over one agent's round, given the distribution of the modes at its start."""
 
     before: np.ndarray
-    """(m,): p"""
+    """(G,): p"""
     after: np.ndarray
-    """(m,): p'"""
+    """(G,): p'"""
     left: np.ndarray
-    """(D, D): E T"""
-    both: np.ndarray
-    """(D(D+1)/2, D, D): E[T x x' T']"""
+    """(M, D, D): E T"""
+    total_left: np.ndarray
+    """(D, D): the sum of E T over all agents"""
+    pair: np.ndarray
+    """(M, D(D+1)/2, D(D+1)/2): ``X -> (E T) X (E T)'``, packed"""
+    own: np.ndarray
+    """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T'] - (E T) X (E T)'``"""
+    total_pair: np.ndarray
+    total_own: np.ndarray
+    """the sums of `pair` and `own` over all agents"""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """E||avg - theta*||^2 as a linear functional of the parts, and what the agents' own squares contribute to it."""
+
+    parts: Parts
+    own: Parts
 
 
 class Hierarchy:
@@ -48,191 +66,272 @@ class Hierarchy:
 
     Parameters
     ----------
-    moves : list of Moves
-        One for each kind.
+    steps : StepMeans
+        What the agents do in a step, of the step size in use.
     counts : (M,) array
         Agents of each kind.
     order : int
-        R.
+        R; 0 is exact where every kind has a single mode.
     """
 
-    def __init__(self, moves: list[Moves], counts: np.ndarray, size: int, step_size: float, length: int, order: int) -> None:
-        self.counts, self.size, self.length = [int(count) for count in counts], size, length
-        self.num_agents = sum(self.counts)
-        self.rounds = [Round(each, step_size, length, size) for each in moves]
-        kinds = range(len(moves))
-        self.sets: list[Kinds] = [
-            chosen
-            for r in range(min(order, self.num_agents) + 1)
-            for chosen in itertools.combinations_with_replacement(kinds, r)
-            if all(chosen.count(kind) <= self.counts[kind] for kind in chosen)
-        ]
+    def __init__(self, steps: StepMeans, counts: np.ndarray, length: int, order: int) -> None:
+        self.counts, self.size, self.length = np.asarray(counts, dtype=float), steps.size, length
+        self.num_agents = int(np.sum(counts))
+        self.order = min(order, self.num_agents)
+        self.round = Round(steps, length, self.order)
+        moves = steps.moves
+        self.begin, self.modes = moves.begin, self.round.modes
+        self.kind = np.repeat(np.arange(len(counts)), np.diff(moves.begin))
+        self.allowed = [self._allowed(r) for r in range(self.order + 1)]
+        self.sorted_cells = [self._sorted_cells(r) for r in range(self.order + 1)]
+
+    def _sorted_cells(self, r: int) -> np.ndarray:
+        """(G^r,): for each cell of modes the one with the same modes in order, since agents may be swapped."""
+        shape = (self.modes,) * r
+        cells = np.sort(np.indices(shape).reshape(r, self.modes**r), axis=0)
+        return np.asarray(np.ravel_multi_index(tuple(cells), shape)) if r else np.zeros(1, np.int64)
+
+    def _allowed(self, r: int) -> np.ndarray | None:
+        """(G, ..., G): whether there are as many agents of each kind as the set has; None where there always are."""
+        if self.counts.min() >= r:
+            return None
+        kinds = np.indices((len(self.counts),) * r)
+        there = np.ones(kinds.shape[1:], bool)
+        for axes in itertools.chain.from_iterable(itertools.combinations(range(r), k) for k in range(2, r + 1)):
+            same = np.logical_and.reduce([kinds[axes[0]] == kinds[axis] for axis in axes[1:]])
+            there &= ~same | (self.counts[kinds[axes[0]]] >= len(axes))
+        return there[np.ix_(*[self.kind] * r)]
 
     def start(self, params: np.ndarray) -> Parts:
         """The parts at time 0, where `params` are certain: x is independent of all modes."""
         x = np.append(params, 1.0)
-        parts = {chosen: self._zeros(chosen) for chosen in self.sets}
-        parts[()] = np.outer(x, x)
-        return parts
+        return [np.outer(x, x), *self.zeros()]
 
-    def _zeros(self, chosen: Kinds) -> np.ndarray:
-        return np.zeros((*(self.rounds[kind].modes for kind in chosen), self.size, self.size))
+    def zeros(self) -> Parts:
+        """Connected parts that vanish."""
+        return [np.zeros((self.modes,) * r + (self.size, self.size)) for r in range(1, self.order + 1)]
 
-    def laws(self, before: list[np.ndarray]) -> list[Laws]:
-        return [
-            Laws(p, each.mix(p), np.tensordot(p, each.left_mean(self.length), 1), np.tensordot(p, each.both_mean, 1))
-            for each, p in zip(self.rounds, before, strict=True)
-        ]
+    def means(self, before: np.ndarray) -> RoundMeans:
+        left = self._by_kind(before[:, None, None] * self.round.left_mean(self.length))
+        pair = self.round.packing.conjugation(left)
+        own = self.round.both_mean(before) - pair
+        totals = (np.tensordot(self.counts, each, 1) for each in (left, pair, own))
+        total_left, total_pair, total_own = totals
+        return RoundMeans(before, self.round.mix(before), left, total_left, pair, own, total_pair, total_own)
 
-    def advance(self, parts: Parts, laws: list[Laws]) -> Parts:
+    def advance(self, parts: Parts, means: RoundMeans) -> Parts:
         """The parts after one round."""
-        found = {chosen: self._next(chosen, parts, laws) for chosen in self.sets}
-        found[()][-1, -1] = parts[()][-1, -1]
+        return _Advance(self, parts, means).parts()
+
+    def reading(self, before: np.ndarray, offsets: np.ndarray, weights: np.ndarray) -> Reading:
+        """The weighted sum of the squares so many steps after the synchronisation, for parts whose modes are `before`."""
+        sums = _ReadingSums(self, before)
+        step = max(1, _CHUNK // (self.modes * self.size**2))
+        for begin in range(0, len(offsets), step):
+            sums.add(offsets[begin : begin + step].tolist(), weights[begin : begin + step])
+        return sums.reading()
+
+    def mean(self, parts: Parts, before: np.ndarray, offset: int) -> np.ndarray:
+        """(d,): E avg - theta*, so many steps after the synchronisation."""
+        weights = self.counts[self.kind] / self.num_agents
+        first = before[:, None] * parts[0][:, -1]
+        if self.order:
+            first = first + parts[1][:, :, -1]
+        return np.tensordot(weights[:, None, None] * self.round.left_mean(offset)[:, :-1], first, ((0, 2), (0, 1)))
+
+    def _by_kind(self, f: np.ndarray) -> np.ndarray:
+        """(M, ...): sums over the modes of each kind; f is (G, ...)."""
+        return np.add.reduceat(f, self.begin[:-1], axis=0)
+
+    def slow_map(self, means: RoundMeans) -> np.ndarray:
+        """(D(D+1)/2, D(D+1)/2): one round of the average's own moments, were there no connected parts; packed."""
+        return (means.total_own + self.round.packing.conjugation(means.total_left)) / float(self.num_agents) ** 2
+
+
+class _ReadingSums:
+    """Sums over the steps of a round of what the square of the average is made of: agents alone and pairs of agents."""
+
+    def __init__(self, hierarchy: Hierarchy, before: np.ndarray) -> None:
+        self.of, self.before = hierarchy, before
+        modes, size = hierarchy.modes, hierarchy.size
+        self.own, self.one = np.zeros((modes, size, size)), np.zeros((modes, size, size))
+        self.alone = np.zeros((size, size))
+        self.two = np.zeros((modes * size,) * 2) if hierarchy.order > 1 else None
+
+    def add(self, offsets: list[int], weights: np.ndarray) -> None:
+        of, rows, size = self.of, self.of.size - 1, self.of.size
+        self.own += np.tensordot(weights, np.stack([of.round.trace_mean(offset) for offset in offsets]), 1)
+        left = np.stack([of.round.left_mean(offset)[:, :rows] for offset in offsets])
+        mean = np.add.reduceat(self.before[:, None, None] * left, of.begin[:-1], axis=1)
+        total = np.tensordot(of.counts, mean, (0, 1))
+        share = weights[:, None, None]
+        self.alone += np.tensordot(share * total, total, ((0, 1), (0, 1)))
+        self.alone -= np.tensordot((share[:, None] * of.counts[:, None, None]) * mean, mean, ((0, 1, 2), (0, 1, 2)))
+        others = total[:, None] - mean[:, of.kind]
+        by_mode = (each.swapaxes(0, 1).reshape(of.modes, -1, size) for each in (share[:, None] * left, others))
+        weighted, met = by_mode
+        self.one += weighted.swapaxes(1, 2) @ met
+        if self.two is not None:
+            flat = left.swapaxes(1, 2).reshape(len(offsets) * rows, -1)
+            self.two += (np.repeat(weights, rows)[:, None] * flat).T @ flat
+
+    def reading(self) -> Reading:
+        of = self.of
+        n, scale = of.counts[of.kind], float(of.num_agents) ** 2
+        own = n[:, None, None] * self.own
+        one = n[:, None, None] * (self.one + self.one.swapaxes(1, 2))
+        own_alone = np.tensordot(self.before, own, 1)
+        read = [(self.alone + own_alone) / scale, (one + own) / scale][: of.order + 1]
+        if self.two is not None:
+            pairs = n[:, None] * (n - (of.kind[:, None] == of.kind))
+            whole = self.two.reshape(of.modes, of.size, of.modes, of.size).swapaxes(1, 2)
+            read.append(pairs[:, :, None, None] * whole / scale)
+        return Reading(read, [own_alone, own][: of.order + 1])
+
+
+class _Advance:
+    """One round, level by level: sets of r agents, r = 0, ..., R."""
+
+    def __init__(self, hierarchy: Hierarchy, parts: Parts, means: RoundMeans) -> None:
+        self.of, self.x, self.means = hierarchy, parts, means
+        self.left = hierarchy.round.left_mean(hierarchy.length)
+        order = hierarchy.order
+        # E[x x' T_i'] with the mode of one member i summed over: the connected part by the member's kind.
+        self.met = [None, *(self._summed(self._times_right(parts[r])) for r in range(1, order + 1))]
+        self.with_one = [self._with_one_outside(r) for r in range(order + 1)]
+        self.squares = [None, *(self._squares(r) for r in range(1, order + 1))]
+
+    def parts(self) -> Parts:
+        found = [self._next(r) for r in range(len(self.x))]
+        found[0][-1, -1] = self.x[0][-1, -1]
         return found
 
-    def average_alone(self, parts: Parts, laws: list[Laws]) -> np.ndarray:
-        """(D, D): the average's own moments after one round."""
-        return self._next((), parts, laws)
+    # --- Sums over agents ------------------------------------------------------------------------------------------
 
-    def _next(self, chosen: Kinds, parts: Parts, laws: list[Laws]) -> np.ndarray:
-        axes = range(len(chosen))
-        total = self._outside(chosen, parts, laws)
+    def _summed(self, f: np.ndarray) -> np.ndarray:
+        """(M, ...): f (G, ...) summed over the modes of each kind."""
+        return self.of._by_kind(f)
+
+    def _over_outsiders(self, by_kind: np.ndarray, r: int) -> np.ndarray:
+        """Sum over the agents outside a set of r of what each kind contributes; by_kind is (M, G, ..., G, D, D)."""
+        total = np.tensordot(self.of.counts, by_kind, 1)
+        for axis in range(r):
+            own = np.moveaxis(by_kind, axis + 1, 1)[self.of.kind, np.arange(self.of.modes)]
+            total -= np.moveaxis(own, 0, axis)
+        return total
+
+    def _of_members(self, f: np.ndarray, r: int) -> np.ndarray:
+        """Sum over the members of a set of r of f, whose first axis is the member's mode."""
+        return sum((np.moveaxis(f, 0, axis) for axis in range(1, r)), start=f)
+
+    # --- One agent's round, as it acts on the first axis -------------------------------------------------------------
+
+    def _member(self, matrices: np.ndarray, r: int) -> np.ndarray:
+        """(G, 1, ..., 1, D, D): the matrix of each mode's kind."""
+        return matrices[self.of.kind].reshape(-1, *(1,) * (r - 1), *matrices.shape[1:])
+
+    def _times_right(self, f: np.ndarray) -> np.ndarray:
+        """f T' for the first axis, before the sum over the modes that the round ends in."""
+        return f @ self.left.swapaxes(1, 2).reshape(-1, *(1,) * (f.ndim - 3), *self.left.shape[1:])
+
+    def _times_left(self, f: np.ndarray) -> np.ndarray:
+        return self.left.reshape(-1, *(1,) * (f.ndim - 3), *self.left.shape[1:]) @ f
+
+    def _packed_map(self, total: np.ndarray, member: np.ndarray, r: int) -> np.ndarray:
+        """The map `total` (packed) of U, less the maps `member` (M, packed) of the set's own agents."""
+        packing = self.of.round.packing
+        packed = packing.packed(self.x[r])
+        moved = packed @ total.T
+        if r:
+            flat = packed.reshape(self.of.modes, -1, packing.entries)
+            if self.of.modes * packing.entries**2 <= _GATHERED:
+                own = flat @ member[self.of.kind].swapaxes(1, 2)
+            else:
+                begin = self.of.begin
+                pieces = zip(begin[:-1], begin[1:], member, strict=True)
+                own = np.concatenate([flat[low:high] @ each.T for low, high, each in pieces])
+            moved = moved - self._of_members(own.reshape(packed.shape), r)
+        return packing.unpacked(moved)
+
+    def _with_p(self, f: np.ndarray) -> np.ndarray:
+        """Give f one more agent, in front, that is independent of the others."""
+        return self.means.before.reshape(-1, *(1,) * f.ndim) * f
+
+    def _touched(self, how: str, f: np.ndarray) -> np.ndarray:
+        """The round of the agent on the first axis."""
+        flat = f.reshape(self.of.modes, -1, self.of.size, self.of.size)
+        return getattr(self.of.round, how)(flat).reshape(f.shape)
+
+    def _mixed(self, f: np.ndarray, axes: range) -> np.ndarray:
+        """The modes on these axes move, those of agents that no average touches."""
         for axis in axes:
-            total = self._moved(total, axis, chosen)
-        for axis in axes:
-            alone = self._full(chosen, (axis,), parts, laws)
-            for other in axes:
-                if other != axis:
-                    alone = self._moved(alone, other, chosen)
-            total += self._touched(alone, axis, chosen, "both")
+            moved = self.of.round.mix(np.ascontiguousarray(np.moveaxis(f, axis, 0)))
+            f = np.moveaxis(moved, 0, axis)
+        return f
 
-            with_one = self._with_one_outside(chosen, axis, parts, laws)
-            for other in axes:
-                if other != axis:
-                    with_one = self._moved(with_one, other, chosen)
-            half = self._touched(with_one, axis, chosen, "left")
-            for other in range(axis + 1, len(chosen)):
-                pair = self._full(chosen, (axis, other), parts, laws)
-                for third in axes:
-                    if third not in (axis, other):
-                        pair = self._moved(pair, third, chosen)
-                pair = self._touched(pair, axis, chosen, "left").swapaxes(-1, -2)
-                half += self._touched(pair, other, chosen, "left")
-            total += half + half.swapaxes(-1, -2)
-        total /= float(self.num_agents) ** 2
-        for axis in axes:
-            p = laws[chosen[axis]].after
-            total -= total.sum(axis=axis, keepdims=True) * p.reshape([-1 if a == axis else 1 for a in range(total.ndim)])
-        return total
+    # --- The terms -------------------------------------------------------------------------------------------------
 
-    def _part(self, parts: Parts, kinds: Kinds) -> np.ndarray | None:
-        """U with its axes in the order of `kinds`, or None where it is left out."""
-        order = sorted(range(len(kinds)), key=lambda axis: kinds[axis])
-        found = parts.get(tuple(kinds[axis] for axis in order))
-        if found is None:
-            return None
-        back = np.argsort(order)
-        return found.transpose(*back, len(kinds), len(kinds) + 1)
+    def _with_one_outside(self, r: int) -> np.ndarray:
+        """Sum over the agents j outside the set of ``E[x x' T_j']``."""
+        x, means = self.x[r], self.means
+        found = x @ means.total_left.T
+        if r:
+            found -= self._of_members(x @ self._member(means.left, r).swapaxes(-1, -2), r)
+        if r < self.of.order:
+            found += self._over_outsiders(self.met[r + 1], r)
+        return found
 
-    def _full(self, chosen: Kinds, touched: tuple[int, ...], parts: Parts, laws: list[Laws]) -> np.ndarray:
-        """U with the touched axes complete: connected or not."""
-        total = self._zeros(chosen)
-        for many in range(len(touched) + 1):
-            for free in itertools.combinations(touched, many):
-                kept = tuple(kind for axis, kind in enumerate(chosen) if axis not in free)
-                part = self._part(parts, kept)
-                if part is not None:
-                    total += self._spread(part, free, chosen, laws)
-        return total
+    def _squares(self, r: int) -> np.ndarray:
+        """``E[T_i x x' T_i']`` for the agent i on the first axis, connected or not."""
+        return self._touched("both", self.x[r] + self._with_p(self.x[r - 1]))
 
-    def _spread(self, part: np.ndarray, free: tuple[int, ...], chosen: Kinds, laws: list[Laws]) -> np.ndarray:
-        """Give `part` the axes in `free`, along which it is the law of the mode."""
-        for axis in free:
-            p = laws[chosen[axis]].before
-            part = np.expand_dims(part, axis)
-            part = part * p.reshape([-1 if a == axis else 1 for a in range(part.ndim)])
-        return part
+    def _outside(self, r: int) -> np.ndarray:
+        """Sum of ``E[T_i x x' T_j']`` over all i, j outside the set, whose own modes are yet to move."""
+        means, y = self.means, self.with_one[r]
+        total = means.total_left @ y
+        if r:
+            total -= self._of_members(self._member(means.left, r) @ y, r)
+        if r == self.of.order:
+            return total + self._packed_map(means.total_own, means.own, r)
+        squares = self._over_outsiders(self._summed(self.squares[r + 1]), r)
+        left = means.left.reshape(-1, *(1,) * r, *means.left.shape[1:])
+        same = self._over_outsiders(left @ self.met[r + 1], r) + self._packed_map(means.total_pair, means.pair, r)
+        return total + squares - same + self._over_outsiders(self._summed(self._times_left(self.with_one[r + 1])), r)
 
-    def _others(self, chosen: Kinds) -> Iterator[tuple[int, int]]:
-        """Each kind, and how many of its agents are not in the set."""
-        for kind, count in enumerate(self.counts):
-            if count > chosen.count(kind):
-                yield kind, count - chosen.count(kind)
+    def _one_member(self, r: int) -> np.ndarray:
+        """The agent on the first axis touched twice, or once together with one outside."""
+        left = self.means.left.reshape(-1, *(1,) * (r - 1), *self.means.left.shape[1:])
+        own = self.x[r - 1] @ left.swapaxes(-1, -2) + self.met[r]
+        others = self.with_one[r - 1] - own[self.of.kind]
+        half = self._touched("left", self.with_one[r] + self.means.before.reshape(-1, *(1,) * (others.ndim - 1)) * others)
+        return self.squares[r] + half + half.swapaxes(-1, -2)
 
-    def _with_one_outside(self, chosen: Kinds, axis: int, parts: Parts, laws: list[Laws]) -> np.ndarray:
-        """Sum over the agents j outside the set of ``x x' T^j'``, with `axis` complete."""
-        base = self._full(chosen, (axis,), parts, laws)
-        rest = tuple(kind for a, kind in enumerate(chosen) if a != axis)
-        total = np.zeros_like(base)
-        for kind, many in self._others(chosen):
-            mean = self.rounds[kind].left_mean(self.length)
-            total += many * (base @ laws[kind].left.T)
-            alone = self._met(parts, rest, kind, mean)
-            if alone is not None:
-                total += many * self._spread(alone, (axis,), chosen, laws)
-            together = self._met(parts, chosen, kind, mean)
-            if together is not None:
-                total += many * together
-        return total
+    def _two_members(self, r: int) -> np.ndarray:
+        """The agents on the first two axes touched once each."""
+        one = self._with_p(self.x[r - 1])
+        full = self.x[r] + one + one.swapaxes(0, 1) + self._with_p(self._with_p(self.x[r - 2]))
+        half = self._touched("left", full).swapaxes(-1, -2).swapaxes(0, 1)
+        half = self._touched("left", np.ascontiguousarray(half)).swapaxes(0, 1)
+        return half + half.swapaxes(-1, -2)
 
-    def _met(self, parts: Parts, chosen: Kinds, kind: int, mean: np.ndarray) -> np.ndarray | None:
-        """``E[x x' T^j']`` for one more agent j that is connected; None where the part is left out."""
-        part = self._part(parts, (kind, *chosen))
-        return None if part is None else np.tensordot(part, mean, ((0, -1), (0, 2)))
-
-    def _outside(self, chosen: Kinds, parts: Parts, laws: list[Laws]) -> np.ndarray:
-        """Both touched agents outside the set; the modes of the set are yet to move."""
-        part = parts[chosen]
-        total = np.zeros_like(part)
-        for kind, many in self._others(chosen):
-            each, law = self.rounds[kind], laws[kind]
-            squares = np.tensordot(part, law.both, ((-2, -1), (1, 2)))
-            joined = self._part(parts, (kind, *chosen))
-            if joined is not None:
-                squares = squares + np.tensordot(joined, each.both_mean, ((0, -2, -1), (0, 2, 3)))
-            total += many * each.unpacked(squares)
-        return total + self._pairs(chosen, parts, [law.before for law in laws], self.length)
-
-    def _pairs(self, chosen: Kinds, parts: Parts, before: list[np.ndarray], steps: int) -> np.ndarray:
-        """Sum of ``E[T^i x x' T^j']`` over pairs of different agents outside the set, after so many steps of the round."""
-        means = [each.left_mean(steps) for each in self.rounds]
-        lefts = [np.tensordot(p, mean, 1) for p, mean in zip(before, means, strict=True)]
-        total = np.zeros_like(parts[chosen])
-        for (kind, many), (other, others) in itertools.product(self._others(chosen), repeat=2):
-            pairs = many * (others - (kind == other))
-            if not pairs:
-                continue
-            one = lefts[kind] @ parts[chosen] @ lefts[other].T
-            right = self._met(parts, chosen, other, means[other])
-            if right is not None:
-                one += lefts[kind] @ right
-            left = self._met(parts, chosen, kind, means[kind])
-            if left is not None:
-                one += left.swapaxes(-1, -2) @ lefts[other].T
-            joined = self._part(parts, (kind, other, *chosen))
-            if joined is not None:
-                half = np.tensordot(joined, means[other], ((1, -1), (0, 2)))
-                one += np.tensordot(half, means[kind], ((0, -2), (0, 2))).swapaxes(-1, -2)
-            total += pairs * one
-        return total
-
-    def within(self, parts: Parts, before: list[np.ndarray], steps: int) -> tuple[float, np.ndarray, float]:
-        """So many steps after the synchronisation: E||average||^2, E average, and the mean over agents of E||x^i||^2."""
-        own, mean = 0.0, np.zeros(self.size - 1)
-        for kind, count in enumerate(self.counts):
-            each = self.rounds[kind]
-            full = before[kind][:, None, None] * parts[()] + parts[kind,]
-            own += count * float(np.tensordot(each.trace_mean(steps), full, 3))
-            mean += count * np.tensordot(each.left_mean(steps)[:, :-1], full[:, :, -1], ((0, 2), (0, 1)))
-        pairs = float(np.trace(self._pairs((), parts, before, steps)[:-1, :-1])) if self.num_agents > 1 else 0.0
-        return (own + pairs) / float(self.num_agents) ** 2, mean / self.num_agents, own / self.num_agents
-
-    def _moved(self, f: np.ndarray, axis: int, chosen: Kinds) -> np.ndarray:
-        return np.moveaxis(self.rounds[chosen[axis]].mix(np.moveaxis(f, axis, 0)), 0, axis)
-
-    def _touched(self, f: np.ndarray, axis: int, chosen: Kinds, how: str) -> np.ndarray:
-        each = self.rounds[chosen[axis]]
-        front = np.moveaxis(f, axis, 0)
-        flat = np.ascontiguousarray(front).reshape(each.modes, -1, self.size, self.size)
-        moved = each.left(flat) if how == "left" else each.both(flat)
-        return np.moveaxis(moved.reshape(front.shape), 0, axis)
+    def _next(self, r: int) -> np.ndarray:
+        total = self._mixed(self._outside(r), range(r))
+        if r:
+            total = total + self._of_members(self._mixed(self._one_member(r), range(1, r)), r)
+        if r > 1:
+            pair = self._mixed(self._two_members(r), range(2, r))
+            for axes in itertools.combinations(range(r), 2):
+                total = total + np.moveaxis(pair, (0, 1), axes)
+        total = (total + total.swapaxes(-1, -2)) / (2.0 * float(self.of.num_agents) ** 2)
+        after = self.means.after
+        for axis in range(r):
+            front = np.moveaxis(total, axis, 0)
+            sums = self._summed(front)[self.of.kind]
+            total = np.moveaxis(front - after.reshape(-1, *(1,) * (front.ndim - 1)) * sums, 0, axis)
+        allowed = self.of.allowed[r]
+        if allowed is not None:
+            total = np.where(allowed[..., None, None], total, 0.0)
+        if r > 1:
+            # Rounding makes the parts depend on the order of the agents, and a round would amplify that.
+            total = total.reshape(-1, *total.shape[-2:])[self.of.sorted_cells[r]].reshape(total.shape)
+        return np.ascontiguousarray(total)

@@ -6,154 +6,250 @@ makes it affine; without that entry, F is *stable* where its spectral radius is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigs, gmres
+from scipy.linalg import lu_factor, lu_solve
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
 
 from fegsam.errors import ProblemError
 from fegsam.exact.hierarchy import Hierarchy, Parts
 
 DENSE_ENTRIES = 1600
 """Up to this many moments the round is kept as a matrix."""
-_DIRECT_ENTRIES = 100
+_DIRECT_ENTRIES = 150
 _RESIDUAL = 1e-12
+_LEAST_RESIDUAL = 3e-13
+"""What rounding allows."""
+_ROUGH_RESIDUAL = 1e-2
+_NEGATIVE = 1e-9
+"""A moment matrix may have eigenvalues this far below zero, relative to its largest, by rounding."""
+_LEADING = 3
+_KRYLOV = 24
+"""Vectors of the first Krylov space in which a spectral radius is looked for."""
+_RADIUS_TOLERANCE = 1e-11
+_DECISIVE = 0.02
+"""A spectral radius is known well enough once its error is this part of its distance from one."""
+
+
+class UnsolvedMoments(ProblemError):
+    """The equations of the stationary moments were not solved to the accuracy that is promised."""
 
 
 class _Cells:
-    """The modes of a set of agents. Agents of a kind may be swapped, so only the sorted modes of each kind are kept."""
+    """The modes of a set of agents. Agents may be swapped, so only the sorted modes are kept, where there are such agents."""
 
-    def __init__(self, chosen: tuple[int, ...], modes: list[int]) -> None:
-        self.shape = tuple(modes[kind] for kind in chosen)
-        cells = np.indices(self.shape).reshape(len(chosen), int(np.prod(self.shape)))
-        for kind in set(chosen):
-            axes = [axis for axis, other in enumerate(chosen) if other == kind]
-            cells[axes] = np.sort(cells[axes], axis=0)
-        sorted_cell = np.ravel_multi_index(tuple(cells), self.shape) if chosen else np.zeros(1, np.int64)
-        self.kept, self.place = np.unique(sorted_cell, return_inverse=True)
+    def __init__(self, hierarchy: Hierarchy, r: int) -> None:
+        self.shape = (hierarchy.modes,) * r
+        cells, none = hierarchy.sorted_cells[r], hierarchy.modes**r
+        allowed = hierarchy.allowed[r]
+        if allowed is not None:
+            cells = np.where(allowed.ravel(), cells, none)
+        self.kept, self.place = np.unique(cells, return_inverse=True)
+        if self.kept[-1] == none:
+            # The last place is for sets that do not exist: they read a zero appended to what is kept.
+            self.kept = self.kept[:-1]
 
 
 class LongRun:
-    """A hierarchy whose modes are stationary, acting on packed moments: upper triangles, part after part."""
+    """A hierarchy whose modes are stationary, acting on packed moments: upper triangles, level after level.
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
-        self.hierarchy = hierarchy
-        self.before = [each.moves.stationary for each in hierarchy.rounds]
-        self.laws = hierarchy.laws(self.before)
-        self._pack = np.triu_indices(hierarchy.size)
-        self._cells = {chosen: _Cells(chosen, [each.modes for each in hierarchy.rounds]) for chosen in hierarchy.sets}
-        upper = len(self._pack[0])
-        self.entries = sum(len(cells.kept) * upper for cells in self._cells.values())
-        self.constant = upper - 1
+    The limit and the spectral radius are found quicker from those of a `coarser` run of a lower order.
+    """
+
+    def __init__(self, hierarchy: Hierarchy, coarser: LongRun | None = None) -> None:
+        self.hierarchy, self._coarser = hierarchy, coarser
+        self.before = hierarchy.round.moves.stationary
+        self.means = hierarchy.means(self.before)
+        self._packing = hierarchy.round.packing
+        self._cells = [_Cells(hierarchy, r) for r in range(hierarchy.order + 1)]
+        self.entries = sum(len(cells.kept) for cells in self._cells) * self._packing.entries
+        self.constant = self._packing.entries - 1
         """where the entry stands that stays one"""
 
     def packed(self, parts: Parts) -> np.ndarray:
         flat = []
-        for chosen, cells in self._cells.items():
-            upper = parts[chosen][..., self._pack[0], self._pack[1]]
-            flat.append(upper.reshape(-1, upper.shape[-1])[cells.kept].ravel())
+        for cells, part in zip(self._cells, parts, strict=True):
+            cell_by_cell = part.reshape(-1, self._packing.size, self._packing.size)
+            flat.append(self._packing.packed(cell_by_cell[cells.kept]).ravel())
         return np.concatenate(flat)
 
     def unpacked(self, vector: np.ndarray) -> Parts:
-        parts, begin, size = {}, 0, self.hierarchy.size
-        for chosen, cells in self._cells.items():
-            end = begin + len(cells.kept) * len(self._pack[0])
-            upper = vector[begin:end].reshape(len(cells.kept), -1)[cells.place].reshape(*cells.shape, -1)
-            full = np.empty((*cells.shape, size, size))
-            full[..., self._pack[0], self._pack[1]] = upper
-            full[..., self._pack[1], self._pack[0]] = upper
-            parts[chosen], begin = full, end
+        parts, begin, entries = [], 0, self._packing.entries
+        for cells in self._cells:
+            end = begin + len(cells.kept) * entries
+            upper = vector[begin:end].reshape(-1, entries)
+            if cells.place.max(initial=0) == len(upper):
+                upper = np.concatenate([upper, np.zeros((1, entries))])
+            parts.append(self._packing.unpacked(upper[cells.place]).reshape(*cells.shape, *(self._packing.size,) * 2))
+            begin = end
         return parts
+
+    def dual(self, functional: Parts) -> np.ndarray:
+        """The vector whose product with packed parts is ``<functional, parts>``."""
+        flat = [np.zeros(self._packing.entries * len(cells.kept)) for cells in self._cells]
+        for cells, part, out in zip(self._cells, functional, flat, strict=False):
+            whole = self._packing.dual(part).reshape(-1, self._packing.entries)
+            summed = np.zeros((int(cells.place.max(initial=0)) + 1, self._packing.entries))
+            np.add.at(summed, cells.place, whole)
+            out[:] = summed[: len(cells.kept)].ravel()
+        return np.concatenate(flat)
 
     def advance(self, vector: np.ndarray) -> np.ndarray:
         """One round."""
-        return self.packed(self.hierarchy.advance(self.unpacked(vector), self.laws))
-
-    def within(self, vector: np.ndarray, steps: int) -> float:
-        """E||avg - theta*||^2 so many steps after the synchronisation."""
-        return self.hierarchy.within(self.unpacked(vector), self.before, steps)[0]
+        return self.packed(self.hierarchy.advance(self.unpacked(vector), self.means))
 
     @cached_property
     def matrix(self) -> np.ndarray:
         """(entries, entries): one round."""
-        matrix = np.stack([self.advance(unit) for unit in np.eye(self.entries)], axis=1)
+        matrix = np.empty((self.entries, self.entries))
+        for column in range(self.entries):
+            unit = np.zeros(self.entries)
+            unit[column] = 1.0
+            matrix[:, column] = self.advance(unit)
         # Rounding in the entry that stays one would grow with the power.
         matrix[self.constant] = 0.0
         matrix[self.constant, self.constant] = 1.0
         return matrix
 
-    def stationary(self) -> np.ndarray:
-        """The moments that a round leaves as they are.
-
-        Raises
-        ------
-        ProblemError
-            Where there are none that the moments converge to.
-        """
-        keep = np.delete(np.arange(self.entries), self.constant)
-        unit = np.zeros(self.entries)
-        unit[self.constant] = 1.0
-        push = self.advance(unit)[keep]
-        solution = unit.copy()
-        if self.entries <= _DIRECT_ENTRIES:
-            solution[keep] = np.linalg.solve(np.eye(len(keep)) - self.matrix[np.ix_(keep, keep)], push)
-            return solution
-        operator = _operator(len(keep), lambda v: v - self._reduced(v, keep))
-        scale = float(np.linalg.norm(push))
-        if scale > 0.0:
-            settings = {"rtol": _RESIDUAL, "atol": 0.0, "restart": 60, "maxiter": 10}
-            found, failed = gmres(operator, push, M=self._preconditioner(keep), **settings)
-            if failed:
-                gap = float(np.linalg.norm(operator @ found - push)) / scale
-                raise ProblemError(
-                    f"The stationary moments were found only to a residual of {gap:.1e} instead of {_RESIDUAL:g}; use a larger "
-                    "step, or theory.small_step_law for small ones."
-                )
-            solution[keep] = found
-        return solution
-
-    def _reduced(self, vector: np.ndarray, keep: np.ndarray) -> np.ndarray:
-        full = np.zeros(self.entries)
-        full[keep] = vector
-        return self.advance(full)[keep]
+    # --- The limit -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _slow(self) -> np.ndarray:
-        """The inverse of I - F, as far as it takes the average's own moments to themselves; without the constant."""
-        few = self.constant
-        block = np.empty((few, few))
-        for column, unit in enumerate(np.eye(self.entries)[:few]):
-            alone = {(): self.unpacked(unit)[()]}
-            block[:, column] = self.hierarchy.average_alone(alone, self.laws)[self._pack][:few]
-        return np.linalg.inv(np.eye(few) - block)
+    def stationary(self) -> np.ndarray:
+        """The moments that a round leaves as they are; meaningful where the spectral radius is below one."""
+        unit = np.zeros(self.entries)
+        unit[self.constant] = 1.0
+        push = self.advance(unit)[self._rest]
+        solution = unit if self._coarser is None else self._lifted(self._coarser.stationary)
+        defect = (self.advance(solution) - solution)[self._rest]
+        # The first guess may be so good that a rough correction of it is exact to rounding.
+        share = float(np.linalg.norm(push)) / max(float(np.linalg.norm(defect)), np.finfo(float).tiny)
+        solution[self._rest] += self._settled(defect, min(max(_RESIDUAL * share, _LEAST_RESIDUAL), _ROUGH_RESIDUAL))
+        return solution
 
-    def _preconditioner(self, keep: np.ndarray) -> LinearOperator:
+    def _lifted(self, vector: np.ndarray) -> np.ndarray:
+        """The moments of the coarser run, with connected parts of more agents zero."""
+        assert self._coarser is not None
+        parts = self._coarser.unpacked(vector)
+        return self.packed([*parts, *self.hierarchy.zeros()[len(parts) - 1 :]])
+
+    @cached_property
+    def _rest(self) -> np.ndarray:
+        """All entries but the constant."""
+        return np.delete(np.arange(self.entries), self.constant)
+
+    def _settled(self, push: np.ndarray, residual: float) -> np.ndarray:
+        """What the moments become where every round adds `push` (without the constant)."""
+        rest, scale = self._rest, float(np.linalg.norm(push))
+        if self.entries <= _DIRECT_ENTRIES:
+            return np.linalg.solve(np.eye(len(rest)) - self.matrix[np.ix_(rest, rest)], push)
+        if scale == 0.0:
+            return push
+        found, failed = self._gmres(push, residual, restart=60, maxiter=10)
+        if failed:
+            gap = float(np.linalg.norm(found - self._homogeneous(found) - push)) / scale
+            raise UnsolvedMoments(
+                f"The stationary moments were found only to a residual of {gap:.1e} instead of {residual:g}; use a larger "
+                "step, or theory.small_step_law for small ones."
+            )
+        return found
+
+    def _gmres(self, push: np.ndarray, residual: float, restart: int, maxiter: int) -> tuple[np.ndarray, int]:
+        operator = _operator(len(self._rest), lambda v: v - self._homogeneous(v))
+        return gmres(operator, push, M=self._preconditioner, rtol=residual, atol=0.0, restart=restart, maxiter=maxiter)
+
+    def _homogeneous(self, vector: np.ndarray) -> np.ndarray:
+        full = np.zeros(self.entries)
+        full[self._rest] = vector
+        return self.advance(full)[self._rest]
+
+    @cached_property
+    def _preconditioner(self) -> LinearOperator:
         """The average's own moments change slowly and are solved for; connected parts are gone after a round or two."""
         few = self.constant
+        slow = lu_factor(np.eye(few) - self.hierarchy.slow_map(self.means)[:few, :few])
 
         def solve(vector: np.ndarray) -> np.ndarray:
-            return np.concatenate([self._slow @ vector[:few], vector[few:]])
+            return np.concatenate([lu_solve(slow, vector[:few]), vector[few:]])
 
-        return _operator(len(keep), solve)
+        return _operator(len(self._rest), solve)
 
-    def settled(self, change: np.ndarray) -> np.ndarray:
-        """(d, d): what the average's own moments gain in the long run from the same change (D, D) each round."""
-        upper = np.append(self._slow @ change[self._pack][: self.constant], 0.0)
-        return self.hierarchy.rounds[0].unpacked(upper)[:-1, :-1]
+    def is_positive(self, vector: np.ndarray) -> bool:
+        """Whether all moments that the vector stands for are positive semidefinite, as those of a random x are.
 
+        Where nothing is left out these are the moments given the modes of all agents, else those of the average alone.
+        """
+        parts = self.unpacked(vector)
+        whole = parts[0]
+        if self.hierarchy.order == self.hierarchy.num_agents:
+            whole = self._given_all_modes(parts)
+        eigenvalues = np.linalg.eigvalsh(whole)
+        return bool(np.all(eigenvalues[..., 0] >= -_NEGATIVE * np.abs(eigenvalues).max()))
+
+    def _given_all_modes(self, parts: Parts) -> np.ndarray:
+        """(G, ..., G, D, D): E[x x' 1{z^1, ..., z^N}]"""
+        order = self.hierarchy.order
+        whole = np.zeros_like(parts[order])
+        for r in range(order + 1):
+            spread = parts[r]
+            for _ in range(order - r):
+                spread = self.before.reshape(-1, *(1,) * spread.ndim) * spread
+            for axes in itertools.combinations(range(order), r):
+                whole += np.moveaxis(spread, range(order - r, order), axes)
+        return whole if self.hierarchy.allowed[order] is None else whole[self.hierarchy.allowed[order]]
+
+    @property
     def spectral_radius(self) -> float:
-        keep = np.delete(np.arange(self.entries), self.constant)
-        if self.entries <= _DIRECT_ENTRIES:
-            return float(np.abs(np.linalg.eigvals(self.matrix[np.ix_(keep, keep)])).max())
-        operator = _operator(len(keep), lambda v: self._reduced(v, keep))
-        start = self.packed({chosen: self._start(chosen) for chosen in self.hierarchy.sets})[keep]
-        largest = eigs(operator, k=1, which="LM", v0=start, ncv=min(24, len(keep)), tol=1e-7, return_eigenvectors=False)  # pyright: ignore[reportArgumentType]
-        return float(np.abs(largest[0]))
+        """Of a round, without the entry that stays one; right enough to tell on which side of one it lies."""
+        return self._slowest[0]
 
-    def _start(self, chosen: tuple[int, ...]) -> np.ndarray:
-        size = self.hierarchy.size
-        return np.zeros((*self._cells[chosen].shape, size, size)) if chosen else np.eye(size)
+    @cached_property
+    def _slowest(self) -> tuple[float, np.ndarray]:
+        """The spectral radius, and moments (without the constant) that change by about this factor."""
+        rest = self._rest
+        if self.entries <= _DIRECT_ENTRIES:
+            values, vectors = np.linalg.eig(self.matrix[np.ix_(rest, rest)])
+            largest = np.argsort(np.abs(values))[-_LEADING:]
+            return float(np.abs(values).max()), np.real(vectors[:, largest]).sum(axis=1)
+        start, krylov, tolerance = self._slow_start(), _KRYLOV, _DECISIVE
+        if self._coarser is not None:
+            krylov, tolerance = _KRYLOV // 2, self._decisive(self._coarser.spectral_radius)
+        while True:
+            found, vector = self._arnoldi(start, krylov, tolerance)
+            if tolerance <= 2 * self._decisive(found):
+                return found, vector
+            tolerance = self._decisive(found)
+
+    def _decisive(self, radius: float) -> float:
+        """How well a radius near this one must be known."""
+        return max(_DECISIVE * abs(1.0 - radius), _RADIUS_TOLERANCE)
+
+    def _slow_start(self) -> np.ndarray:
+        if self._coarser is not None:
+            coarse = np.zeros(self._coarser.entries)
+            coarse[self._coarser._rest] = self._coarser._slowest[1]
+            return self._lifted(coarse)[self._rest]
+        identity = self._packing.packed(np.eye(self._packing.size))[: self.constant]
+        start = np.concatenate([identity, np.zeros(len(self._rest) - self.constant)])
+        # The limit of a steady push points towards the slowest moments.
+        return self._gmres(start, _ROUGH_RESIDUAL, restart=_KRYLOV, maxiter=1)[0]
+
+    def _arnoldi(self, start: np.ndarray, krylov: int, tolerance: float) -> tuple[float, np.ndarray]:
+        """The largest of some leading eigenvalues, since the first to be found need not be the largest; their vectors' sum."""
+        operator, size = _operator(len(self._rest), self._homogeneous), len(self._rest)
+        for vectors in (krylov, 3 * krylov, 12 * krylov):
+            settings = {"which": "LM", "v0": start, "ncv": min(vectors, size), "tol": tolerance}
+            try:
+                values, found = eigs(operator, min(_LEADING, size - 2), **settings)  # pyright: ignore[reportArgumentType, reportAssignmentType]
+            except ArpackNoConvergence:
+                continue
+            return float(np.abs(values).max()), np.real(found).sum(axis=1)
+        raise UnsolvedMoments(
+            f"The spectral radius of a round of {size} moments was not found to {tolerance:g}; use fewer states or features, "
+            "or sample with fegsam.run."
+        )
 
 
 def _operator(size: int, matvec: Callable[[np.ndarray], np.ndarray]) -> LinearOperator:
@@ -171,18 +267,3 @@ def apply_power(squares: list[np.ndarray], vector: np.ndarray, times: int) -> np
         times >>= 1
         place += 1
     return vector
-
-
-def largest_stable_step(radius: Callable[[float], float], unstable: float) -> float:
-    """The step up to which the moments converge, to three digits, below one for which they do not."""
-    low = unstable / 2
-    for _ in range(60):
-        if radius(low) < 1.0:
-            break
-        unstable, low = low, low / 2
-    else:
-        return 0.0
-    while unstable > 1.002 * low:
-        middle = (low * unstable) ** 0.5
-        low, unstable = (middle, unstable) if radius(middle) < 1.0 else (low, middle)
-    return low

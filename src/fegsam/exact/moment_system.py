@@ -1,7 +1,8 @@
-"""A problem and an algorithm, lowered to what the recursion of moments needs."""
+"""A problem and an algorithm, lowered to what the recursion of moments needs, and what that recursion costs."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,47 +16,82 @@ from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.hierarchy import Hierarchy
-from fegsam.exact.sweeps import Moves, dense_moves, rank_one_moves
-from fegsam.exact.windows import chain_windows
+from fegsam.exact.long_run import DENSE_ENTRIES
+from fegsam.exact.moves import (
+    dense_moves,
+    independent_increments,
+    independent_windows,
+    linear_increments,
+    rank_one_moves,
+    window_steps,
+)
+from fegsam.exact.rounds import StepMeans, round_costs
+from fegsam.exact.sweeps import Moves
+from fegsam.exact.windows import MOST_BYTES, chain_windows
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Federation, MarkovNoise
 
-MOST_BYTES = 4 << 30
+_PER_NUMBER = 6e-8
+"""Seconds that the sums of a level take for each number that it holds."""
+_PER_LEVEL = 2e-4
+"""Seconds of a level however small it is."""
+_COPIES = 12
+"""Arrays as large as a level that a round holds at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class MomentSystem:
     """The kinds that have agents, and where these start."""
 
-    moves: list[Moves]
+    moves: Moves
     counts: np.ndarray
     fixed_point: np.ndarray
     start: np.ndarray
     """(d,): initial parameters less the fixed point"""
-    iid: bool
 
     @property
     def num_agents(self) -> int:
         return int(self.counts.sum())
 
-    def needed_bytes(self, order: int) -> float:
-        """What the recursion takes: functionals for each mode, moments for each pair of modes, and the parts of each set."""
-        modes, size = [len(each.initial) for each in self.moves], len(self.start) + 1
-        functionals = 3 * sum(modes) * (size * (size + 1) / 2) * size**2
-        windows = sum(each.chain.nnz for each in self.moves) * size**2
-        return 8.0 * (functionals + windows + 8 * sum(modes) ** order * size**2)
+    @property
+    def size(self) -> int:
+        return len(self.start) + 1
 
-    def hierarchy(self, step_size: float, length: int, order: int) -> Hierarchy:
-        needed = self.needed_bytes(order)
-        if needed > MOST_BYTES:
-            modes = max(len(each.initial) for each in self.moves)
-            raise ProblemError(
-                f"Exact moments of {len(self.start)} parameters over {modes} modes of {len(self.moves)} kinds need about "
-                f"{needed / 1e9:.3g} GB at order {order}, and {MOST_BYTES / 1e9:.3g} GB are allowed; use fewer states, "
-                "features, kinds or a smaller horizon, or sample with fegsam.run."
-            )
-        return Hierarchy(self.moves, self.counts, len(self.start) + 1, step_size, length, order)
+    @property
+    def modes(self) -> int:
+        return len(self.moves.initial)
+
+    @property
+    def highest_order(self) -> int:
+        """At which nothing is left out."""
+        return 0 if self.modes == len(self.counts) else self.num_agents
+
+    def steps(self, step_size: float) -> StepMeans:
+        return StepMeans(self.moves, step_size, self.size)
+
+    def hierarchy(self, steps: StepMeans, length: int, order: int) -> Hierarchy:
+        _check_memory(self.modes, self.moves.chain.nnz, len(self.counts), self.size, order)
+        return Hierarchy(steps, self.counts, length, order)
+
+    def fits(self, order: int) -> bool:
+        return _needed_bytes(self.modes, self.moves.chain.nnz, self.size, order) <= MOST_BYTES
+
+    def round_seconds(self, order: int, length: int) -> float:
+        """About how long one round takes."""
+        total = _PER_LEVEL
+        for r in range(1, min(order, self.num_agents) + 1):
+            costs = round_costs(self.moves, self.size, length, r)
+            lefts, mixes = (1 if r == 1 else 3), 3 * r - 2
+            products = costs.seconds(costs.entries) + lefts * costs.seconds(self.size) + mixes * costs.seconds(1)
+            total += _PER_LEVEL * r + products + _PER_NUMBER * costs.others * self.modes * self.size**2
+        return total
+
+    def seconds(self, order: int, length: int, rounds: float) -> float:
+        """About how long so many rounds take, by powers of a matrix where that is quicker."""
+        modes, entries = self.modes, self.size * (self.size + 1) / 2
+        packed = entries * sum(math.comb(modes + r - 1, r) for r in range(min(order, self.num_agents) + 1))
+        return min(rounds, packed if packed <= DENSE_ENTRIES else rounds) * self.round_seconds(order, length)
 
 
 def moment_system(
@@ -73,22 +109,38 @@ def moment_system(
     if initial_params is not None:
         first = flat_params(initial_params, "initial_params", len(root))
     counts: dict[int, int] = {}
-    moves: dict[int, Moves] = {}
     for kind in np.flatnonzero(problem.kind_counts).tolist():
         twin = _first_alike(problem, algorithm, kind)
         counts[twin] = counts.get(twin, 0) + int(problem.kind_counts[kind])
+    kinds, iid = list(counts), sampling == "iid"
     if isinstance(algorithm, LinearSA):
         assert isinstance(problem, MarkovNoise)
-        laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-        for kind in counts:
-            moves[kind] = dense_moves(problem, algorithm, kind, laws[kind % len(laws)], root, iid=sampling == "iid")
+        moves = _noise_moves(problem, algorithm, kinds, root, iid)
     else:
         assert isinstance(problem, Federation)
-        windows = chain_windows(problem, algorithm)
-        _check_windows([windows[kind] for kind in counts], len(root) + 1)
-        for kind in counts:
-            moves[kind] = rank_one_moves(windows[kind], root, iid=sampling == "iid")
-    return MomentSystem(list(moves.values()), np.array(list(counts.values())), root, first - root, sampling == "iid")
+        moves = _window_moves(problem, algorithm, kinds, root, iid)
+    return MomentSystem(moves, np.array(list(counts.values())), root, first - root)
+
+
+def _noise_moves(problem: MarkovNoise, algorithm: LinearSA, kinds: list[int], root: np.ndarray, iid: bool) -> Moves:
+    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
+    matrices, offsets = algorithm.matrices, algorithm.offsets
+    tables = [linear_increments(matrices[kind % len(matrices)], offsets[kind % len(offsets)], root) for kind in kinds]
+    own_laws = [laws[kind % len(laws)] for kind in kinds]
+    if iid:
+        return independent_increments(own_laws, tables)
+    chains = [problem.kernels[kind % len(problem.kernels)] for kind in kinds]
+    return dense_moves(chains, problem.initial_distribution, own_laws, tables)
+
+
+def _window_moves(problem: Federation, algorithm: Any, kinds: list[int], root: np.ndarray, iid: bool) -> Moves:
+    def check(counts: list[tuple[int, int]]) -> None:
+        modes, pairs = np.array(counts)[kinds].sum(axis=0).tolist()
+        _check_memory(len(kinds) if iid else modes, 0 if iid else pairs, len(kinds), len(root) + 1, 1)
+
+    windows = chain_windows(problem, algorithm, check)
+    steps = [window_steps(windows[kind], root) for kind in kinds]
+    return independent_windows(steps) if iid else rank_one_moves(steps)
 
 
 def _first_alike(problem: Federation | MarkovNoise, algorithm: Any, kind: int) -> int:
@@ -98,12 +150,17 @@ def _first_alike(problem: Federation | MarkovNoise, algorithm: Any, kind: int) -
     return kind if len(problem.mdps) > 1 or len(algorithm.policies(problem)) > 1 else 0
 
 
-def _check_windows(windows: list[Any], size: int) -> None:
-    """The moments of each window are made before they are joined into pairs."""
-    needed = 8.0 * max(len(each.source) for each in windows) * size**2
+def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:
+    """What the recursion takes: moments for each pair of modes, maps of second moments for each mode, and the parts."""
+    maps = modes * (size * (size + 1) / 2) ** 2
+    return 8.0 * (2.0 * pairs * size**2 + maps + _COPIES * float(modes) ** order * size**2)
+
+
+def _check_memory(modes: int, pairs: int, kinds: int, size: int, order: int) -> None:
+    needed = _needed_bytes(modes, pairs, size, order)
     if needed > MOST_BYTES:
         raise ProblemError(
-            f"Exact moments of {size - 1} parameters over {max(len(each.source) for each in windows)} windows need about "
-            f"{needed / 1e9:.3g} GB, and {MOST_BYTES / 1e9:.3g} GB are allowed; use fewer states or a smaller horizon, or "
-            "sample with fegsam.run."
+            f"Exact moments of {size - 1} parameters over {modes} modes of {kinds} kinds need about {needed / 1e9:.3g} GB at "
+            f"order {order}, and {MOST_BYTES / 1e9:.3g} GB are allowed; use fewer states, features or kinds, "
+            "a smaller horizon, or sample with fegsam.run."
         )

@@ -11,25 +11,29 @@ All errors are in the 2-norm. For Algorithm 3, whose theorem is in the sup norm,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.errors import ProblemError
-from fegsam.exact.long_run import DENSE_ENTRIES, LongRun, largest_stable_step
-from fegsam.exact.moment_system import MOST_BYTES, MomentSystem, moment_system
+from fegsam.errors import DivergenceWarning, ProblemError
+from fegsam.exact import stability
+from fegsam.exact.long_run import LongRun
+from fegsam.exact.moment_system import MomentSystem, moment_system
+from fegsam.exact.orders import Computed, Orders
 from fegsam.exact.trajectory import Trajectory
 from fegsam.problem.checks import fraction, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.progress import Notice, Progress
 
-AGREEMENT = 1e-6
-"""How closely two orders of truncation must agree, relative to the error."""
-_PATIENCE = 20.0
-"""Seconds up to which a further order is run all the way."""
+PATIENCE = 20.0
+"""Seconds up to which a further order is run."""
+_ROUNDING = 1e-9
 _LONGEST_ALONE = 32
+_SOLVE_ROUNDS = 30
+"""About as many rounds as the equations of the limit and the check that it is one cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +52,10 @@ class Moments:
     order : int
         Sets of up to so many agents are kept.
     truncation : float
-        The largest relative difference in `mse` to the order below; or, where the order above was too dear to run all the
-        way, an estimate of the difference that it would make at the last time. Zero where nothing was left out, NaN where no
-        two orders were compared.
+        The largest relative difference in `mse` to the order below, as a rule far more than to the order above. Zero where
+        nothing was left out, NaN where no two orders were compared or where they differ by more than a tenth; `note` says why.
+    note : str
+        Empty, or why nothing is known about what was left out, and the cure.
 
     Examples
     --------
@@ -67,15 +72,39 @@ class Moments:
     sync_error: np.ndarray
     order: int
     truncation: float
+    note: str = ""
 
 
-class Computed(NamedTuple):
-    """What one order of truncation gives, and where its run ended."""
+class ExactValue(float):
+    """A number that also says how it was found.
 
-    mse: np.ndarray
-    mean: np.ndarray
-    sync_error: np.ndarray
-    end: Trajectory
+    Attributes
+    ----------
+    order : int
+        Sets of up to so many agents were kept.
+    truncation : float
+        The relative difference to the order below, as in `Moments`.
+    note : str
+        Empty, or why nothing is known about what was left out, and the cure.
+
+    Examples
+    --------
+    >>> value = ExactValue(0.5, order=2, truncation=1e-12)
+    >>> value + 1, value.order
+    (1.5, 2)
+    """
+
+    order: int
+    truncation: float
+    note: str
+
+    def __new__(cls, value: float, order: int, truncation: float, note: str = "") -> ExactValue:
+        self = super().__new__(cls, value)
+        self.order, self.truncation, self.note = order, truncation, note
+        return self
+
+    def __getnewargs__(self) -> tuple[float, int, float, str]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return float(self), self.order, self.truncation, self.note
 
 
 def moments(
@@ -88,6 +117,7 @@ def moments(
     initial_params: ArrayLike | None = None,
     sampling: str = "markov",
     order: int | None = None,
+    patience: float = PATIENCE,
 ) -> Moments:
     """Error, mean and sync error of the average at the given times, without sampling.
 
@@ -102,7 +132,9 @@ def moments(
         Zeros if not given.
     sampling : {"markov", "iid"}
     order : int, optional
-        Keep connected parts of up to so many agents; by default more and more until two orders agree to 1e-6.
+        Keep connected parts of up to so many agents; by default more and more until two orders agree to 1e-9.
+    patience : float
+        Seconds that a further order may take, by an estimate that does not depend on the machine.
 
     Examples
     --------
@@ -122,13 +154,28 @@ def moments(
     last = int(asked.max())
     length = _length(system, sync_period, last)
     when, place = np.unique(asked, return_inverse=True)
+    steps = system.steps(step_size)
+    orders = Orders(system, length, order, positive(patience, "patience"))
 
     def compute(r: int) -> Computed:
-        return _along(Trajectory(system.hierarchy(step_size, length, r), system.start, last // length), when)
+        with Progress(last // length, "round", orders.said(r, last // length)) as progress:
+            hierarchy = system.hierarchy(steps, length, r)
+            return _along(Trajectory(hierarchy, system.start, last // length, progress.show), when)
 
-    found, used, gap = _raise_order(system, compute, order, step_size, length, last // length)
+    found, used, gap, note = orders.raised(compute, last // length)
+    _require_squares(found.mse, used)
+    if not np.all(np.isfinite(found.mse)):
+        first = int(when[np.argmin(np.isfinite(found.mse))])
+        warnings.warn(
+            f"The mean-square error at step_size={step_size:g} exceeds the largest number by time {first}; it is infinite "
+            "from there on. Use a smaller step size.",
+            DivergenceWarning,
+            stacklevel=2,
+        )
+    assert found.mean is not None
+    assert found.sync_error is not None
     mean = found.mean[place] + system.fixed_point
-    return Moments(asked, found.mse[place], mean, found.sync_error[place], used, gap)
+    return Moments(asked, found.mse[place], mean, found.sync_error[place], used, gap, note)
 
 
 def mean_squared_error(
@@ -162,14 +209,25 @@ def mean_squared_error(
 
 
 def stationary_error(
-    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float, sync_period: int, order: int | None = None
-) -> float:
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    *,
+    step_size: float,
+    sync_period: int,
+    order: int | None = None,
+    patience: float = PATIENCE,
+) -> ExactValue:
     """The limit of E||avg_t - theta*||_2^2 just after a synchronisation.
+
+    Returns
+    -------
+    ExactValue
+        A float with the attributes `order`, `truncation` and `note`, as in `Moments`.
 
     Raises
     ------
     ProblemError
-        Where the step is so large that the error does not converge; it says up to which step it does.
+        Where the step is so large that the error does not converge; it names a step at which it does.
 
     Examples
     --------
@@ -182,17 +240,23 @@ def stationary_error(
     step_size, sync_period = positive(step_size, "step_size"), integer(sync_period, "sync_period")
     system = moment_system(problem, algorithm, None, "markov")
     length = _length(system, sync_period, sync_period)
-    _require_stable(system, step_size, length)
+
+    steps = system.steps(step_size)
+    orders = Orders(system, length, order, positive(patience, "patience"))
+    runs: dict[int, LongRun] = {}
+
+    def run_of(r: int) -> LongRun:
+        runs[r] = LongRun(system.hierarchy(steps, length, r), runs.get(r - 1))
+        return runs[r]
 
     def compute(r: int) -> Computed:
-        hierarchy = system.hierarchy(step_size, length, r)
-        run = LongRun(hierarchy)
-        end = Trajectory(hierarchy, system.start, 0)
-        end.settle(run.unpacked(run.stationary()))
-        mse, mean, apart = end.at(0)
-        return Computed(np.array([mse]), mean, np.array([apart]), end)
+        with Notice(orders.said(r, _SOLVE_ROUNDS)):
+            return Computed(np.array([stability.limit(run_of(r))]), _SOLVE_ROUNDS)
 
-    return float(_raise_order(system, compute, order, step_size, length, 60)[0].mse[0])
+    found, used, gap, note = orders.raised(compute, _SOLVE_ROUNDS)
+    with Notice("checking that the error converges"):
+        stability.require_limit(system, step_size, length, runs[used])
+    return ExactValue(float(found.mse[0]), used, gap, note)
 
 
 def weighted_error(
@@ -205,8 +269,14 @@ def weighted_error(
     decay: float,
     initial_params: ArrayLike | None = None,
     order: int | None = None,
-) -> float:
-    """E||avg - theta*||_2^2 at the random output time, whose law q_T^c has the given `decay` c.
+    patience: float = PATIENCE,
+) -> ExactValue:
+    """E||avg - theta*||_2^2 at the random output time, whose distribution q_T^c has the given `decay` c.
+
+    Returns
+    -------
+    ExactValue
+        A float with the attributes `order`, `truncation` and `note`, as in `Moments`.
 
     Examples
     --------
@@ -220,14 +290,28 @@ def weighted_error(
     num_steps, decay = integer(num_steps, "num_steps"), fraction(decay, "decay")
     system = moment_system(problem, algorithm, initial_params, "markov")
     length = _length(system, sync_period, num_steps)
+    steps = system.steps(step_size)
+    orders = Orders(system, length, order, positive(patience, "patience"))
 
     def compute(r: int) -> Computed:
-        trajectory = Trajectory(system.hierarchy(step_size, length, r), system.start, num_steps // length)
-        total = trajectory.weighted_sum(num_steps, decay)
-        return Computed(np.array([total]), np.zeros(0), np.zeros(0), trajectory)
+        rounds = num_steps // length
+        with Progress(rounds, "round", orders.said(r, rounds)) as progress:
+            trajectory = Trajectory(system.hierarchy(steps, length, r), system.start, rounds, progress.show)
+            with np.errstate(over="ignore", invalid="ignore"):
+                total = trajectory.weighted_sum(num_steps, decay)
+        return Computed(_squares(np.array([total])), trajectory.rounds_taken)
 
-    total = float(_raise_order(system, compute, order, step_size, length, num_steps // length)[0].mse[0])
-    return total * (1 - decay) / -math.expm1(num_steps * math.log(decay))
+    found, used, gap, note = orders.raised(compute, num_steps // length)
+    _require_squares(found.mse, used)
+    error = float(found.mse[0]) * (1 - decay) / -math.expm1(num_steps * math.log(decay))
+    if math.isinf(error):
+        warnings.warn(
+            f"The mean-square error at step_size={step_size:g} exceeds the largest number before time {num_steps}; it is "
+            "infinite. Use a smaller step size.",
+            DivergenceWarning,
+            stacklevel=2,
+        )
+    return ExactValue(error, used, gap, note)
 
 
 def _times(times: ArrayLike) -> np.ndarray:
@@ -242,54 +326,6 @@ def _length(system: MomentSystem, sync_period: int, last: int) -> int:
     return min(sync_period, last + 1, _LONGEST_ALONE if system.num_agents == 1 else sync_period)
 
 
-def _raise_order(
-    system: MomentSystem, compute: Callable[[int], Computed], order: int | None, step_size: float, length: int, rounds: int
-) -> tuple[Computed, int, float]:
-    """What is computed, its order, and the relative difference to another order."""
-    if order is not None:
-        order = integer(order, "order")
-        return compute(order), order, 0.0 if order >= system.num_agents or system.iid else math.nan
-    most = 1 if system.iid else system.num_agents
-    best, reached = compute(1), 1
-    while reached < most:
-        if _seconds(system, reached + 1, length, rounds) > _PATIENCE:
-            return best, reached, _estimated_gap(system, best.end, reached, step_size, length)
-        finer = compute(reached + 1)
-        gap = float(np.max(np.abs(finer.mse - best.mse) / np.maximum(np.abs(finer.mse), 1e-300)))
-        best, reached = finer, reached + 1
-        if gap <= AGREEMENT or not np.isfinite(gap):
-            return best, reached, gap
-    return best, reached, 0.0
-
-
-def _seconds(system: MomentSystem, order: int, length: int, rounds: int) -> float:
-    """About how long so many rounds take."""
-    size, modes = len(system.start) + 1, sum(len(each.initial) for each in system.moves)
-    one = 1e-3 * len(system.moves) ** order + 4e-7 * length * size**2 * modes**order
-    packed = size * (size + 1) / 2 * sum(math.comb(modes + r - 1, r) for r in range(order + 1))
-    return min(rounds, packed if packed <= DENSE_ENTRIES else rounds) * one
-
-
-def _estimated_gap(system: MomentSystem, end: Trajectory, order: int, step_size: float, length: int) -> float:
-    """What one more order would change at the end, from a few of its rounds.
-
-    Parts of more agents are slaves of those below, for the modes soon forget them. What they add to the average's moments in
-    each round is solved for in the long run.
-    """
-    few = max(1, min(16, 16 // length))
-    if _seconds(system, order + 1, length, few) > _PATIENCE or system.needed_bytes(order + 1) > MOST_BYTES:
-        return math.nan
-    finer = system.hierarchy(step_size, length, order + 1)
-    finer.rounds = end.hierarchy.rounds
-    parts = finer.start(np.zeros_like(system.start)) | end.parts
-    for _ in range(few):
-        parts = finer.advance(parts, end.laws) | end.parts
-    known = {chosen: parts[chosen] for chosen in end.parts}
-    change = finer.average_alone(parts, end.laws) - end.hierarchy.average_alone(known, end.laws)
-    settled = LongRun(end.hierarchy).settled(change)
-    return float(abs(np.trace(settled) / np.trace(end.parts[()][:-1, :-1])))
-
-
 def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
     """At sorted times; infinite once beyond all numbers."""
     length = trajectory.hierarchy.length
@@ -299,19 +335,21 @@ def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
             trajectory.advance(int(time) // length)
             found.append(trajectory.at(int(time) % length))
     mse, mean, apart = (np.array(each) for each in zip(*found, strict=True))
-    mse, mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mse, mean, apart))
-    return Computed(mse, mean, apart, trajectory)
+    mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mean, apart))
+    return Computed(_squares(mse), trajectory.rounds_taken, mean, apart)
 
 
-def _require_stable(system: MomentSystem, step_size: float, length: int) -> None:
-    """Judged at the lowest order, of which higher ones are small changes."""
+def _squares(mse: np.ndarray) -> np.ndarray:
+    """Infinite once beyond all numbers; NaN where so much is left out that a squared error is negative."""
+    finite = np.isfinite(mse)
+    if np.any(mse[finite] < -_ROUNDING * np.abs(mse[finite]).max(initial=0.0)):
+        return np.full(mse.shape, np.nan)
+    return np.where(finite, mse, np.inf)
 
-    def radius(step: float) -> float:
-        return LongRun(system.hierarchy(step, length, 1)).spectral_radius()
 
-    found = radius(step_size)
-    if found >= 1.0:
+def _require_squares(mse: np.ndarray, order: int) -> None:
+    if np.any(np.isnan(mse)):
         raise ProblemError(
-            f"At step_size={step_size:g} the mean-square error grows without bound (spectral radius {found:.6g} of one round); "
-            f"use a step below {largest_stable_step(radius, step_size):.3g}."
+            f"At order {order} the squared error becomes negative, since too much is left out; use a smaller step, or pass "
+            f"order={order + 1}."
         )

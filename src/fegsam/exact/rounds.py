@@ -1,129 +1,251 @@
-"""K steps of one kind of agent, between two synchronisations, as they act on first and second moments (see `sweeps`)."""
+"""K steps of the agents of every kind, between two synchronisations, as they act on first and second moments (see `sweeps`).
+
+Where the chain of a kind is small, its K steps are one dense matrix; else they are taken one by one. `Costs` decides.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from fegsam.exact.packing import Packing
 from fegsam.exact.sweeps import Moves
 
 _DENSE_LIMIT = 2400
-"""Up to this size the steps of a kernel are kept as one dense matrix."""
-PACKED_LIMIT = 600
-"""And up to this size those of the second moments, for rounds of some length."""
-PACKED_LENGTH = 8
+"""Up to this size the K steps of one kind may be a dense matrix."""
+_MOST_ENTRIES = 1 << 25
+"""of the dense matrices of all kinds together"""
+_DENSE = 1e-10
+"""Seconds of a multiplication in a product of dense matrices."""
+_SPARSE = 2e-9
+"""Seconds of a multiplication in a step, which is sparse."""
+_STEP = 4e-5
+"""Seconds of a step however small it is."""
+_ROUNDS = 60
+"""So many rounds, at the least, share the cost of a dense matrix."""
+_KEPT_BYTES = 1 << 28
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Costs:
+    """How long a round of K steps takes, by dense matrices or step by step.
+
+    `inner` is the number of unknowns for each mode: 1 for the modes alone, D for ``T f``, D(D+1)/2 for ``T f T'``.
+    """
+
+    modes: tuple[int, ...]
+    """of each kind"""
+    pairs: int
+    """entries of the chain"""
+    size: int
+    """D"""
+    length: int
+    """K"""
+    others: float
+    """what the modes of the other agents in a set multiply the columns by"""
+
+    @property
+    def entries(self) -> int:
+        return self.size * (self.size + 1) // 2
+
+    def _columns(self, inner: int) -> float:
+        return self.others * {1: self.size**2, self.size: self.size}.get(inner, 1)
+
+    def _by_steps(self, inner: int) -> float:
+        return self.length * (_STEP + _SPARSE * self.pairs * inner * self._columns(inner))
+
+    def _by_matrices(self, inner: int) -> float:
+        if max(self.modes) * inner > _DENSE_LIMIT or sum((each * inner) ** 2 for each in self.modes) > _MOST_ENTRIES:
+            return math.inf
+        powers = math.log2(self.length) + 1
+        return _DENSE * sum(
+            powers * float(each * inner) ** 3 / _ROUNDS + self._columns(inner) * float(each * inner) ** 2 for each in self.modes
+        )
+
+    def is_dense(self, inner: int) -> bool:
+        """Whether dense matrices are quicker."""
+        return self._by_matrices(inner) <= self._by_steps(inner)
+
+    def seconds(self, inner: int) -> float:
+        return min(self._by_matrices(inner), self._by_steps(inner))
+
+
+class StepMeans:
+    """What the agents do in a step, and expectations over any number of steps, kept for rounds of every order."""
+
+    def __init__(self, moves: Moves, step_size: float, size: int) -> None:
+        self.moves, self.step_size, self.size = moves, step_size, size
+        modes = len(moves.initial)
+        trace = np.diag(np.append(np.ones(size - 1), 0.0))
+        self.left = _Pulled(moves.pull_left, np.tile(np.eye(size), (modes, 1, 1)), step_size)
+        self.trace = _Pulled(moves.pull_both, np.tile(trace, (modes, 1, 1, 1)), step_size)
 
 
 class Round:
-    """K steps of one kind of agent."""
+    """K steps of the agents of every kind."""
 
-    def __init__(self, moves: Moves, step_size: float, length: int, size: int) -> None:
-        self.moves, self.step_size, self.length, self.size = moves, step_size, length, size
-        self.modes = len(moves.initial)
-        self.pack = np.triu_indices(size)
-        self._left_means = {0: np.tile(np.eye(size), (self.modes, 1, 1))}
-        trace = np.diag(np.append(np.ones(size - 1), 0.0))
-        self._trace_means = {0: np.tile(trace, (self.modes, 1, 1, 1))}
+    def __init__(self, steps: StepMeans, length: int, order: int) -> None:
+        self.steps, self.moves, self.step_size, self.length, self.size = steps, steps.moves, steps.step_size, length, steps.size
+        self.modes = len(self.moves.initial)
+        self.packing = Packing(self.size)
+        self.costs = round_costs(self.moves, self.size, length, order)
 
     def mix(self, f: np.ndarray) -> np.ndarray:
-        """The modes move; f is (m, ...)."""
-        flat = f.reshape(self.modes, -1)
+        """The modes move; f is (G, ...)."""
         if self._power is not None:
-            return (self._power.T @ flat).reshape(f.shape)
+            return _apply(self._power, f.reshape(self.modes, 1, -1)).reshape(f.shape)
+        flat = f.reshape(self.modes, -1)
         for _ in range(self.length):
             flat = self.moves.chain.T @ flat
         return flat.reshape(f.shape)
 
     def left(self, f: np.ndarray) -> np.ndarray:
-        """``T f``; f is (m, r, D, D)."""
-        if self._left_power is not None:
-            columns = f.swapaxes(1, 2).reshape(self.modes * self.size, -1)
-            moved = self._left_power @ columns
-            return moved.reshape(self.modes, self.size, f.shape[1], self.size).swapaxes(1, 2)
-        for _ in range(self.length):
-            f = self.moves.push_left(self.step_size, f)
-        return f
+        """``T f``; f is (G, r, D, D)."""
+        if self._left_power is None:
+            for _ in range(self.length):
+                f = self.moves.push_left(self.step_size, f)
+            return f
+        columns = f.swapaxes(1, 2).reshape(self.modes, self.size, -1)
+        moved = _apply(self._left_power, columns)
+        return moved.reshape(self.modes, self.size, f.shape[1], -1).swapaxes(1, 2)
 
     def both(self, f: np.ndarray) -> np.ndarray:
-        """``T f T'``; f is (m, r, D, D), symmetric."""
-        if self._both_power is not None:
-            columns = f[..., self.pack[0], self.pack[1]].swapaxes(1, 2).reshape(len(self._both_power), -1)
-            moved = (self._both_power @ columns).reshape(self.modes, -1, f.shape[1])
-            return self.unpacked(moved.swapaxes(1, 2))
-        for _ in range(self.length):
-            f = self.moves.push_both(self.step_size, f)
-        return f
+        """``T f T'``; f is (G, r, D, D), symmetric."""
+        if self._both_power is None:
+            for _ in range(self.length):
+                f = self.moves.push_both(self.step_size, f)
+            return f
+        return self.packing.unpacked(_apply(self._both_power, self.packing.packed(f).swapaxes(1, 2)).swapaxes(1, 2))
 
     def left_mean(self, steps: int) -> np.ndarray:
-        """(m, D, D): E[T | first mode], T the product of so many steps."""
-        if steps == self.length and steps not in self._left_means and self._left_power is not None:
-            summed = self._left_power.reshape(self.modes, self.size, self.modes, self.size).sum(axis=0)
-            self._left_means[steps] = summed.swapaxes(0, 1)
-        return self._pulled(self._left_means, steps, self.moves.pull_left)
+        """(G, D, D): E[T | first mode], T the product of so many steps."""
+        if steps == self.length and not self.steps.left.knows(steps) and self._left_power is not None:
+            return self._left_sums
+        return self.steps.left.after(steps)
 
     def trace_mean(self, steps: int) -> np.ndarray:
-        """(m, D, D): the functional that yields the expected squared length of ``T x``, without the constant."""
-        return self._pulled(self._trace_means, steps, self.moves.pull_both)[:, 0]
-
-    def _pulled(self, known: dict[int, np.ndarray], steps: int, pull: Callable[..., np.ndarray]) -> np.ndarray:
-        nearest = max(k for k in known if k <= steps)
-        found = known[nearest]
-        for _ in range(nearest, steps):
-            found = pull(self.step_size, found)
-        known[steps] = found
-        return found
+        """(G, D, D): the functional that yields the expected squared length of ``T x``, without the constant."""
+        return self.steps.trace.after(steps)[:, 0]
 
     @cached_property
-    def both_mean(self) -> np.ndarray:
-        """(m, D(D+1)/2, D, D): E[T x x' T' | first mode], one functional for each entry of the upper triangle."""
+    def _left_sums(self) -> np.ndarray:
+        assert self._left_power is not None
+        sums = np.empty((self.modes, self.size, self.size))
+        for places, matrices in self._left_power:
+            kinds, modes = places.shape
+            summed = matrices.reshape(kinds, modes, self.size, modes, self.size).sum(axis=1)
+            sums[places] = summed.swapaxes(1, 2)
+        return sums
+
+    def both_mean(self, before: np.ndarray) -> np.ndarray:
+        """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T']`` for each kind, packed; the modes start from `before` (G,)."""
+        weighted = before[:, None, None] * self._both_means
+        return np.add.reduceat(weighted, self.moves.begin[:-1], axis=0)
+
+    @cached_property
+    def _both_means(self) -> np.ndarray:
+        """(G, D(D+1)/2, D(D+1)/2): as `both_mean`, given the first mode."""
+        entries = self.packing.entries
+        means = np.empty((self.modes, entries, entries))
         if self._both_power is not None:
-            entries = len(self.pack[0])
-            summed = self._both_power.reshape(self.modes, entries, self.modes, entries).sum(axis=0)
-            # An entry off the diagonal stands for two of the symmetric matrix that the functional meets.
-            halved = summed * np.where(self.pack[0] == self.pack[1], 1.0, 0.5)
-            return self.unpacked(halved.swapaxes(0, 1))
-        rows, columns = self.pack
-        unit = np.zeros((len(rows), self.size, self.size))
-        unit[np.arange(len(rows)), rows, columns] += 0.5
-        unit[np.arange(len(rows)), columns, rows] += 0.5
-        functional = np.tile(unit, (self.modes, 1, 1, 1))
-        for _ in range(self.length):
-            functional = self.moves.pull_both(self.step_size, functional)
-        return functional
-
-    def unpacked(self, upper: np.ndarray) -> np.ndarray:
-        """(..., D, D), symmetric, from (..., D(D+1)/2)."""
-        full = np.empty((*upper.shape[:-1], self.size, self.size))
-        full[..., self.pack[0], self.pack[1]] = upper
-        full[..., self.pack[1], self.pack[0]] = upper
-        return full
+            for places, matrices in self._both_power:
+                kinds, modes = places.shape
+                means[places] = matrices.reshape(kinds, modes, entries, modes, entries).sum(axis=1).swapaxes(1, 2)
+            return means
+        basis = self.packing.functional(np.eye(entries))
+        step = max(1, _CHUNK // (self.modes * self.size**2))
+        for begin in range(0, entries, step):
+            functional = np.tile(basis[begin : begin + step], (self.modes, 1, 1, 1))
+            for _ in range(self.length):
+                functional = self.moves.pull_both(self.step_size, functional)
+            means[:, begin : begin + step] = self.packing.dual(functional)
+        return means
 
     @cached_property
-    def _power(self) -> np.ndarray | None:
-        """(m, m)"""
-        if self.modes > _DENSE_LIMIT:
-            return None
-        return np.linalg.matrix_power(self.moves.chain.toarray(), self.length)
+    def _power(self) -> _Blocks | None:
+        return self._raised(1, lambda pairs: self.moves.chain.data[pairs, None, None])
 
     @cached_property
-    def _left_power(self) -> np.ndarray | None:
-        """(mD, mD)"""
-        whole = self.modes * self.size
-        if whole > _DENSE_LIMIT:
-            return None
-        unit = np.eye(whole).reshape(self.modes, 1, self.size, whole)
-        step = self.moves.push_left(self.step_size, unit).reshape(whole, whole)
-        return np.linalg.matrix_power(step, self.length)
+    def _left_power(self) -> _Blocks | None:
+        return self._raised(self.size, lambda pairs: self.moves.left_blocks(self.step_size, pairs))
 
     @cached_property
-    def _both_power(self) -> np.ndarray | None:
-        """(mD(D+1)/2, mD(D+1)/2), for long rounds of small problems"""
-        upper = len(self.pack[0])
-        whole = self.modes * upper
-        if whole > PACKED_LIMIT or self.length < PACKED_LENGTH:
+    def _both_power(self) -> _Blocks | None:
+        blocks = self.moves.both_blocks
+        return self._raised(self.packing.entries, lambda pairs: blocks(self.step_size, pairs))
+
+    def _raised(self, inner: int, blocks: Callable[[slice], np.ndarray]) -> _Blocks | None:
+        """The K-th power of a step, given by its blocks between pairs of modes; None where single steps are quicker."""
+        if not self.costs.is_dense(inner):
             return None
-        unit = self.unpacked(np.eye(whole).reshape(self.modes, upper, whole).swapaxes(1, 2))
-        moved = self.moves.push_both(self.step_size, unit)[..., self.pack[0], self.pack[1]]
-        return np.linalg.matrix_power(moved.swapaxes(1, 2).reshape(whole, whole), self.length)
+        chain, begin = self.moves.chain, self.moves.begin
+        raised = []
+        for places in _alike(begin):
+            kinds, modes = places.shape
+            matrices = np.zeros((kinds, modes, inner, modes, inner))
+            for matrix, own in zip(matrices, places, strict=True):
+                pairs = slice(int(chain.indptr[own[0]]), int(chain.indptr[own[-1] + 1]))
+                source = np.repeat(np.arange(modes), np.diff(chain.indptr[own[0] : own[-1] + 2]))
+                matrix[chain.indices[pairs] - own[0], :, source, :] = blocks(pairs)
+            whole = matrices.reshape(kinds, modes * inner, modes * inner)
+            raised.append((places, np.linalg.matrix_power(whole, self.length)))
+        return raised
+
+
+_Blocks = list[tuple[np.ndarray, np.ndarray]]
+"""Kinds with as many modes: where their modes stand, (kinds, m), and their matrices, (kinds, m * inner, m * inner)."""
+
+
+def round_costs(moves: Moves, size: int, length: int, order: int) -> Costs:
+    """For sets of up to `order` agents."""
+    others = float(len(moves.initial)) ** max(order - 1, 0)
+    return Costs(tuple(np.diff(moves.begin).tolist()), moves.chain.nnz, size, length, others)
+
+
+def _alike(begin: np.ndarray) -> list[np.ndarray]:
+    """For each number of modes m: (kinds, m), the modes of the kinds that have as many."""
+    many = np.diff(begin)
+    return [begin[:-1][many == m][:, None] + np.arange(m) for m in np.unique(many)]
+
+
+def _apply(blocks: _Blocks, columns: np.ndarray) -> np.ndarray:
+    """Each kind's matrix times its columns; columns is (G, inner, c)."""
+    out = np.empty_like(columns)
+    for places, matrices in blocks:
+        kinds, modes = places.shape
+        if kinds * modes == len(columns):
+            return (matrices @ columns.reshape(kinds, matrices.shape[1], -1)).reshape(columns.shape)
+        moved = matrices @ columns[places].reshape(kinds, matrices.shape[1], -1)
+        out[places] = moved.reshape(kinds, modes, *columns.shape[1:])
+    return out
+
+
+class _Pulled:
+    """A functional after any number of steps; results are kept while they are small."""
+
+    def __init__(self, pull: Callable[..., np.ndarray], start: np.ndarray, step_size: float) -> None:
+        self._pull, self._step_size = pull, step_size
+        self._known = [start]
+        self._most = max(2, _KEPT_BYTES // start.nbytes)
+        self._beyond = (0, start)
+
+    def knows(self, steps: int) -> bool:
+        return steps < len(self._known)
+
+    def after(self, steps: int) -> np.ndarray:
+        while len(self._known) <= min(steps, self._most - 1):
+            self._known.append(self._pull(self._step_size, self._known[-1]))
+        if steps < len(self._known):
+            return self._known[steps]
+        place, found = self._beyond
+        if not len(self._known) <= place <= steps:
+            place, found = len(self._known) - 1, self._known[-1]
+        for _ in range(place, steps):
+            found = self._pull(self._step_size, found)
+        self._beyond = (steps, found)
+        return found

@@ -1,7 +1,8 @@
-"""One step of one kind of agent, as it acts on first and second moments.
+"""One step of the agents of every kind, as it acts on first and second moments.
 
 In centred homogeneous coordinates ``x = (theta - theta*, 1)``, D = d + 1, every window e of a linear algorithm multiplies x
-by ``T_e``. What the other modules need of it are four maps. Two push a function f of the mode forward,
+by ``T_e``. The modes of all kinds stand side by side, G of them in all, and no kind leads to another: one chain serves all
+kinds. What the other modules need of a step are four maps. Two push a function f of the mode forward,
 
     push_left: f'(z') = sum_{e: z->z'} p_e T_e f(z)           push_both: f'(z') = sum_{e: z->z'} p_e T_e f(z) T_e',
 
@@ -9,54 +10,70 @@ and two pull a functional back, ``pull_left: F'(z) = sum_{e: z->z'} p_e F(z') T_
 
 Temporal differences (`RankOneMoves`) have ``T_e = I + alpha u h_e'``: u belongs to the mode, and of the h_e between two modes
 only the first and second moment matters. A step then costs D^2 for each pair of modes instead of D^3, and D^4 instead of D^5
-for a functional. `DenseMoves` takes any T that depends on the mode alone: Algorithm 1.
+for a functional. `DenseMoves` takes any T that depends on the mode alone: Algorithm 1. `IndependentMoves` draws every window
+afresh, so that a kind has a single mode.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from scipy import sparse
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.exact.windows import Windows
-from fegsam.problem.federation import MarkovNoise
+from fegsam.exact.packing import Packing
+
+_CHUNK = 1 << 20
+"""Numbers that a pull gathers at a time."""
 
 
 class Moves(Protocol):
-    """What one kind of agent does in a step; m modes."""
+    """What the agents do in a step; G modes of M kinds."""
+
+    @property
+    def begin(self) -> np.ndarray:
+        """(M + 1,): kind k has the modes begin[k], ..., begin[k + 1] - 1"""
+        ...
 
     @property
     def chain(self) -> sparse.csr_array:
-        """(m, m)"""
+        """(G, G)"""
         ...
 
     @property
     def initial(self) -> np.ndarray:
-        """(m,): the law of the mode at time 0"""
+        """(G,): the distribution of each kind's mode at time 0"""
         ...
 
     @property
     def stationary(self) -> np.ndarray:
-        """(m,)"""
+        """(G,)"""
         ...
 
     def push_left(self, step_size: float, f: np.ndarray) -> np.ndarray:
-        """f is (m, r, D, c) for any r and c."""
+        """f is (G, r, D, c) for any r and c."""
         ...
 
     def push_both(self, step_size: float, f: np.ndarray) -> np.ndarray:
-        """f is (m, r, D, D), symmetric in its last two axes."""
+        """f is (G, r, D, D), symmetric in its last two axes."""
         ...
 
     def pull_left(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        """(m, D, D)"""
+        """(G, D, D)"""
         ...
 
     def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        """(m, r, D, D), symmetric likewise: ``sum_z <functional[z], f[z]>`` is what it stands for."""
+        """(G, r, D, D), symmetric likewise: ``sum_z <functional[z], f[z]>`` is what it stands for."""
+        ...
+
+    def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        """(p, D, D): the matrices of `push_left` between the pairs of modes, in the order of `chain`'s entries."""
+        ...
+
+    def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        """(p, D(D+1)/2, D(D+1)/2): those of `push_both`, packed."""
         ...
 
 
@@ -65,9 +82,10 @@ class RankOneMoves:
 
     Parameters
     ----------
-    chain : (m, m) csr_array
-    initial, stationary : (m,) arrays
-    left : (m, D) array
+    begin : (M + 1,) array
+    chain : (G, G) csr_array
+    initial, stationary : (G,) arrays
+    left : (G, D) array
         u of each mode.
     first : (pairs, D) array
         Sum of p_e h_e over the windows of each entry of `chain`.
@@ -77,6 +95,7 @@ class RankOneMoves:
 
     def __init__(
         self,
+        begin: np.ndarray,
         chain: sparse.csr_array,
         initial: np.ndarray,
         stationary: np.ndarray,
@@ -84,19 +103,20 @@ class RankOneMoves:
         first: np.ndarray,
         second: np.ndarray,
     ) -> None:
-        self.chain, self.initial, self.stationary, self.left = chain, initial, stationary, left
+        self.begin, self.chain, self.initial, self.stationary, self.left = begin, chain, initial, stationary, left
         modes, size = left.shape
         many = np.diff(chain.indptr)
         width = int(many.max())
         source = np.repeat(np.arange(modes), many)
         slot = np.arange(len(source)) - chain.indptr[source]
+        self._source, self._slot = source, slot
         self.target = np.zeros((modes, width), np.int64)
         self.target[source, slot] = chain.indices
         self.first = np.zeros((modes, width, size))
         self.first[source, slot] = first
         self.second = np.zeros((modes, width, size * size))
         self.second[source, slot] = second.reshape(len(source), -1)
-        self.mixing = chain.toarray() if len(source) > modes * modes // 4 else chain
+        self._forward, self._backward = _both_ways(chain)
         self.scatter = None
         if len(source) < modes * modes:
             rows = chain.indices[:, None] * size + np.arange(size)
@@ -105,20 +125,17 @@ class RankOneMoves:
             self.scatter = sparse.csr_array((left[source].ravel(), (rows.ravel(), columns)), shape=shape)
 
     def _spread(self, rows: np.ndarray) -> np.ndarray:
-        """(m, D, w): the sum over the pairs of u times their row, at the pair's target; rows is (m, c, w)."""
+        """(G, D, w): the sum over the pairs of u times their row, at the pair's target; rows is (G, c, w)."""
         if self.scatter is None:
             return np.tensordot(self.left, rows, (0, 0)).swapaxes(0, 1)
         modes, size = self.left.shape
         return (self.scatter @ rows.reshape(-1, rows.shape[2])).reshape(modes, size, -1)
 
-    def _mixed(self, f: np.ndarray) -> np.ndarray:
-        return (self.mixing.T @ f.reshape(len(f), -1)).reshape(f.shape)
-
     def push_left(self, step_size: float, f: np.ndarray) -> np.ndarray:
         modes, many, size, columns = f.shape
         flat = f.swapaxes(1, 2).reshape(modes, size, many * columns)
         change = self._spread(self.first @ flat).reshape(modes, size, many, columns)
-        return self._mixed(f) + step_size * change.swapaxes(1, 2)
+        return _along_modes(self._forward, f) + step_size * change.swapaxes(1, 2)
 
     def push_both(self, step_size: float, f: np.ndarray) -> np.ndarray:
         modes, many, size, _ = f.shape
@@ -127,105 +144,151 @@ class RankOneMoves:
         rows = rows.reshape(*squares.shape, size)
         rows += (0.5 * step_size) * squares[..., None] * self.left[:, None, None]
         change = self._spread(rows.reshape(modes, -1, many * size)).reshape(modes, size, many, size).swapaxes(1, 2)
-        return self._mixed(f) + step_size * (change + change.swapaxes(-1, -2))
+        return _along_modes(self._forward, f) + step_size * (change + change.swapaxes(-1, -2))
 
     def pull_left(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        out = (self.mixing @ functional.reshape(len(functional), -1)).reshape(functional.shape)
-        for z, (target, u) in enumerate(zip(self.target, self.left, strict=True)):
-            out[z] += step_size * (functional[target] @ u).T @ self.first[z]
+        out = _along_modes(self._backward, functional)
+        for some in self._pieces(functional.shape[-1] ** 2):
+            along = (functional[self.target[some]] @ self.left[some, None, :, None])[..., 0]
+            out[some] += step_size * (along.swapaxes(1, 2) @ self.first[some])
         return out
 
     def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        modes, many, size, _ = functional.shape
-        out = (self.mixing @ functional.reshape(modes, -1)).reshape(functional.shape)
-        for z, (target, u) in enumerate(zip(self.target, self.left, strict=True)):
-            along = functional[target] @ u
-            squares = along @ u
-            change = np.tensordot(along, self.first[z], (0, 0))
-            out[z] += step_size * (change + change.swapaxes(1, 2))
-            out[z] += (step_size * step_size) * (squares.T @ self.second[z]).reshape(many, size, size)
+        _, many, size, _ = functional.shape
+        out = _along_modes(self._backward, functional)
+        for some in self._pieces(many * size * size):
+            u = self.left[some]
+            along = (functional[self.target[some]] @ u[:, None, None, :, None])[..., 0]
+            squares = along @ u[:, None, :, None]
+            width = along.shape[1]
+            change = along.reshape(len(u), width, many * size).swapaxes(1, 2) @ self.first[some]
+            change = change.reshape(len(u), many, size, size)
+            square = squares[..., 0].swapaxes(1, 2) @ self.second[some]
+            out[some] += step_size * (change + change.swapaxes(2, 3))
+            out[some] += (step_size * step_size) * square.reshape(len(u), many, size, size)
         return out
+
+    def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        place = self._source[pairs], self._slot[pairs]
+        change = self.left[place[0]][:, :, None] * self.first[place][:, None, :]
+        return self.chain.data[pairs, None, None] * np.eye(self.left.shape[1]) + step_size * change
+
+    def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        place, size = (self._source[pairs], self._slot[pairs]), self.left.shape[1]
+        packing, u = Packing(size), self.left[self._source[pairs]]
+        blocks = step_size * packing.derivation(u[:, :, None] * self.first[place][:, None, :])
+        blocks += self.chain.data[pairs, None, None] * np.eye(packing.entries)
+        square = packing.packed(u[:, :, None] * u[:, None, :])
+        dual = packing.dual(self.second[place].reshape(-1, size, size))
+        blocks += (step_size * step_size) * square[:, :, None] * dual[:, None, :]
+        return blocks
+
+    def _pieces(self, each: int) -> list[slice]:
+        """Runs of modes whose pairs, with so many numbers each, are gathered at a time."""
+        modes, width = self.target.shape
+        step = max(1, _CHUNK // (width * each))
+        return [slice(begin, min(begin + step, modes)) for begin in range(0, modes, step)]
 
 
 @dataclass(frozen=True, eq=False)
 class DenseMoves:
+    begin: np.ndarray
     chain: sparse.csr_array
     initial: np.ndarray
     stationary: np.ndarray
     increments: np.ndarray
-    """(m, D, D): ``T = I + alpha * increment``"""
+    """(G, D, D): ``T = I + alpha * increment``"""
+
+    @cached_property
+    def _ways(self) -> tuple[np.ndarray | sparse.csr_array, np.ndarray | sparse.csr_array]:
+        return _both_ways(self.chain)
 
     def _steps(self, step_size: float) -> np.ndarray:
         return np.eye(self.increments.shape[-1]) + step_size * self.increments[:, None]
 
-    def _mixed(self, f: np.ndarray) -> np.ndarray:
-        return (self.chain.T @ f.reshape(len(f), -1)).reshape(f.shape)
-
-    def _expected(self, f: np.ndarray) -> np.ndarray:
-        return (self.chain @ f.reshape(len(f), -1)).reshape(f.shape)
-
     def push_left(self, step_size: float, f: np.ndarray) -> np.ndarray:
-        return self._mixed(self._steps(step_size) @ f)
+        return _along_modes(self._ways[0], self._steps(step_size) @ f)
 
     def push_both(self, step_size: float, f: np.ndarray) -> np.ndarray:
         steps = self._steps(step_size)
-        return self._mixed(steps @ f @ steps.swapaxes(-1, -2))
+        return _along_modes(self._ways[0], steps @ f @ steps.swapaxes(-1, -2))
 
     def pull_left(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        return self._expected(functional) @ self._steps(step_size)[:, 0]
+        return _along_modes(self._ways[1], functional) @ self._steps(step_size)[:, 0]
 
     def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
         steps = self._steps(step_size)
-        return steps.swapaxes(-1, -2) @ self._expected(functional) @ steps
+        return steps.swapaxes(-1, -2) @ _along_modes(self._ways[1], functional) @ steps
+
+    def _of_pairs(self, by_mode: np.ndarray, pairs: slice) -> np.ndarray:
+        source = np.repeat(np.arange(len(by_mode)), np.diff(self.chain.indptr))[pairs]
+        return self.chain.data[pairs, None, None] * by_mode[source]
+
+    def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        return self._of_pairs(self._steps(step_size)[:, 0], pairs)
+
+    def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        return self._of_pairs(Packing(self.increments.shape[-1]).conjugation(self._steps(step_size)[:, 0]), pairs)
 
 
-def rank_one_moves(windows: Windows, fixed_point: np.ndarray, *, iid: bool = False) -> RankOneMoves:
-    """The moves of a temporal-difference algorithm; `iid`: each window is drawn afresh from the stationary law."""
-    dim = len(fixed_point)
-    phi = np.eye(dim) if windows.features is None else windows.features
-    rows = np.eye(dim) if windows.rows is None else windows.rows
-    h = np.empty((len(windows.source), dim + 1))
-    h[:, :dim] = np.einsum("el,eld->ed", windows.coefficients, phi[windows.states])
-    h[:, dim] = windows.errors(fixed_point)
-    if iid:
-        # What comes next hangs on nothing, so a mode is the state that a window begins with.
-        size = len(phi)
-        law = np.bincount(windows.first_state, weights=windows.stationary, minlength=size)
-        share = windows.stationary[windows.source] * windows.probability / law[windows.states[:, 0]]
-        source, target = np.repeat(np.arange(size), size), np.tile(np.arange(size), size)
-        first, second = _moments(windows.states[:, 0], share, h, size)
-        first, second = first[source] * law[target, None], second[source] * law[target, None, None]
-        chain = sparse.csr_array(np.tile(law, (size, 1)))
-        left, initial, stationary = rows, law, law
-    else:
-        size = windows.num_modes
-        keys, pair_of = np.unique(windows.source * size + windows.target, return_inverse=True)
-        first, second = _moments(pair_of, windows.probability, h, len(keys))
-        start = np.searchsorted(keys // size, np.arange(size + 1))
-        chain = sparse.csr_array((np.bincount(pair_of, weights=windows.probability), keys % size, start), shape=(size, size))
-        left, initial, stationary = rows[windows.first_state], windows.initial, windows.stationary
-    return RankOneMoves(chain, initial, stationary, np.column_stack([left, np.zeros(len(left))]), first, second)
+@dataclass(frozen=True, eq=False)
+class IndependentMoves:
+    """Every step is drawn afresh from the stationary distribution: one mode a kind."""
+
+    first: np.ndarray
+    """(M, D, D): E[M], where ``T = I + alpha M``"""
+    second: np.ndarray
+    """(M, D(D+1)/2, D(D+1)/2): ``X -> E[M X M']``, packed"""
+
+    @property
+    def begin(self) -> np.ndarray:
+        return np.arange(len(self.first) + 1)
+
+    @property
+    def chain(self) -> sparse.csr_array:
+        return sparse.csr_array(sparse.eye_array(len(self.first)))
+
+    @property
+    def initial(self) -> np.ndarray:
+        return np.ones(len(self.first))
+
+    stationary = initial
+
+    @cached_property
+    def _packing(self) -> Packing:
+        return Packing(self.first.shape[-1])
+
+    def push_left(self, step_size: float, f: np.ndarray) -> np.ndarray:
+        return f + step_size * (self.first[:, None] @ f)
+
+    def push_both(self, step_size: float, f: np.ndarray) -> np.ndarray:
+        change = self.first[:, None] @ f
+        square = self._packing.unpacked(self._packing.packed(f) @ self.second.swapaxes(1, 2))
+        return f + step_size * (change + change.swapaxes(-1, -2)) + (step_size * step_size) * square
+
+    def pull_left(self, step_size: float, functional: np.ndarray) -> np.ndarray:
+        return functional + step_size * (functional @ self.first)
+
+    def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
+        change = functional @ self.first[:, None]
+        square = self._packing.functional(self._packing.dual(functional) @ self.second)
+        return functional + step_size * (change + change.swapaxes(-1, -2)) + (step_size * step_size) * square
+
+    def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        return np.eye(self.first.shape[-1]) + step_size * self.first[pairs]
+
+    def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
+        first = self._packing.derivation(self.first[pairs])
+        return np.eye(self._packing.entries) + step_size * first + (step_size * step_size) * self.second[pairs]
 
 
-def _moments(group: np.ndarray, weight: np.ndarray, h: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """(groups, D) and (groups, D, D): weighted sums of h and h h' over each group."""
-    gather = sparse.csr_array((weight, (group, np.arange(len(h)))), shape=(groups, len(h)))
-    size = h.shape[1]
-    second = np.empty((groups, size, size))
-    for i in range(size):
-        second[:, i] = gather @ (h[:, i, None] * h)
-    return gather @ h, second
+def _both_ways(chain: sparse.csr_array) -> tuple[np.ndarray | sparse.csr_array, np.ndarray | sparse.csr_array]:
+    """The transposed chain, which moves functions of the mode forward, and the chain, which pulls functionals back."""
+    if chain.nnz > len(chain.indptr) ** 2 // 4:
+        dense = chain.toarray()
+        return np.ascontiguousarray(dense.T), dense
+    return sparse.csr_array(chain.T), chain
 
 
-def dense_moves(
-    problem: MarkovNoise, algorithm: LinearSA, kind: int, law: np.ndarray, fixed_point: np.ndarray, *, iid: bool = False
-) -> DenseMoves:
-    """The moves of Algorithm 1 in its linear form."""
-    matrices, offsets = (table[kind % len(table)] for table in (algorithm.matrices, algorithm.offsets))
-    states, dim = offsets.shape
-    increments = np.zeros((states, dim + 1, dim + 1))
-    increments[:, :dim, :dim] = matrices
-    increments[:, :dim, dim] = matrices @ fixed_point + offsets
-    if iid:
-        return DenseMoves(sparse.csr_array(np.tile(law, (states, 1))), law, law, increments)
-    return DenseMoves(problem.kernels[kind % len(problem.kernels)], problem.initial_distribution, law, increments)
+def _along_modes(matrix: np.ndarray | sparse.csr_array, f: np.ndarray) -> np.ndarray:
+    return (matrix @ f.reshape(len(f), -1)).reshape(f.shape)

@@ -2,58 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from fegsam.exact.hierarchy import Hierarchy, Laws, Parts
+from fegsam.exact.hierarchy import Hierarchy, Parts, Reading, RoundMeans
 from fegsam.exact.long_run import DENSE_ENTRIES, LongRun, apply_power
 
 _MIXED = 1e-13
-"""A law of the modes this close to the stationary one (in L1) is taken for it."""
+"""A distribution of the modes this close to the stationary one (in L1) is taken for it."""
+_KEPT_BYTES = 1 << 26
+_SETTLED = 1e-14
+"""Where all rounds ahead change the moments by less than this part of the error, they are taken for settled."""
 
 
 class Trajectory:
-    """Where a run stands after some rounds, of `rounds_ahead` at its start."""
+    """Where a run stands after some rounds, of `rounds_ahead` at its start; `told` is called with each number of rounds."""
 
-    def __init__(self, hierarchy: Hierarchy, start: np.ndarray, rounds_ahead: int) -> None:
+    def __init__(
+        self, hierarchy: Hierarchy, start: np.ndarray, rounds_ahead: int, told: Callable[[int], None] | None = None
+    ) -> None:
         self.hierarchy = hierarchy
         self._last_round = rounds_ahead
+        self._told = told or (lambda rounds: None)
         self.parts: Parts = hierarchy.start(start)
-        self.before = [each.moves.initial for each in hierarchy.rounds]
+        self.before = hierarchy.round.moves.initial
         self.rounds = 0
         self._squares: list[np.ndarray] = []
         self._long_run: LongRun | None = None
+        self._settled = False
+        self.rounds_taken = 0
+        """before the moments settled or powers took over"""
         self._settle()
 
     def _settle(self) -> None:
         """Take the modes for stationary once they are, to rounding."""
-        limits = [each.moves.stationary for each in self.hierarchy.rounds]
-        gaps = [float(np.abs(p - limit).sum()) for p, limit in zip(self.before, limits, strict=True)]
-        self.stationary = max(gaps) <= _MIXED
+        limit = self.hierarchy.round.moves.stationary
+        self.stationary = float(np.abs(self.before - limit).sum()) <= _MIXED * len(self.hierarchy.counts)
         if self.stationary:
-            self.before = limits
-        self._laws: list[Laws] | None = None
+            self.before = limit
+        self._means: RoundMeans | None = None
+        self._readings: dict[int, Reading] = {}
 
     def settle(self, parts: Parts) -> None:
         """Stand where a run stands in the long run."""
         self.parts = parts
-        self.before = [each.moves.stationary for each in self.hierarchy.rounds]
+        self.before = self.hierarchy.round.moves.stationary
         self._settle()
 
     @property
-    def laws(self) -> list[Laws]:
-        if self._laws is None:
-            self._laws = self.hierarchy.laws(self.before)
-        return self._laws
+    def means(self) -> RoundMeans:
+        if self._means is None:
+            self._means = self.hierarchy.means(self.before)
+        return self._means
 
     def step(self) -> None:
         """One round."""
-        laws = self.laws
-        self.parts = self.hierarchy.advance(self.parts, laws)
+        means = self.means
+        found = self.hierarchy.advance(self.parts, means)
+        self._settled = self.stationary and self._changes_no_more(found)
+        self.parts = found
         self.rounds += 1
+        self.rounds_taken += 1
+        self._told(self.rounds)
         if not self.stationary:
             # Rows sum to one up to rounding, which would add up over the rounds.
-            self.before = [law.after / law.after.sum() for law in laws]
+            sums = np.add.reduceat(means.after, self.hierarchy.begin[:-1])
+            self.before = means.after / sums[self.hierarchy.kind]
             self._settle()
+
+    def _changes_no_more(self, found: Parts) -> bool:
+        """Whether as many rounds as are ahead, each with the change of this one, leave the error as it is."""
+        error = float(np.trace(found[0][:-1, :-1]))
+        agents = float(self.hierarchy.num_agents)
+        change = sum(
+            agents**r * float(np.abs(new - old).max(initial=0.0))
+            for r, (new, old) in enumerate(zip(found, self.parts, strict=True))
+        )
+        return change * max(1, self._last_round - self.rounds) <= _SETTLED * error
 
     def long_run(self) -> LongRun | None:
         """The map of a round, where the rounds ahead are better done by powers of its matrix."""
@@ -68,37 +94,55 @@ class Trajectory:
         """Go on to the round `goal`."""
         while self.rounds < goal:
             run = self.long_run()
-            if run is None:
+            if self._settled:
+                self.rounds = goal
+            elif run is None:
                 self.step()
                 continue
-            if not self._squares:
-                self._squares.append(run.matrix)
-            self.parts = run.unpacked(apply_power(self._squares, run.packed(self.parts), goal - self.rounds))
-            self.rounds = goal
+            else:
+                if not self._squares:
+                    self._squares.append(run.matrix)
+                self.parts = run.unpacked(apply_power(self._squares, run.packed(self.parts), goal - self.rounds))
+                self.rounds = goal
+            self._told(self.rounds)
 
     def at(self, steps: int) -> tuple[float, np.ndarray, float]:
         """So many steps after the last synchronisation: E||avg - theta*||^2, E avg - theta*, sync error."""
-        square, mean, own = self.hierarchy.within(self.parts, self.before, steps)
-        return square, mean, max(own - square, 0.0) if steps else 0.0
+        if steps == 0:
+            return float(np.trace(self.parts[0][:-1, :-1])), self.parts[0][:-1, -1], 0.0
+        reading = self._readings.get(steps)
+        if reading is None:
+            reading = self.hierarchy.reading(self.before, np.array([steps]), np.ones(1))
+            if (len(self._readings) + 1) * sum(each.nbytes for each in reading.parts) <= _KEPT_BYTES:
+                self._readings[steps] = reading
+        square = _paired(reading.parts, self.parts)
+        own = _paired(reading.own, self.parts) / self.hierarchy.num_agents
+        return square, self.hierarchy.mean(self.parts, self.before, steps), max(own - square, 0.0)
 
     def weighted_sum(self, num_steps: int, decay: float) -> float:
         """sum_{t<T} c^(T-1-t) E||avg_t - theta*||^2, from the start."""
         length = self.hierarchy.length
         rounds, rest = divmod(num_steps, length)
-        total = 0.0
+        total, over_a_round, known_for = 0.0, self._weighted(length, decay), self.before
         while self.rounds < rounds:
+            if known_for is not self.before:
+                over_a_round, known_for = self._weighted(length, decay), self.before
             run = self.long_run()
             if run is None:
-                total = total * decay**length + self._round_sum(length, decay)
+                total = total * decay**length + _paired(over_a_round.parts, self.parts)
                 self.step()
                 continue
             # One more entry carries the sum along.
-            weights = decay ** np.arange(length - 1, -1, -1.0)
-            row = [sum(weight * run.within(unit, k) for k, weight in enumerate(weights)) for unit in np.eye(run.entries)]
-            joint = np.block([[run.matrix, np.zeros((run.entries, 1))], [np.array(row), np.array(decay**length)]])
+            row = run.dual(over_a_round.parts)
+            joint = np.block([[run.matrix, np.zeros((run.entries, 1))], [row, np.array(decay**length)]])
             state = apply_power([joint], np.append(run.packed(self.parts), total), rounds - self.rounds)
             self.parts, total, self.rounds = run.unpacked(state[:-1]), float(state[-1]), rounds
-        return total * decay**rest + self._round_sum(rest, decay)
+        return total * decay**rest + _paired(self._weighted(rest, decay).parts, self.parts)
 
-    def _round_sum(self, steps: int, decay: float) -> float:
-        return sum(decay ** (steps - 1 - k) * self.at(k)[0] for k in range(steps))
+    def _weighted(self, steps: int, decay: float) -> Reading:
+        offsets = np.arange(steps)
+        return self.hierarchy.reading(self.before, offsets, decay ** (steps - 1.0 - offsets))
+
+
+def _paired(functional: Parts, parts: Parts) -> float:
+    return sum(float(np.vdot(one, other)) for one, other in zip(functional, parts, strict=False))

@@ -13,6 +13,7 @@ Actions of a state that pay the same reward at the same ratio are one action her
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,9 @@ from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import Federation
 
 MOST_WINDOWS = 1 << 24
+MOST_BYTES = 4 << 30
+_WINDOW_BYTES = 40
+"""that each transition of a window takes while the windows are made"""
 
 TemporalDifference = OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD
 
@@ -89,9 +93,20 @@ class _Steps:
     ratio: np.ndarray
     reward: np.ndarray
 
+    def paths(self, length: int) -> float:
+        """How many paths of so many transitions there are."""
+        count = np.ones(len(self.start) - 1)
+        for _ in range(length):
+            count = np.bincount(self.state, weights=count[self.next], minlength=len(count))
+        return float(count.sum())
 
-def chain_windows(problem: Federation, algorithm: TemporalDifference) -> list[Windows]:
+
+def chain_windows(
+    problem: Federation, algorithm: TemporalDifference, check: Callable[[list[tuple[int, int]]], None] | None = None
+) -> list[Windows]:
     """The windows of each kind of agent; kinds that meet the same ones share the object.
+
+    Before any of them is made, `check` is given the numbers of modes and of windows of each kind, and may refuse them.
 
     Raises
     ------
@@ -108,18 +123,31 @@ def chain_windows(problem: Federation, algorithm: TemporalDifference) -> list[Wi
     (16, (64, 3))
     """
     algorithm.check(problem)
-    policies = algorithm.policies(problem)
-    laws = distinct_stationary_laws(problem, policies)
-    rewards = stacked_rewards(problem)
+    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
+    every = _kind_steps(problem, algorithm)
+    _check_count(every, algorithm.horizon, problem.num_kinds)
+    if check is not None:
+        shorter = algorithm.horizon - 1
+        counts = [(int(steps.paths(shorter)), int(steps.paths(algorithm.horizon))) for steps in every]
+        check(counts * (problem.num_kinds // len(every)))
+    found = [_windows(problem, algorithm, steps, kind, laws[kind]) for kind, steps in enumerate(every)]
+    return found * (problem.num_kinds // len(found))
+
+
+def _kind_steps(problem: Federation, algorithm: TemporalDifference) -> list[_Steps]:
+    """The transitions of each kind, or of one where all share them."""
+    policies, rewards = algorithm.policies(problem), stacked_rewards(problem)
     off_policy = not isinstance(algorithm, OnPolicyTD)
     ratios = importance_ratios(problem, algorithm) if off_policy else np.ones_like(policies)
-    found = []
-    for kind in range(len(laws)):
-        mdp, policy = problem.mdps[kind % len(problem.mdps)], policies[kind % len(policies)]
-        steps = _steps(mdp.transitions, policy, ratios[kind % len(ratios)], rewards[kind % len(rewards)])
-        _check_count(steps, algorithm.horizon, kind, problem.num_kinds)
-        found.append(_windows(problem, algorithm, steps, kind, laws[kind]))
-    return found * (problem.num_kinds // len(found))
+    return [
+        _steps(
+            problem.mdps[kind % len(problem.mdps)].transitions,
+            policies[kind % len(policies)],
+            ratios[kind % len(ratios)],
+            rewards[kind % len(rewards)],
+        )
+        for kind in range(max(len(problem.mdps), len(policies)))
+    ]
 
 
 def _steps(transitions: Any, policy: np.ndarray, ratios: np.ndarray, rewards: np.ndarray) -> _Steps:
@@ -144,15 +172,15 @@ def _steps(transitions: Any, policy: np.ndarray, ratios: np.ndarray, rewards: np
     )
 
 
-def _check_count(steps: _Steps, horizon: int, kind: int, num_kinds: int) -> None:
-    count = np.ones(len(steps.start) - 1)
-    for _ in range(horizon):
-        count = np.bincount(steps.state, weights=count[steps.next], minlength=len(count))
-    if count.sum() > MOST_WINDOWS:
+def _check_count(every: list[_Steps], horizon: int, num_kinds: int) -> None:
+    counts = [steps.paths(horizon) for steps in every]
+    kind = int(np.argmax(counts))
+    needed = _WINDOW_BYTES * (horizon + 2.0) * sum(counts)
+    if counts[kind] > MOST_WINDOWS or needed > MOST_BYTES:
         raise ProblemError(
-            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can meet {count.sum():.3g} windows of {horizon} "
-            f"transitions, some {count.sum() * (horizon + 2) * 24 / 1e9:.3g} GB of them; at most {MOST_WINDOWS} are looked at: "
-            "use a smaller horizon or fewer states."
+            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can meet {counts[kind]:.3g} windows of {horizon} "
+            f"transitions, and the windows of all kinds need about {needed / 1e9:.3g} GB; at most {MOST_WINDOWS} windows and "
+            f"{MOST_BYTES / 1e9:.3g} GB are allowed: use a smaller horizon or fewer states."
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fegsam.engines.run import Engine, run
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.exact.moments import moments
-from fegsam.exact.rounds import PACKED_LENGTH, PACKED_LIMIT
+from fegsam.exact.rounds import Costs
 from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import Setting
@@ -84,24 +84,25 @@ def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -
         return None
 
 
+def _costs(law: RoundLaw, sync_period: int) -> Costs:
+    """What a round costs; all kinds together are taken for one chain."""
+    return Costs((law.num_modes,) * law.num_kinds, law.num_windows, len(law.start) + 1, sync_period, 1.0)
+
+
 def _by_powers(law: RoundLaw, setting: Setting) -> bool:
     """Whether the steps of a round are powers of one matrix."""
-    return _packed(law) <= PACKED_LIMIT and setting.sync_period >= PACKED_LENGTH
-
-
-def _packed(law: RoundLaw) -> float:
-    """Second moments of a kind with its modes."""
-    size = len(law.start) + 1
-    return law.num_modes * size * (size + 1) / 2
+    costs = _costs(law, setting.sync_period)
+    return costs.is_dense(costs.entries)
 
 
 def seconds(law: RoundLaw, setting: Setting) -> float:
     """About how long the moments take: a step of a round acts on a functional for each pair of parameters, or on one alone."""
-    size = len(law.start) + 1
-    functionals = size * (size + 1) / 2 if setting.communications > 1 else 2
-    step = 3e-4 * law.num_kinds + 3.5e-9 * law.num_windows * size**2 * functionals
+    costs = _costs(law, setting.sync_period)
+    functionals = costs.entries if setting.communications > 1 else 2
+    step = 3e-4 + 3.5e-9 * law.num_windows * costs.size**2 * functionals
     within = setting.sync_period * step
     if _by_powers(law, setting):
-        within = law.num_kinds * (3e-3 + 3e-10 * math.log2(setting.sync_period) * _packed(law) ** 3)
-    rounds = 5e-4 * law.num_kinds**2 + 4e-9 * law.num_windows * size**2
+        packed = float(law.num_modes * costs.entries)
+        within = law.num_kinds * (1e-3 + 3e-10 * math.log2(setting.sync_period + 1) * packed**3)
+    rounds = 5e-4 + costs.seconds(costs.entries) + costs.seconds(costs.size) + costs.seconds(1)
     return within + min(setting.communications, 10**4) * rounds

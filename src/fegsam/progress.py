@@ -8,22 +8,20 @@ from typing import Any
 
 _PATIENCE = 2.0
 """Seconds before a bar appears: what is over sooner needs none."""
-
-
 _MOMENT = 1.0
 
 
 class Progress:
     """``with Progress(total, unit) as progress: progress.show(done)``; needs tqdm, and does without where it is missing."""
 
-    def __init__(self, total: int, unit: str) -> None:
+    def __init__(self, total: int, unit: str, what: str | None = None) -> None:
         self._bar: Any = None
         if sys.stderr.isatty() or "ipykernel" in sys.modules:
             try:
                 from tqdm.auto import tqdm
             except ImportError:
                 return
-            self._bar = tqdm(total=total, unit=unit, unit_scale=True, delay=_PATIENCE, leave=False)
+            self._bar = tqdm(total=total, desc=what, unit=unit, unit_scale=True, delay=_PATIENCE, leave=False)
 
     def show(self, done: int) -> None:
         if self._bar is not None:

@@ -1,0 +1,84 @@
+"""How many agents' modes are kept: orders of truncation, raised until two agree or the next one takes too long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fegsam.exact.moment_system import MomentSystem
+from fegsam.problem.checks import integer
+
+AGREEMENT = 1e-9
+"""How closely two orders of truncation must agree, relative to the error."""
+_CONVERGING = 0.1
+"""Where two orders differ by more than this part of the error, their difference says nothing about the next one."""
+_LEAST_ROUNDS = 20
+
+
+class Computed(NamedTuple):
+    """What one order of truncation gives."""
+
+    mse: np.ndarray
+    rounds: int
+    """that were taken one by one, and are at the next order"""
+    mean: np.ndarray | None = None
+    sync_error: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """Which orders may be computed."""
+
+    system: MomentSystem
+    length: int
+    asked: int | None
+    patience: float
+
+    def raised(self, compute: Callable[[int], Computed], rounds: int) -> tuple[Computed, int, float, str]:
+        """What is computed, its order, the relative difference to the order below, and why it tells nothing."""
+        highest = self.system.highest_order
+        if self.asked is not None:
+            order = min(integer(self.asked, "order"), highest)
+            if order == highest:
+                return compute(order), order, 0.0, ""
+            return compute(order), order, math.nan, f"Order {order} was asked for; leave out order= to have orders compared."
+        reached = min(1, highest)
+        best, gap = compute(reached), math.nan
+        while reached < highest:
+            rounds = min(rounds, max(best.rounds, _LEAST_ROUNDS))
+            if not self.affords(reached + 1, rounds):
+                if gap <= _CONVERGING:
+                    return best, reached, gap, ""
+                return best, reached, math.nan, self.too_dear(reached, gap, rounds)
+            finer = compute(reached + 1)
+            gap = _relative_gap(finer.mse, best.mse)
+            best, reached = finer, reached + 1
+            if gap <= AGREEMENT:
+                return best, reached, gap, ""
+        return best, reached, 0.0, ""
+
+    def affords(self, order: int, rounds: int) -> bool:
+        return self.system.fits(order) and self.system.seconds(order, self.length, rounds) <= self.patience
+
+    def too_dear(self, order: int, gap: float, rounds: int) -> str:
+        """Why nothing is known of what is left out beyond this order; `gap`: to the order below, NaN if there is none."""
+        known = "No two orders were compared" if math.isnan(gap) else f"Orders {order - 1} and {order} differ by {gap:.2g}"
+        if not self.system.fits(order + 1):
+            return f"{known}, and order {order + 1} needs more memory than is allowed."
+        seconds = self.system.seconds(order + 1, self.length, rounds)
+        return f"{known}, and order {order + 1} takes about {seconds:.2g} s; pass patience={seconds:.1e} to run it."
+
+    def said(self, order: int, rounds: int) -> str:
+        return f"exact moments of order {order}, about {self.system.seconds(order, self.length, rounds):.2g} s"
+
+
+def _relative_gap(finer: np.ndarray, coarser: np.ndarray) -> float:
+    """The largest relative difference; infinite where one of them alone is finite."""
+    both = np.isfinite(finer) & np.isfinite(coarser)
+    if np.any(np.isfinite(finer) != np.isfinite(coarser)) or not both.any():
+        return math.inf
+    return float(np.max(np.abs(finer[both] - coarser[both]) / np.maximum(np.abs(finer[both]), 1e-300)))

@@ -1,0 +1,88 @@
+"""Whether the mean-square error of a linear algorithm converges, and a step size at which it does.
+
+A round of K steps is a linear map of the moments. The error converges where the spectral radius of that map is below one, at
+the order at which the error itself is computed: at a lower order the radius may be on the other side of one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fegsam.errors import ProblemError
+from fegsam.exact.long_run import LongRun, UnsolvedMoments
+from fegsam.exact.moment_system import MomentSystem
+
+_QUICK = 1e-3
+"""Seconds of a round up to which the limit of stability is searched for at the order in use."""
+_DIGITS = 3
+_HALVINGS = 60
+_MARGIN = 0.9
+"""An advised step that was found at a lower order is shrunk by this factor until it converges at the order in use."""
+
+
+def limit(run: LongRun) -> float:
+    """The squared error that a round leaves as it is.
+
+    NaN where no moments were found, or none that are those of a random variable: as a rule the error then grows.
+    """
+    try:
+        found = run.stationary
+    except UnsolvedMoments:
+        return math.nan
+    return float(run.unpacked(found)[0][:-1, :-1].trace()) if run.is_positive(found) else math.nan
+
+
+def require_limit(system: MomentSystem, step_size: float, length: int, run: LongRun) -> None:
+    """Raise `ProblemError` where the mean-square error does not converge, or where its limit was not found."""
+    if run.spectral_radius >= 1.0:
+        step = converging_step(system, step_size, length, run.hierarchy.order)
+        cure = f"it converges at step_size={step:.{_DIGITS}g}" if step else "no step size was found at which it converges"
+        raise ProblemError(
+            f"At step_size={step_size:g} the mean-square error grows without bound (spectral radius {run.spectral_radius:.6g} "
+            f"of one round); {cure}."
+        )
+    if not run.is_positive(run.stationary):
+        order = run.hierarchy.order
+        raise ProblemError(
+            f"The stationary moments at order {order} are not those of a random variable, since too much is left out; "
+            f"use a smaller step, or pass order={order + 1}."
+        )
+
+
+def is_stable(system: MomentSystem, step_size: float, length: int, order: int) -> bool:
+    return LongRun(system.hierarchy(system.steps(step_size), length, order)).spectral_radius < 1.0
+
+
+def converging_step(system: MomentSystem, unstable: float, length: int, order: int) -> float:
+    """About the largest step size, of three digits, at which the error converges; it was checked. Zero if there is none."""
+    quick = system.round_seconds(order, length) <= _QUICK
+    low = _bisected(system, unstable, length, order if quick else min(order, 1))
+    for _ in range(_HALVINGS):
+        if low == 0.0 or is_stable(system, low, length, order):
+            return low
+        low = _rounded_down(_MARGIN * low)
+    return 0.0
+
+
+def _bisected(system: MomentSystem, unstable: float, length: int, order: int) -> float:
+    low = unstable / 2
+    for _ in range(_HALVINGS):
+        if is_stable(system, low, length, order):
+            break
+        unstable, low = low, low / 2
+    else:
+        return 0.0
+    while unstable > 1.002 * low:
+        middle = math.sqrt(low * unstable)
+        low, unstable = (middle, unstable) if is_stable(system, middle, length, order) else (low, middle)
+    return _rounded_down(low)
+
+
+def _rounded_down(step: float) -> float:
+    """To three digits.
+
+    >>> _rounded_down(0.98765)
+    0.987
+    """
+    unit = 10.0 ** (math.floor(math.log10(step)) - _DIGITS + 1)
+    return float(f"{math.floor(step / unit * (1 + 1e-12)) * unit:.{_DIGITS}g}")
