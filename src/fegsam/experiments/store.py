@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fegsam.errors import ProblemError
+from fegsam.experiments.array_values import CELLS
 from fegsam.history.history import History
 from fegsam.history.storage import parse_history, save_history
 from fegsam.locks import Locked, lock
@@ -63,7 +64,7 @@ class Store:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = pathlib.Path(directory)
-        self._cells = self.directory / "cells"
+        self._cells = self.directory / CELLS
         self._study = self.directory / "study.toml"
 
     def path(self, cell: Cell) -> pathlib.Path:
