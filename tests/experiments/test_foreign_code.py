@@ -277,3 +277,13 @@ def test_numbers_that_ask_for_terabytes_are_refused_before_anything_is_made(befo
     assert before in EXAMPLE
     with pytest.raises(ProblemError, match=rf"{told}.*would take .* bytes of memory"):
         parse_study(EXAMPLE.replace(before, after))
+
+
+def test_a_report_does_not_write_through_links_that_lead_out_of_the_results(results, tmp_path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (results / "figures").mkdir()
+    for name in ("figures/1-error-curves.svg", "report.html"):
+        (results / name).symlink_to(tmp_path / "precious")
+    report_study(results)
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert not (results / "figures" / "1-error-curves.svg").is_symlink()

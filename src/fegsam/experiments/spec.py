@@ -19,7 +19,6 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,7 +37,7 @@ from fegsam.experiments.spec_text import SpecText
 from fegsam.experiments.study_tables import AlgorithmSpec, FigureSpec, StudyTable
 from fegsam.experiments.toml_lines import Key, toml_text
 from fegsam.experiments.wording import nearest, show
-from fegsam.safe_files import read_plain
+from fegsam.safe_files import read_plain, whole
 
 EXAMPLE = """\
 [study]
@@ -150,9 +149,8 @@ class Study:
             kept = Path(directory) / INPUTS / path.name
             if not (kept.exists() and kept.samefile(path)):
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                waiting = kept.with_name(f".{kept.name}.part")
-                shutil.copyfile(path, waiting)
-                waiting.replace(kept)
+                with whole(kept) as waiting:
+                    waiting.write_bytes(read_plain(path))
 
     def override(self, values: Mapping[str, Any]) -> Study:
         """The study with other values, by their whole keys; its text says so too.

@@ -159,7 +159,7 @@ def _server(given: argparse.Namespace) -> int:
     side = load_server(given.directory)
     with Board() as board:
         Supervisor(side, given.output, fresh=False, on_event=board.show).run()
-    print(f"history: {finished(given.output, load_terms(side.terms).settings.fingerprint)}")
+    print(f"history: {finished(given.output, load_terms(side.terms).settings)}")
     return 0
 
 

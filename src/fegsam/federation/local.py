@@ -21,8 +21,11 @@ from fegsam.federation.share import load_terms
 from fegsam.federation.superlink import HOST
 from fegsam.federation.supervisor import Supervisor
 from fegsam.history import load_history
+from fegsam.history.settings import Settings
 
 DEPLOYMENT = "deployment"
+_DECIDING = ("fingerprint", "seeds", "step_size", "sync_period", "num_steps")
+"""Settings by which one experiment's history is told from another's."""
 
 
 def run_locally(
@@ -65,7 +68,7 @@ def run_locally(
             raise FederationError(f"{output} holds {what}: choose another directory, or give what was given for that run.")
     if not (output / HISTORY_FILE).exists():
         Supervisor(side, output, [_of_study(node, spec) for node in nodes], fresh=True, on_event=on_event).run()
-    return finished(output, stored.settings.fingerprint)
+    return finished(output, stored.settings)
 
 
 def _of_study(node: NodeSide, spec: Path) -> NodeSide:
@@ -73,8 +76,8 @@ def _of_study(node: NodeSide, spec: Path) -> NodeSide:
     return replace(node, experiment=spec.resolve(), trust=True) if node.experiment.suffix == ".toml" else node
 
 
-def finished(output: Path, fingerprint: str) -> Path:
-    """The file of a federation's history, once it is seen to be whole and of the experiment with this fingerprint."""
+def finished(output: Path, settings: Settings) -> Path:
+    """The file of a federation's history, once it is seen to be whole and to belong to these settings."""
     path = output / HISTORY_FILE
     try:
         history = load_history(path)
@@ -82,6 +85,6 @@ def finished(output: Path, fingerprint: str) -> Path:
         raise FederationError(
             f"{path} is damaged or is no history: remove it, and the same command makes it again from the records."
         ) from error
-    if history.settings.fingerprint != fingerprint:
+    if any(getattr(history.settings, name) != getattr(settings, name) for name in _DECIDING):
         raise FederationError(f"{path} is the history of another experiment: remove it, then run the same again.")
     return path
