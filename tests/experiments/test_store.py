@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 
 import numpy as np
@@ -166,5 +167,8 @@ def test_where_nothing_can_be_written_the_error_says_so(tmp_path: pathlib.Path, 
     (tmp_path / "file").touch()
     with pytest.raises(ProblemError, match="cannot be written to"), Store(tmp_path / "file").held():
         pass
-    with pytest.raises(ProblemError, match="cannot be written"):
+    with pytest.raises(ProblemError, match="cannot be used"):
         Store(tmp_path / "file").write(CELL, history)
+    os.mkfifo(tmp_path / "study.toml")
+    with pytest.raises(ProblemError, match=r"study\.toml' cannot be used \(it is a pipe or a device"):
+        Store(tmp_path).adopt("text", [CELL])

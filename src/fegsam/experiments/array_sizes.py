@@ -10,7 +10,7 @@ import math
 import os
 import zipfile
 from collections.abc import Collection
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def require_memory(size: int, what: str) -> None:
         )
 
 
-def check_array(file: BinaryIO, size: int) -> None:
+def check_array(file: IO[bytes], size: int) -> None:
     """Hold the head of an .npy file against the `size` of all of it."""
     version = np.lib.format.read_magic(file)
     heads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -59,4 +59,4 @@ def check_members(content: bytes, names: Collection[str] | None = None) -> None:
         for member in archive.infolist():
             if names is None or member.filename.removesuffix(".npy") in names:
                 with archive.open(member) as file:
-                    check_array(file, member.file_size)  # pyright: ignore[reportArgumentType]
+                    check_array(file, member.file_size)

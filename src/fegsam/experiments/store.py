@@ -74,12 +74,9 @@ class Store:
 
     def write(self, cell: Cell, history: History) -> None:
         """Keep a cell's history: after this it stays, whatever happens to the process or the machine."""
-        target = self.path(cell)
-        try:
+        with self._usable():
             self._cells.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ProblemError(f"{str(target)!r} cannot be written ({error}); make room there, then run again.") from error
-        save_history(history, target, owner=cell.key)
+        save_history(history, self.path(cell), owner=cell.key)
 
     def read(self, cell: Cell) -> History | None:
         """A cell's history, or None where there is none or its file is damaged."""
@@ -127,14 +124,25 @@ class Store:
         found = sorted(file.name for file in self._cells.glob("*.nc") if not file.name.startswith("."))
         foreign = next((name for name in found if name not in own), None)
         content = text.encode()
-        known = read_plain(self._study) if self._study.exists() else None
+        with self._usable():
+            known = read_plain(self._study) if self._study.exists() else None
         if foreign is not None or (known not in (None, content) and not found):
             what = f"{foreign!r} among them" if foreign is not None else "its study.toml is not this one"
             raise ProblemError(
                 f"{str(self.directory)!r} belongs to another study ({what}); choose another directory, or remove that one."
             )
-        for leftover in [*self._cells.glob(".*.nc*"), *self.directory.glob(".study.toml.*")]:
-            leftover.unlink()
-        if known != content:
-            with whole(self._study) as temporary:
-                temporary.write_bytes(content)
+        with self._usable():
+            for leftover in [*self._cells.glob(".*.nc*"), *self.directory.glob(".study.toml.*")]:
+                leftover.unlink()
+            if known != content:
+                with whole(self._study) as temporary:
+                    temporary.write_bytes(content)
+
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the system refuses is said in the package's words."""
+        try:
+            yield
+        except OSError as error:
+            what = f"{str(error.filename or self.directory)!r} cannot be used ({error.strerror or error})"
+            raise ProblemError(f"{what}; make room there, or choose another directory.") from error

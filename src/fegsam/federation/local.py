@@ -52,8 +52,17 @@ def run_locally(
     deployment = output / DEPLOYMENT
     if not (deployment / "server" / SERVER_FILE).exists():
         # Port 0: the gate takes a free one at each start.
-        new = {"hosts": [HOST], "port": 0, "num_nodes": num_nodes, "rules": rules or {}, "insecure": insecure}
-        init(deployment, spec, seed=seed, trust=trust, **new)
+        init(
+            deployment,
+            spec,
+            seed=seed,
+            hosts=[HOST],
+            port=0,
+            num_nodes=num_nodes,
+            rules=rules or {},
+            insecure=insecure,
+            trust=trust,
+        )
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
     stored, given = load_terms(side.terms), Experiment.from_spec(spec, seed, trust=trust)
