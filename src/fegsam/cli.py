@@ -10,8 +10,8 @@ from pathlib import Path
 
 import fegsam
 from fegsam.errors import ProblemError
+from fegsam.federation.command import TRUST, federate
 from fegsam.federation.command import add_parser as add_federate
-from fegsam.federation.command import federate
 from fegsam.versions import installed_version
 
 _ABOUT = f"""\
@@ -151,9 +151,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--engine", choices=("cpu", "cuda", "reference"), help="instead of the one that the file names")
     run.add_argument("--executor", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster")
     run.add_argument("--workers", type=int, metavar="N", help="processes; as many as cores by default")
+    _add_trust(run)
 
     report = commands.add_parser("report", help="figures and an HTML page from stored results")
     report.add_argument("directory", type=Path, help="where fegsam run put its results")
+    _add_trust(report)
 
     plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
     plan.add_argument("spec", type=Path, help="its first cell with the most agents says the problem and the algorithm")
@@ -165,6 +167,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="the most steps (goal communications; 16 times the fewest by default) or the most communications (goal samples)",
     )
+
+    _add_trust(plan)
 
     bench = commands.add_parser("bench", help="speed of the engines beside their baselines and the machine's limits")
     bench.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")
@@ -192,6 +196,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--trust", action="store_true", help=TRUST)
+
+
 def help_pages() -> dict[str, str]:
     """What ``fegsam --help`` prints, and each command's, by the command."""
     parser = _parser()
@@ -211,14 +219,19 @@ def _reproduce(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
+    from fegsam.experiments.foreign_code import code_of
     from fegsam.experiments.spec import load_study
 
-    study = load_study(given.spec)
+    # To check a file is to read it: whatever it names is not run.
+    study = load_study(given.spec, trust=True if given.trust else False if given.check else None)
     if given.engine is not None:
         study = study.override({"study.engine": given.engine})
     cells = study.cells()
     if given.check:
-        print(f"{given.spec}: {len(cells)} cells")
+        study.check()
+        named = dict.fromkeys(code.what for cell in cells for code in code_of(cell) if not code.may_run(cell.trust))
+        unchecked = f"; not run, so not checked: {', '.join(named)} (--trust runs it)" if named else ""
+        print(f"{given.spec}: {len(cells)} cells{unchecked}")
         return 0
     from fegsam.experiments.sweep import run_sweep
 
@@ -231,7 +244,7 @@ def _run(given: argparse.Namespace) -> int:
 def _report(given: argparse.Namespace) -> int:
     from fegsam.report.study import report_study
 
-    print(f"report: {report_study(given.directory)}")
+    print(f"report: {report_study(given.directory, trust=given.trust)}")
     return 0
 
 
@@ -239,7 +252,7 @@ def _plan(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec import load_study
     from fegsam.planning import plan
 
-    cells = load_study(given.spec).cells()
+    cells = load_study(given.spec, trust=given.trust or None).cells()
     cell = max(cells, key=lambda cell: cell.num_agents)
     problem, algorithm = cell.build()
     found = plan(problem, algorithm, accuracy=given.accuracy, goal=given.goal, budget=given.budget)

@@ -223,9 +223,10 @@ except KeyboardInterrupt as stop:
 
 def start(directory: pathlib.Path, last: int = 13, pause: float = 0.1) -> subprocess.Popen[str]:
     """A sweep in a process group of its own; returns when it begins."""
+    path = os.pathsep.join(filter(None, [str(processes.TESTS), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [processes.sys.executable, "-c", SWEEP.format(directory=str(directory), last=last, pause=pause)],
-        env=os.environ | {"PYTHONPATH": str(processes.TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
+        env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -25,7 +25,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation import deployment, flower_client, flower_server
+from fegsam.federation import deployment, flower_client, flower_server, local
 from fegsam.federation.board import Board, Standing, described, table
 from fegsam.federation.deployment import init, load_node, load_server
 from fegsam.federation.experiment import Experiment
@@ -33,6 +33,7 @@ from fegsam.federation.grid_transport import PAYLOAD, RECORD, GridTransport, pac
 from fegsam.federation.processes import alive, end_all, environment, marked
 from fegsam.federation.share import load_share, load_terms, save_share
 from fegsam.federation.state import append_event
+from fegsam.federation.supervisor import node_command
 from fegsam.federation.transport import Lost
 from fegsam.federation.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
 
@@ -363,20 +364,150 @@ def results(tmp_path, monkeypatch) -> pathlib.Path:
     return output
 
 
-def test_the_server_app_runs_to_the_end_and_says_so(tmp_path, results) -> None:
+def answers(nodes: pathlib.Path, state: pathlib.Path) -> Callable[[Message], Message]:
+    """What the two nodes on the Grid say."""
+
     def answer(message: Message) -> Message:
         agents = {3: "0,2", 2**63 + 1: "1,3"}[message.metadata.dst_node_id]
-        share = tmp_path / "fed" / "nodes" / ("node-0" if agents == "0,2" else "node-1") / "share"
-        config = {"experiment": str(share), "agents": agents, "state-dir": str(tmp_path / "state")}
+        share = nodes / ("node-0" if agents == "0,2" else "node-1") / "share"
+        config = {"experiment": str(share), "agents": agents, "state-dir": str(state)}
         context = Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={})
         return flower_client.app(message, context)
 
+    return answer
+
+
+def test_the_server_app_runs_to_the_end_and_says_so(tmp_path, results) -> None:
+    answer = answers(tmp_path / "fed" / "nodes", tmp_path / "state")
     flower_server.main(_Grid(answer), None)
     assert_equal(fg.load_history(results / "history.nc"), simulated(tmp_path / "study.toml"))
     job = flower_server.Job.read(results / flower_server.FLOWER_FOLDER)
     assert job == flower_server.Job(os.getpid(), "finished")
     flower_server.Job.clear(results / flower_server.FLOWER_FOLDER)
     assert flower_server.Job.read(results / flower_server.FLOWER_FOLDER) is None
+
+
+def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(tmp_path, results, monkeypatch) -> None:
+    (tmp_path / "fed").rename(results / local.DEPLOYMENT)
+    monkeypatch.setenv(flower_server.SERVER, str(results / local.DEPLOYMENT / "server"))
+    starts = []
+
+    class InProcess:
+        def __init__(self, side, output, nodes, **_: object) -> None:
+            self.answer = answers(results / local.DEPLOYMENT / "nodes", tmp_path / "state")
+
+        def run(self) -> None:
+            starts.append("run")
+            flower_server.main(_Grid(self.answer), None)
+
+    monkeypatch.setattr(local, "Supervisor", InProcess)
+
+    def run() -> pathlib.Path:
+        settings = {"num_nodes": 2, "rules": {"poll": 0.01}, "insecure": True}
+        return local.run_locally(tmp_path / "study.toml", results, **settings)
+
+    path = run()
+    whole = path.read_bytes()
+    assert run() == path
+    assert starts == ["run"]
+    for content in (whole[: len(whole) // 2], whole[:-1], b"", whole[:9000] + b"x" + whole[9001:]):
+        path.write_bytes(content)
+        with pytest.raises(fg.ProblemError, match=r"history\.nc is damaged or is no history: remove it, and the same command"):
+            run()
+    for other in (write_study(tmp_path / "state", rounds=3), write_study(tmp_path / "state", "off_policy_tabular_td")):
+        simulated(other).save(path)
+        with pytest.raises(fg.ProblemError, match=r"history\.nc is the history of another experiment"):
+            run()
+    assert starts == ["run"]
+    path.unlink()
+    assert run().read_bytes() == whole
+    assert starts == ["run", "run"]
+
+
+RULE_STUDY = """
+[study]
+name = "rule"
+seeds = [7]
+[problem]
+generator = "noise"
+kernels = [[0.5, 0.5], [0.5, 0.5]]
+[algorithm]
+name = "stochastic_approximation"
+rule = "rule.py:rule"
+dim = 1
+[run]
+num_steps = 20
+fixed_point = [0.5]
+[grid]
+num_agents = 2
+sync_period = 5
+step_size = 0.1
+"""
+
+
+def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(tmp_path, capsys, monkeypatch) -> None:
+    """Whoever sets a federation up sends each node its directory; a rule of one's own lies in it as code."""
+    marker = tmp_path / "marker"
+    (tmp_path / "rule.py").write_text(
+        f"open({str(marker)!r}, 'w').close()\ndef rule(params, y, kind, out):\n    out[0] = y - params[0]\n"
+    )
+    (tmp_path / "study.toml").write_text(RULE_STUDY)
+    settings = {"seed": None, "hosts": ["localhost"], "port": 8000, "num_nodes": None, "rules": {}, "insecure": True}
+    node = init(tmp_path / "fed", tmp_path / "study.toml", **settings)[0]
+    marker.unlink()
+
+    started = []
+    monkeypatch.setattr("os.execve", lambda *words: started.append(words))
+    assert main(["federate", "node", str(node)]) == 2
+    assert "inputs/rule.py:rule, which the study names; if you trust whoever wrote that, add --trust" in capsys.readouterr().err
+    assert not started
+    assert not marker.exists()
+    config = {"experiment": str(node / "study.toml"), "seed": 7, "agents": "0", "state-dir": str(tmp_path / "state")}
+    content = packed(encode(Ask("")))
+    with pytest.raises(fg.ProblemError, match="the node cannot be set up"):
+        ask(Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={}), content)
+    assert not marker.exists()
+
+    main(["federate", "node", str(node), "--trust"])
+    assert len(started) == 1
+    assert "trust = true" in (node / "flower" / "node-config.toml").read_text()
+    context = Context(run_id=1, node_id=2, node_config=config | {"trust": True}, state=RecordDict(), run_config={})
+    (hello,) = decode(ask(context, content)[RECORD][PAYLOAD], FROM_NODE)
+    assert hello.agents == (0,)
+    assert marker.exists()
+
+
+def test_a_local_run_takes_the_study_that_was_given_and_not_the_copy_in_its_results(tmp_path) -> None:
+    node = load_node(make(tmp_path)[0])
+    study = tmp_path / "study.toml"
+    assert local._of_study(node, study) == node
+    stranger = dataclasses.replace(node, experiment=node.directory / "study.toml")
+    taken = local._of_study(stranger, study)
+    assert (taken.experiment, taken.trust) == (study.resolve(), True)
+
+
+def test_apps_that_lie_in_a_directory_are_not_run(tmp_path) -> None:
+    side = load_node(make(tmp_path)[0])
+    for name in ("app", "apps"):
+        (side.directory / "flower" / name / "fegsam").mkdir(parents=True)
+    node_command(side)
+    assert [path.name for path in (side.directory / "flower").iterdir()] == ["node-config.toml"]
+
+
+@pytest.mark.parametrize("line", ["[1]", '{"event": 3}', '{"event": "round"}', '{"event": "round", "round": "x"}', "[" * 10**5])
+def test_a_log_of_a_stranger_is_read_or_refused_in_one_sentence(tmp_path, capsys, line) -> None:
+    append_event(tmp_path / "events.jsonl", STARTED)
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write(line + "\n")
+    status = main(["federate", "status", str(tmp_path)])
+    said = capsys.readouterr()
+    assert (status == 0 and "running" in said.out) or (status == 2 and "is not what fegsam writes" in said.err)
+
+
+def test_a_log_that_is_a_pipe_is_not_waited_for(tmp_path, capsys) -> None:
+    os.mkfifo(tmp_path / "events.jsonl")
+    assert main(["federate", "status", str(tmp_path)]) == 2
+    assert "a pipe or a device" in capsys.readouterr().err
 
 
 def test_a_server_app_that_cannot_go_on_says_why(tmp_path, results) -> None:

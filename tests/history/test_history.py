@@ -19,6 +19,7 @@ import xarray as xr
 import fegsam as fg
 import golden
 from cases import case
+from fegsam.safe_files import SEAL, append_seal
 
 SETTINGS = {"step_size": 0.1, "sync_period": 4, "num_steps": 10, "record": 3}
 
@@ -139,7 +140,7 @@ def test_a_failure_while_writing_leaves_the_old_file_and_no_other(older, tmp_pat
         raise OSError("No space left on device")
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", fail_halfway)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(fg.ProblemError, match=r"run\.nc' cannot be written \(No space left on device\); make room there"):
         history.save(target)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -182,7 +183,7 @@ DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_text("seed,time\n0,1\n"),
     "first-half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-    "last-byte-missing": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "end-missing": lambda path: path.write_bytes(path.read_bytes()[: -2 * SEAL - 1]),
     "header-scrambled": lambda path: path.write_bytes(bytes(200) + path.read_bytes()[200:]),
     "someone-elses": lambda path: xr.Dataset({"rain": ("day", [1.0])}).to_netcdf(path, engine="netcdf4"),
     "other-times-and-seeds": lambda path: xr.Dataset(coords={"time": [0], "seed": [0]}).to_netcdf(path, engine="netcdf4"),
@@ -197,22 +198,30 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_refused_by_name(damage, tmp_path) -> None:
+@pytest.mark.parametrize("sealed", [True, False], ids=["checksum-right", "checksum-gone"])
+def test_a_damaged_file_is_refused_by_name(damage, sealed, tmp_path) -> None:
+    """Also where the checksum is right: then somebody wrote such a file."""
     path = tmp_path / "run.nc"
     short_run().save(path)
     DAMAGES[damage](path)
+    if sealed:
+        append_seal(path)
     with pytest.raises(fg.ProblemError, match=r"run\.nc.*(not a history|damaged)"):
         fg.load_history(path)
 
 
-def test_wherever_bytes_are_overwritten_the_file_is_read_or_refused_by_name(tmp_path) -> None:
-    """Numbers may be overwritten unnoticed; whatever else is hit, no error of the libraries underneath comes through."""
+def test_wherever_bytes_are_overwritten_the_file_is_refused_by_name(tmp_path) -> None:
+    """Once for the checksum, and once, with a checksum made for the changed bytes, for the readers underneath."""
     path = tmp_path / "run.nc"
     history = short_run(record=1, record_params=True)
     history.save(path)
     whole = path.read_bytes()
-    for at in range(0, len(whole), len(whole) // 40):
+    for at in range(0, len(whole) - SEAL, len(whole) // 40):
         path.write_bytes(whole[:at] + b"\xff" * 16 + whole[at + 16 :])
+        with pytest.raises(fg.ProblemError, match=r"run\.nc.*checksum is wrong"):
+            fg.load_history(path)
+        path.write_bytes(path.read_bytes()[:-SEAL])
+        append_seal(path)
         try:
             fg.load_history(path)
         except fg.ProblemError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ import numpy as np
 from scipy import sparse
 
 from fegsam.errors import SpecError
+from fegsam.experiments.array_sizes import TooLargeError, check_array, check_members, require_memory
 from fegsam.experiments.wording import show
+from fegsam.safe_files import read_plain
 
 LARGEST = 10**300
 """Numbers beyond this are refused: their squares are far beyond double precision."""
 INPUTS = "inputs"
 """Where, beside a stored copy of a spec, copies of its files lie."""
+CELLS = "cells"
+"""Where, beside it, the results lie."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,14 @@ class FileRef:
         Of the array or function; empty for an .npy file.
     sha256 : str
         Of the file's bytes when the spec was read.
+    stored : bool
+        Whether the spec is a copy that lies with results, and the file with it.
     """
 
     path: str
     name: str
     sha256: str
+    stored: bool = False
 
     def read(self) -> bytes:
         """The file's bytes, which must be those that the spec was read with."""
@@ -56,12 +64,14 @@ def file_ref(value: str, directory: Path) -> FileRef:
     path, _, name = value.rpartition(":") if not value.endswith((".npz", ".npy", ".py")) else (value, "", "")
     if not path:
         raise ValueError(f"is {value!r}, but must name a file and what is in it: write 'file.npz:name'")
+    beside, copy = directory / path, directory / INPUTS / Path(path).name
     try:
-        whole = next((p for p in (directory / path, directory / INPUTS / Path(path).name) if p.is_file()), directory / path)
+        whole = next((p for p in (beside, copy) if p.is_file()), beside)
         content = _bytes(whole)
     except SpecError as error:
         raise ValueError(f"is {value!r}, but {error}") from None
-    return FileRef(str(whole.resolve()), name, hashlib.sha256(content).hexdigest())
+    stored = whole.parent == copy.parent or (directory / CELLS).is_dir()
+    return FileRef(str(whole.resolve()), name, hashlib.sha256(content).hexdigest(), stored)
 
 
 def array_value(value: Any, directory: Path) -> FileRef | float | tuple[Any, ...]:
@@ -91,7 +101,7 @@ def load_array(value: FileRef | float | tuple[Any, ...]) -> np.ndarray:
 def array_names(ref: FileRef) -> list[str]:
     """The names of the arrays in an .npz file."""
     try:
-        return list(_open(ref).files)
+        return list(_open(ref.read()).files)
     except _Unusable as error:
         raise ValueError(f"is {Path(ref.path).name!r}, but {error}") from None
 
@@ -100,40 +110,47 @@ def _from_file(ref: FileRef) -> Any:
     shown = f"{Path(ref.path).name}:{ref.name}" if ref.name else Path(ref.path).name
     try:
         if ref.path.endswith(".npz"):
-            stored = _open(ref)
+            content = ref.read()
+            stored = _open(content)
             if not ref.name and "format" in stored.files:
-                return _sparse(ref)
+                return _sparse(content)
             if ref.name not in stored.files:
                 names = ", ".join(stored.files) or "nothing"
                 raise _Unusable(f"that file holds {names}: name one of its arrays after a colon")
+            check_members(content, [ref.name])
             array = stored[ref.name]
         elif ref.path.endswith(".npy") and not ref.name:
-            array = np.load(io.BytesIO(ref.read()), allow_pickle=False)
+            content = ref.read()
+            check_array(io.BytesIO(content), len(content))
+            array = np.load(io.BytesIO(content), allow_pickle=False)
         else:
             raise _Unusable("arrays are read from .npz and .npy files: write 'file.npz:name' or 'file.npy'")
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
             raise _Unusable("that array does not hold finite numbers alone: correct it")
-    except _Unusable as error:
+    except (_Unusable, TooLargeError) as error:
         raise ValueError(f"is {shown!r}, but {error}") from None
     except SpecError:
         raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+    except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error, MemoryError):
         raise ValueError(f"is {shown!r}, but that array cannot be read: save numbers with numpy") from None
     return array
 
 
-def _sparse(ref: FileRef) -> Any:
+def _sparse(content: bytes) -> Any:
     """A matrix saved by scipy.sparse.save_npz."""
-    content = ref.read()
+    check_members(content)
     try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as parts:
+            require_memory(8 * max(map(int, parts["shape"])), "that matrix")
         matrix = sparse.csr_array(sparse.load_npz(io.BytesIO(content)))
-    except (ValueError, OSError, KeyError):
+    except TooLargeError:
+        raise
+    except (ValueError, OSError, KeyError, MemoryError):
         raise _Unusable("that is not a file of scipy.sparse.save_npz: save it anew") from None
     return matrix
 
 
-def _open(ref: FileRef) -> Any:
-    content = ref.read()
+def _open(content: bytes) -> Any:
     try:
         stored = np.load(io.BytesIO(content), allow_pickle=False)
         stored.files  # noqa: B018  an .npy file under a wrong name has none
@@ -144,7 +161,7 @@ def _open(ref: FileRef) -> Any:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_plain(path)
     except (OSError, ValueError) as error:
         raise SpecError(f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check the path") from None
 

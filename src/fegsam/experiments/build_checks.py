@@ -10,6 +10,7 @@ from typing import Any
 import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.experiments.cells import Cell
+from fegsam.experiments.foreign_code import TrustError
 from fegsam.experiments.spec_text import SpecText
 from fegsam.experiments.tables import canonical
 from fegsam.experiments.toml_lines import Key
@@ -48,6 +49,8 @@ def build_checked(source: SpecText, cell: Cell) -> tuple[fg.Federation | fg.Mark
         for name in ("initial_params", "fixed_point"):
             if arguments[name] is not None:
                 flat_params(arguments[name], name, dimension)
+    except TrustError:
+        raise
     except ProblemError as error:
         raise source.error(*_blame(source, cell, inner(error))) from None
     except (MemoryError, OverflowError):

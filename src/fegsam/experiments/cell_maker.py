@@ -51,6 +51,7 @@ class CellMaker:
             seeds=self.seeds if run.common_paths else _own_seeds(self.seeds, point),
             engine=self.engine,
             axes=point,
+            trust=self.source.trust,
             **{name: getattr(run, name) for name in RunTable.model_fields if name not in ("num_steps", "common_paths")},
         )
         return replace(

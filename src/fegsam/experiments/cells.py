@@ -12,7 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 import fegsam as fg
+from fegsam.experiments.array_sizes import require_memory
 from fegsam.experiments.array_values import load_array
+from fegsam.experiments.foreign_code import Trust, check_trust
 from fegsam.experiments.problems import ProblemSpec, build_algorithm
 from fegsam.experiments.study_tables import AlgorithmSpec, Record
 from fegsam.experiments.tables import canonical
@@ -42,6 +44,8 @@ class Cell:
         As in `fegsam.run`; arrays as nested tuples or files, and one number of initial_params for all parameters.
     axes : mapping
         Its coordinates, as the spec's [grid] names and writes them.
+    trust : bool or None
+        As in `load_study`.
 
     Examples
     --------
@@ -70,10 +74,11 @@ class Cell:
     initial_params: Any = None
     fixed_point: Any = None
     axes: Mapping[str, Any] = field(default_factory=dict)
+    trust: Trust = None
 
     def canonical(self) -> dict[str, Any]:
         """All that decides the cell's data, as plain JSON; the problem stands as its digest."""
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("problem", "axes")}
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("problem", "axes", "trust")}
         return {"format": FORMAT, "problem": self.problem.digest, **canonical(parts)}
 
     @cached_property
@@ -93,6 +98,16 @@ class Cell:
         return self.num_agents * self.num_steps * len(self.seeds)
 
     @property
+    def record_count(self) -> int:
+        """How many times the spec asks to record, at most; 0 if it leaves that to `fegsam.run`."""
+        record = self.record
+        if record is None:
+            return 0
+        if record.every is not None:
+            return self.num_steps // record.every + 2
+        return len(record.times) if record.times is not None else record.points or 0
+
+    @property
     def record_times(self) -> int | np.ndarray | None:
         """What `fegsam.run` takes as `record`."""
         record = self.record
@@ -107,11 +122,14 @@ class Cell:
         return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
 
     def build(self) -> tuple[fg.Federation | fg.MarkovNoise, Any]:
-        """The problem and the algorithm."""
+        """The problem and the algorithm; `TrustError` where that would run code that nobody has allowed."""
+        check_trust(self)
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
 
     def arguments(self, dimension: int) -> dict[str, Any]:
         """What `fegsam.run` takes beside problem, algorithm and engine."""
+        times = self.record_count * (dimension if self.record_params else 1)
+        require_memory(8 * len(self.seeds) * max(times, dimension), "run.record")
         initial = None if self.initial_params is None else load_array(self.initial_params)
         return {
             "step_size": self.step_size,

@@ -25,6 +25,7 @@ import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.exact.solvers import optimal_q
 from fegsam.experiments import problem_tables as tables
+from fegsam.experiments.array_sizes import require_memory
 from fegsam.experiments.array_values import FileRef, array_names, file_ref, load_array
 from fegsam.experiments.spec_text import SpecText
 from fegsam.experiments.study_tables import AlgorithmSpec, LinearNStep, NStep, OwnRule
@@ -178,6 +179,8 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
         return [fg.MDP(transitions, rewards, spec.discount)]
     if isinstance(spec, tables.Gymnasium):
         return [fg.examples.from_gymnasium(spec.env_id, spec.discount, **spec.options)]
+    if isinstance(spec, tables.Garnet):
+        require_memory(16 * spec.states * spec.actions * spec.branching, "problem")
     own = {
         name: load_array(value) if isinstance(value, FileRef | tuple) else value
         for name in type(spec).model_fields.keys() - tables.Environment.model_fields.keys()
@@ -194,13 +197,16 @@ def _policies(spec: tables.Policies, mdp: fg.MDP, target: np.ndarray | None, num
         if spec.kind == "mixed" and target is None:
             raise ProblemError("problem.behavior mixes random policies with the target policy: add [problem.target]")
         base = target if spec.kind == "mixed" and target is not None else uniform
-        drawn = fg.policies.random(*shape, _kinds(spec.count, num_agents), spec.seed)
+        kinds = _kinds(spec.count, num_agents)
+        require_memory(8 * kinds * shape[0] * shape[1], "problem.behavior")
+        drawn = fg.policies.random(*shape, kinds, spec.seed)
         return (1.0 - spec.heterogeneity) * base + spec.heterogeneity * drawn
     if isinstance(spec, tables.RandomPolicy):
         return fg.policies.random(*shape, 1, spec.seed)
     if isinstance(spec, tables.EpsilonGreedy | tables.Greedy):
         q = optimal_q(mdp.transitions, mdp.rewards, mdp.discount).reshape(shape) if spec.q is None else load_array(spec.q)
         several = spec.epsilon if isinstance(spec.epsilon, tuple) else (spec.epsilon,)
+        require_memory(8 * len(several) * shape[0] * shape[1], "problem.behavior")
         return np.stack([fg.policies.epsilon_greedy(q, epsilon) for epsilon in several])
     if isinstance(spec, tables.PolicyTable):
         given = load_array(spec.policies)
@@ -212,6 +218,8 @@ def _features(spec: tables.Features, states: int) -> np.ndarray:
     """(S, d)"""
     if isinstance(spec, tables.FeatureTable):
         return load_array(spec.features)
+    dim = spec.dim if isinstance(spec, tables.RandomFeatures | tables.SizedFeatures) else states
+    require_memory(8 * states * dim, "problem.features")
     if isinstance(spec, tables.RandomFeatures):
         rows = np.random.default_rng(spec.seed).standard_normal((states, spec.dim))
         return rows / np.linalg.norm(rows, axis=1).max()
@@ -237,8 +245,10 @@ def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -
     )
     reached.sum_duplicates()
     rows = sparse.csr_array(sparse.kron(reached, np.ones((actions, 1)), format="csr"))
-    perturbed = []
-    for kind in range(_kinds(spec.count, num_agents)):
+    perturbed, kinds = [], _kinds(spec.count, num_agents)
+    # Each successor is a number and an index.
+    require_memory(16 * kinds * rows.nnz, "problem.environments")
+    for kind in range(kinds):
         rng = np.random.default_rng([spec.seed, kind])
         rewards = mdp.rewards + spec.rewards * rng.uniform(-1.0, 1.0, mdp.rewards.shape)
         weights = rng.standard_exponential(rows.nnz)

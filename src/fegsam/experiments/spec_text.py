@@ -48,6 +48,8 @@ class SpecText:
     text: str
     name: str
     directory: Path
+    trust: bool | None = None
+    """which of the code that it names may run, see `foreign_code`"""
 
     @cached_property
     def tables(self) -> dict[str, Any]:

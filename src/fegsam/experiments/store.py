@@ -4,9 +4,9 @@
     DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, and behind it a checksum
     DIR/.lock                                        the process that is at work here
 
-A file gets its name only when all of it is on the disk, so that a sweep may be killed at any moment. Its last 32 bytes are
-the SHA-256 of the rest and of the cell's key (readers of NetCDF pass over them): a file that was cut, changed or moved to
-another cell's name is noticed before anything is read from it.
+A file gets its name only when all of it is on the disk, so that a sweep may be killed at any moment. It ends in a seal (see
+`safe_files`) with the cell's key as its owner: a file that was cut, changed or moved to another cell's name is noticed before
+anything is read from it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import hashlib
 import os
 import pathlib
 import re
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from fegsam.errors import ProblemError
-from fegsam.history.history import History, load_history
+from fegsam.experiments.array_values import CELLS
+from fegsam.history.history import History
+from fegsam.history.storage import parse_history, save_history
 from fegsam.locks import Locked, lock
+from fegsam.safe_files import DamagedError, label_of, read_plain, sealed_by, whole
 
 if TYPE_CHECKING:
     from fegsam.experiments.cells import Cell
@@ -62,7 +64,7 @@ class Store:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = pathlib.Path(directory)
-        self._cells = self.directory / "cells"
+        self._cells = self.directory / CELLS
         self._study = self.directory / "study.toml"
 
     def path(self, cell: Cell) -> pathlib.Path:
@@ -72,33 +74,28 @@ class Store:
 
     def write(self, cell: Cell, history: History) -> None:
         """Keep a cell's history: after this it stays, whatever happens to the process or the machine."""
-        target = self.path(cell)
-        temporary = target.with_name(f".{uuid.uuid4().hex}.nc")
-        try:
+        with self._usable():
             self._cells.mkdir(parents=True, exist_ok=True)
-            history.save(temporary)
-            with temporary.open("rb+") as file:
-                file.write(_checksum(file.read(), cell))
-                file.flush()
-                os.fsync(file.fileno())
-            _put(temporary, target)
-        except OSError as error:
-            raise ProblemError(f"{str(target)!r} cannot be written ({error}); make room there, then run again.") from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        save_history(history, self.path(cell), owner=cell.key)
 
     def read(self, cell: Cell) -> History | None:
         """A cell's history, or None where there is none or its file is damaged."""
-        return load_history(self.path(cell)) if self.is_whole(cell) else None
+        return parse_history(self.path(cell)) if self.is_whole(cell) else None
 
     def is_whole(self, cell: Cell) -> bool:
         """Whether a cell's file is there and as it was written."""
         try:
-            content = memoryview(self.path(cell).read_bytes())
-        except FileNotFoundError:
+            label = sealed_by(self.path(cell))
+            return label == label_of(cell.key) if label is not None else self._has_old_checksum(cell)
+        except (OSError, DamagedError):
             return False
-        return content[-_CHECKSUM:] == _checksum(content[:-_CHECKSUM], cell)
+
+    def _has_old_checksum(self, cell: Cell) -> bool:
+        """Files of versions before seals end in the SHA-256 of the rest and of the cell's key."""
+        content = memoryview(read_plain(self.path(cell)))
+        state = hashlib.sha256(content[:-_CHECKSUM])
+        state.update(cell.key.encode())
+        return content[-_CHECKSUM:] == state.digest()
 
     def done(self, cells: Iterable[Cell]) -> list[Cell]:
         """Those of `cells` whose files are whole."""
@@ -127,34 +124,25 @@ class Store:
         found = sorted(file.name for file in self._cells.glob("*.nc") if not file.name.startswith("."))
         foreign = next((name for name in found if name not in own), None)
         content = text.encode()
-        known = self._study.read_bytes() if self._study.exists() else None
+        with self._usable():
+            known = read_plain(self._study) if self._study.exists() else None
         if foreign is not None or (known not in (None, content) and not found):
             what = f"{foreign!r} among them" if foreign is not None else "its study.toml is not this one"
             raise ProblemError(
                 f"{str(self.directory)!r} belongs to another study ({what}); choose another directory, or remove that one."
             )
-        for leftover in [*self._cells.glob(".*.nc*"), *self.directory.glob(".study.toml.*")]:
-            leftover.unlink()
-        if known != content:
-            temporary = self._study.with_name(f".study.toml.{uuid.uuid4().hex}")
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            _put(temporary, self._study)
+        with self._usable():
+            for leftover in [*self._cells.glob(".*.nc*"), *self.directory.glob(".study.toml.*")]:
+                leftover.unlink()
+            if known != content:
+                with whole(self._study) as temporary:
+                    temporary.write_bytes(content)
 
-
-def _checksum(content: bytes | memoryview, cell: Cell) -> bytes:
-    state = hashlib.sha256(content)
-    state.update(cell.key.encode())
-    return state.digest()
-
-
-def _put(temporary: pathlib.Path, target: pathlib.Path) -> None:
-    """Give a written file its name, for good: the directory goes to the disk too."""
-    os.replace(temporary, target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """What the system refuses is said in the package's words."""
+        try:
+            yield
+        except OSError as error:
+            what = f"{str(error.filename or self.directory)!r} cannot be used ({error.strerror or error})"
+            raise ProblemError(f"{what}; make room there, or choose another directory.") from error

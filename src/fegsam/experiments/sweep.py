@@ -85,11 +85,14 @@ class Results:
         return self.history(cell).data.squared_error
 
 
-def load_results(directory: str | os.PathLike[str]) -> Results:
-    """What a sweep has stored in `directory`, with the study that it was."""
+def load_results(directory: str | os.PathLike[str], *, trust: bool = False) -> Results:
+    """What a sweep has stored in `directory`, with the study that it was.
+
+    Nothing is built, and no code that lies there is run, unless `trust` is true: then `Cell.build` may run it.
+    """
     from fegsam.experiments.spec import load_study
 
-    return Results(load_study(Store(directory).directory / "study.toml"), directory)
+    return Results(load_study(Store(directory).directory / "study.toml", trust=trust), directory)
 
 
 def run_sweep(

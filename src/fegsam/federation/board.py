@@ -137,10 +137,16 @@ def _clock(event: Event) -> str:
 
 def read_standing(directory: Path) -> Standing:
     """From the log of a directory of results."""
-    events = read_events(directory)
+    try:
+        events = read_events(directory)
+    except OSError as error:
+        raise FederationError(f"the log of events in {directory} cannot be read ({error.strerror}): check it.") from None
     if not events:
         raise FederationError(f"{directory} has no log of events: no federation has run there.")
     standing = Standing()
-    for event in events:
-        standing.take(event)
+    try:
+        for event in events:
+            standing.take(event)
+    except (KeyError, TypeError) as error:
+        raise FederationError(f"the log of events in {directory} is not what fegsam writes ({error!r}): check it.") from None
     return standing

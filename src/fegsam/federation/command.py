@@ -8,6 +8,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fegsam.federation.errors import FederationError
@@ -44,6 +45,9 @@ _ABOUT = {
 }
 """Of each action: in a line, in a paragraph, and an example."""
 
+TRUST = "run the code that the study names, also a rule that lies with results, and module:Env of Gymnasium"
+"""What the option --trust does."""
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `federate` and its own commands."""
@@ -74,7 +78,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     server.add_argument("directory", type=Path, metavar="SERVER", help="the directory `server` that init wrote")
     server.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="results; the same again goes on")
 
-    parsers["node"].add_argument("directory", type=Path, metavar="NODE", help="the directory `nodes/NAME` that init wrote")
+    node = parsers["node"]
+    node.add_argument("directory", type=Path, metavar="NODE", help="the directory `nodes/NAME` that init wrote")
+    node.add_argument("--trust", action="store_true", help="run the code that its study names, if it has one")
     parsers["status"].add_argument("output", type=Path, metavar="DIR", help="the results of `run` or `server`")
 
 
@@ -85,6 +91,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quorum", type=int, metavar="N", help="replies with which a round may close; all by default")
     parser.add_argument("--participants", type=int, metavar="N", help="agents drawn for each round; all by default")
     parser.add_argument("--round-timeout", type=float, metavar="SECONDS", help="after which a round closes with its quorum")
+    parser.add_argument("--trust", action="store_true", help=TRUST)
     parser.add_argument(
         "--insecure", action="store_true", help="plain text, and nodes without keys: whoever connects takes part"
     )
@@ -111,6 +118,7 @@ def _run(given: argparse.Namespace) -> int:
             num_nodes=given.nodes,
             rules=_rules(given),
             insecure=given.insecure,
+            trust=given.trust or None,
             on_event=board.show,
         )
     print(f"history: {history}")
@@ -129,6 +137,7 @@ def _init(given: argparse.Namespace) -> int:
         num_nodes=given.nodes,
         rules=_rules(given),
         insecure=given.insecure,
+        trust=given.trust or None,
     )
     print("On the server, with a copy of this directory:")
     print(f"  fegsam federate server {shlex.quote(str(given.directory / 'server'))} -o results")
@@ -143,13 +152,14 @@ def _init(given: argparse.Namespace) -> int:
 def _server(given: argparse.Namespace) -> int:
     from fegsam.federation.board import Board
     from fegsam.federation.deployment import load_server
-    from fegsam.federation.flower_server import HISTORY_FILE
+    from fegsam.federation.local import finished
+    from fegsam.federation.share import load_terms
     from fegsam.federation.supervisor import Supervisor
 
     side = load_server(given.directory)
     with Board() as board:
         Supervisor(side, given.output, fresh=False, on_event=board.show).run()
-    print(f"history: {given.output / HISTORY_FILE}")
+    print(f"history: {finished(given.output, load_terms(side.terms).settings)}")
     return 0
 
 
@@ -159,7 +169,8 @@ def _node(given: argparse.Namespace) -> int:
     from fegsam.federation.processes import environment
     from fegsam.federation.supervisor import mark_of, node_command
 
-    side = load_node(given.directory)
+    side = replace(load_node(given.directory), trust=given.trust)
+    side.check_trust()
     command, home = node_command(side)
     sys.stdout.flush()
     try:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from fegsam.errors import ProblemError, SpecError
-from fegsam.experiments.spec import load_study
+from fegsam.experiments.foreign_code import check_trust
+from fegsam.experiments.spec import MOST_BYTES, load_study
 from fegsam.experiments.spec_text import SpecText
 from fegsam.experiments.tables import Seed, Table, Text
 from fegsam.experiments.toml_lines import toml_text
@@ -26,6 +27,7 @@ from fegsam.federation.experiment import Experiment
 from fegsam.federation.gate import Tls
 from fegsam.federation.server import Rules
 from fegsam.federation.share import save_share, save_terms
+from fegsam.safe_files import read_plain
 
 SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = "federation.toml", "node.toml", "terms", "share", "study.toml"
 
@@ -73,6 +75,13 @@ class NodeSide:
     seed: int | None
     agents: tuple[int, ...]
     state: Path
+    trust: bool = False
+    """whether the code that its study names may run"""
+
+    def check_trust(self) -> None:
+        """Refuse a node whose study names code that may not run, before anything is started."""
+        if self.experiment.suffix == ".toml":
+            check_trust(load_study(self.experiment, trust=self.trust).cells()[0])
 
 
 def init(
@@ -85,6 +94,7 @@ def init(
     num_nodes: int | None,
     rules: Mapping[str, Any],
     insecure: bool,
+    trust: bool | None = None,
 ) -> list[Path]:
     """Write the directories of a federation; the nodes' directories.
 
@@ -94,8 +104,9 @@ def init(
     hosts : under which nodes reach the server, the first of them by default
     num_nodes : the agents are dealt out to so many; one node an agent by default
     rules : what differs from `Rules`
+    trust : as in `load_study`
     """
-    experiment = Experiment.from_spec(spec, seed)
+    experiment = Experiment.from_spec(spec, seed, trust=trust)
     dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
     _check_rules(rules, str(directory / "server" / SERVER_FILE)).check(experiment.num_agents)
     if not hosts:
@@ -128,7 +139,7 @@ def _hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path
     try:
         save_share(experiment, agents, node / SHARE_FILE)
     except ProblemError:
-        study = load_study(spec)
+        study = load_study(spec, trust=False)
         write_new(node / STUDY_FILE, study.text.encode())
         study.copy_inputs(node)
         return {"experiment": STUDY_FILE, "seed": experiment.seed}
@@ -202,9 +213,11 @@ def _is_loopback(host: str) -> bool:
 
 def _read(path: Path) -> SpecText:
     try:
-        return SpecText(path.read_text(encoding="utf-8"), str(path), path.parent)
+        return SpecText(read_plain(path, MOST_BYTES).decode(), str(path), path.parent)
     except OSError as error:
         raise SpecError(f"{path} cannot be read ({error.strerror}): `fegsam federate init` writes it.") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path} cannot be read (it is not UTF-8): `fegsam federate init` writes it.") from None
 
 
 def _check_rules(given: Mapping[str, Any], where: str) -> Rules:

@@ -35,6 +35,8 @@ class NodeSettings:
     seed: int | None
     agents: tuple[int, ...]
     state_dir: Path
+    trust: bool = False
+    """whether the code that a study names may run"""
 
 
 def node_settings(context: Context) -> NodeSettings:
@@ -46,6 +48,7 @@ def node_settings(context: Context) -> NodeSettings:
         seed=None if seed is None else int(seed),
         agents=tuple(int(agent) for agent in str(config["agents"]).split(",")),
         state_dir=Path(str(config["state-dir"])),
+        trust=bool(config.get("trust", False)),
     )
 
 
@@ -71,7 +74,10 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
 def node_of(settings: NodeSettings) -> Node:
     """The node with its agents; in a process that lives on, made once."""
     path = settings.experiment
-    experiment = Experiment.from_spec(path, settings.seed) if path.suffix == ".toml" else load_share(path)
+    if path.suffix == ".toml":
+        experiment = Experiment.from_spec(path, settings.seed, trust=settings.trust)
+    else:
+        experiment = load_share(path)
     return experiment.node(settings.agents, settings.state_dir)
 
 

@@ -26,6 +26,7 @@ from fegsam.federation.experiment import Terms
 from fegsam.federation.state import append_event, held, read_sealed, write_sealed
 from fegsam.history.history import History
 from fegsam.history.recorder import Recorder
+from fegsam.safe_files import read_plain
 
 Event = dict[str, Any]
 
@@ -130,13 +131,15 @@ class Ledger:
 
 
 def read_events(directory: str | pathlib.Path) -> list[Event]:
-    """All events so far; a last line that a crash cut short is left out."""
+    """All events so far; a last line that a crash cut short is left out, as is whatever else is no event."""
     events = []
     try:
-        lines = (pathlib.Path(directory) / EVENTS_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_plain(pathlib.Path(directory) / EVENTS_FILE).decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []
     for line in lines:
-        with contextlib.suppress(json.JSONDecodeError):
-            events.append(json.loads(line))
+        with contextlib.suppress(ValueError, RecursionError):
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                events.append(event)
     return events

@@ -14,7 +14,6 @@ import json
 import os
 import pathlib
 import struct
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from fegsam.federation.errors import StateError
 from fegsam.locks import Locked, lock
+from fegsam.safe_files import read_plain, whole
 
 _MAGIC = b"FGSTATE1"
 _LENGTH = struct.Struct("<Q")
@@ -44,36 +44,21 @@ def write_sealed(
     head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
     parts = [_MAGIC, _LENGTH.pack(len(head)), head, *(np.ascontiguousarray(array).tobytes() for array in arrays.values())]
     content = b"".join(parts)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with (
+            whole(path, settled=not followed) as temporary,
+            open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+        ):
             file.write(content)
             file.write(hashlib.sha256(content).digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if not followed:
-            _settle(path.parent)
     except OSError as error:
         raise StateError(f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start again.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def _settle(directory: pathlib.Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    folder = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of what `write_sealed` wrote; `FileNotFoundError`, or `StateError` where it is damaged."""
     try:
-        content = memoryview(path.read_bytes())
+        content = memoryview(read_plain(path))
     except FileNotFoundError:
         raise
     except OSError as error:

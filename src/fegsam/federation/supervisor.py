@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -54,14 +55,21 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     """Flower's SuperNode for a node, and its home; `server` is where to reach the server if not where the node's file says."""
     home = side.directory / "flower"
     home.mkdir(exist_ok=True, mode=0o700)
+    _forget_apps(home)
     config = {"experiment": str(side.experiment), "state-dir": str(side.state), "agents": ",".join(map(str, side.agents))}
-    seed = {} if side.seed is None else {"seed": side.seed}
-    (home / "node-config.toml").write_text(toml_text(config | seed), encoding="utf-8")
+    more = ({} if side.seed is None else {"seed": side.seed}) | ({"trust": True} if side.trust else {})
+    (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:
         keys = ["--root-certificates", str(side.authority), "--auth-supernode-private-key", str(side.key)]
     command = [program("flower-supernode"), "--superlink", server or side.server, *keys]
     return [*command, "--node-config", str(home / "node-config.toml"), "--host", HOST, "--port", str(free_port())], home
+
+
+def _forget_apps(home: Path) -> None:
+    """Remove the apps that a directory holds: Flower would run what lies there as if it had come from the server."""
+    for folder in (home / "app", home / "apps"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -140,6 +148,7 @@ class Supervisor:
         if self._fresh:
             for file in (*self._home.glob("superlink.db*"), self._home / "run"):
                 file.unlink(missing_ok=True)
+        _forget_apps(self._home)
         self._app = self._home / "app"
         self._app.mkdir(exist_ok=True)
         (self._app / "pyproject.toml").write_text(toml_text(APP), encoding="utf-8")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import pathlib
-import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from fegsam.errors import ProblemError
 from fegsam.history.settings import Settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,9 @@ class History:
         return plot_error(self, axes, error, label)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a NetCDF file: to a temporary name first, so that the file is whole or not there.
+        """Write a NetCDF file with a checksum behind it: to a temporary name first, so that the file is whole or not there.
+
+        Once this returns, the file is on the disk. Any reader of NetCDF opens it.
 
         >>> import tempfile, pathlib
         >>> import fegsam as fg
@@ -132,26 +127,16 @@ class History:
         ...     [path.name for path in pathlib.Path(folder).iterdir()]
         ['run.nc']
         """
-        _require_netcdf()
-        target = pathlib.Path(path)
-        stored = self.data.assign_attrs(_attributes(self.settings))
-        if self.checkpoint is not None:
-            stored.attrs["checkpoint_time"] = self.checkpoint.time
-            stored["checkpoint_params"] = (("seed", "param"), self.checkpoint.params)
-            if self.checkpoint.states is not None:
-                stored["checkpoint_states"] = (("seed", "agent"), self.checkpoint.states)
-        if not target.parent.is_dir():
-            raise ProblemError(f"There is no folder {str(target.parent)!r} to save the history in; create it first.")
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            stored.to_netcdf(temporary, engine="netcdf4")
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        from fegsam.history.storage import save_history
+
+        save_history(self, path)
 
 
 def load_history(path: str | os.PathLike[str]) -> History:
     """Read what `History.save` wrote.
+
+    The file's SHA-256 is checked before anything is parsed, and a file that was cut or changed is refused. A file from before
+    histories had a checksum is read with a `UserWarning`.
 
     Examples
     --------
@@ -165,42 +150,6 @@ def load_history(path: str | os.PathLike[str]) -> History:
     >>> again.data.equals(history.data)
     True
     """
-    _require_netcdf()
-    if not pathlib.Path(path).is_file():
-        raise ProblemError(f"There is no history at {str(path)!r}; check the path.")
-    try:
-        stored = xr.load_dataset(path, engine="netcdf4")
-        settings = _settings(stored.attrs, stored["time"].values, stored["seed"].values)
-        checkpoint = _checkpoint(stored)
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ProblemError(
-            f"{str(path)!r} is not a history that fegsam wrote, or it is damaged ({error}); save it again."
-        ) from error
-    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs(deep=False)
-    return History(data, settings, checkpoint)
+    from fegsam.history.storage import load_history as load
 
-
-def _attributes(settings: Settings) -> dict[str, Any]:
-    plain = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings) if f.name not in ("record", "seeds")}
-    return {"fegsam_format": _FORMAT, "settings": json.dumps(plain), "communications": settings.communications}
-
-
-def _settings(attributes: dict[str, Any], times: np.ndarray, seeds: np.ndarray) -> Settings:
-    if attributes["fegsam_format"] != _FORMAT:
-        raise ValueError(f"format {attributes['fegsam_format']}, expected {_FORMAT}")
-    plain = json.loads(attributes["settings"])
-    return Settings(record=times.astype(np.int64), seeds=tuple(int(seed) for seed in seeds), **plain)
-
-
-def _checkpoint(stored: xr.Dataset) -> Checkpoint | None:
-    if "checkpoint_params" not in stored:
-        return None
-    states = stored["checkpoint_states"].values if "checkpoint_states" in stored else None
-    return Checkpoint(int(stored.attrs["checkpoint_time"]), stored["checkpoint_params"].values, states)
-
-
-def _require_netcdf() -> None:
-    try:
-        import netCDF4  # noqa: F401
-    except ImportError as error:
-        raise ProblemError("Saving and loading histories needs NetCDF; run: pip install 'fegsam[netcdf]'") from error
+    return load(path)

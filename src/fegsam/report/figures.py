@@ -14,6 +14,7 @@ import numpy as np
 from fegsam.errors import ProblemError
 from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
 from fegsam.report.looks import GREY, Look, looks, reference_dashes, reference_name
+from fegsam.safe_files import whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +86,9 @@ def save(
         drawn.draw_without_rendering()
         drawn.set_layout_engine("none")
         for path in paths:
-            drawn.savefig(path, metadata=_metadata(path.suffix, figure))
+            # Under a name of its own first: what lies under the path may be a link that leads out of the folder.
+            with whole(path) as temporary:
+                drawn.savefig(temporary, format=path.suffix[1:], metadata=_metadata(path.suffix, figure))
     return paths
 
 

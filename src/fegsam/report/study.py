@@ -13,7 +13,8 @@ import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.experiments.cells import Cell
 from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, plateau, plateau_ratio
-from fegsam.experiments.study_tables import FigureSpec
+from fegsam.experiments.foreign_code import code_of
+from fegsam.experiments.study_tables import FigureSpec, OwnRule
 from fegsam.experiments.sweep import Results, load_results
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.figures import save
@@ -24,9 +25,13 @@ ERROR = "squared error E‖θ − θ*‖²"
 _SHORT = {"num_agents": "N", "sync_period": "K", "step_size": "α", "horizon": "n", "num_steps": "T", "heterogeneity": "h"}
 
 
-def report_study(directory: str | os.PathLike[str]) -> pathlib.Path:
-    """Draw the stored results of a study into its directory; the path of the HTML page."""
-    results = load_results(directory)
+def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> pathlib.Path:
+    """Draw the stored results of a study into its directory; the path of the HTML page.
+
+    What is exact and what is a bound is found anew, from the problem. If that would run code that the study names (a rule of
+    its own, an environment of Gymnasium), it is left out and the page says so, unless `trust` is true.
+    """
+    results = load_results(directory, trust=trust)
     wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
     truth = _Exact(results)
     figures = tuple(_FIGURES[spec.kind](results, spec, place, truth) for place, spec in enumerate(wanted, 1))
@@ -34,7 +39,8 @@ def report_study(directory: str | os.PathLike[str]) -> pathlib.Path:
     for figure in figures:
         save(figure, folder / "figures")
     title = results.study.title or results.study.name
-    section = Section("1", title, "The error of the agents' average, over the seeds of the study.", figures=figures)
+    lead = "The error of the agents' average, over the seeds of the study."
+    section = Section("1", title, lead, figures=figures, notes=truth.notes(directory))
     settings = {"study": results.study.name, "cells": len(results.cells), "spec": results.study.text}
     return write_report([section], folder, title=title, settings=settings)
 
@@ -49,10 +55,8 @@ def _error_curves(results: Results, spec: FigureSpec, place: int, truth: _Exact)
         exact = truth.curve(cell) if spec.exact else None
         if exact is not None:
             series.append(Series(f"{name}, exact", times, exact, style="exact", group=name))
-        if spec.bound:
-            problem, algorithm = cell.build()
-            settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "num_steps": cell.num_steps}
-            total = fg.theory.error_bound(problem, algorithm, **settings).total_2
+        total = truth.bound(cell) if spec.bound else None
+        if total is not None:
             series.append(Series(f"{name}, bound", times[[0, -1]], [total, total], style="bound", group=name))
     caption = "The error of the average falls from its start to a floor."
     return _figure(spec, place, "Error over time", caption, "steps of each agent", ERROR, "linear", series)
@@ -136,8 +140,33 @@ class _Exact:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._known: dict[str, np.ndarray | None] = {}
+        self._left_out: dict[str, None] = {}
+
+    def notes(self, directory: str | os.PathLike[str]) -> tuple[str, ...]:
+        """What is missing on the page, and why."""
+        if not self._left_out:
+            return ()
+        return (
+            f"Exact curves and bounds are left out where finding them would run {', '.join(self._left_out)}. If you trust "
+            f"whoever wrote that, fegsam report {os.fspath(directory)} --trust draws them.",
+        )
+
+    def _may_build(self, cell: Cell) -> bool:
+        refused = [code.what for code in code_of(cell) if not code.may_run(cell.trust)]
+        self._left_out |= dict.fromkeys(refused)
+        return not refused
+
+    def bound(self, cell: Cell) -> float | None:
+        """The theorem's bound in the 2-norm."""
+        if not self._may_build(cell):
+            return None
+        settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "num_steps": cell.num_steps}
+        return fg.theory.error_bound(*cell.build(), **settings).total_2
 
     def curve(self, cell: Cell) -> np.ndarray | None:
+        # A rule of one's own has no exact curve, so nothing is left out without it.
+        if isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
+            return None
         if cell.key not in self._known:
             self._known[cell.key] = _exact_curve(cell, self._results.history(cell).data.time.values)
         return self._known[cell.key]

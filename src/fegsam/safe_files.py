@@ -1,0 +1,146 @@
+"""Files that are whole or not there, that know when they are damaged, and that are read only if they are plain files.
+
+A *seal* is what a file may end with: ``label (32 bytes), magic (16 bytes), SHA-256 of everything before (32 bytes)``. The label
+says whose file it is; a file that belongs to nobody in particular has an empty one. Readers of NetCDF and HDF5 ignore bytes
+behind their data, so a sealed NetCDF file stays a NetCDF file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import pathlib
+import stat
+import uuid
+from collections.abc import Iterator
+from typing import BinaryIO
+
+_MAGIC = b"fegsam seal: 256"
+_CHECKSUM = hashlib.sha256().digest_size
+SEAL = _CHECKSUM + len(_MAGIC) + _CHECKSUM
+"""Bytes of a seal."""
+_CHUNK = 1 << 20
+_NAME = 100
+"""Characters of a file's name that its temporary name keeps; longer ones would exceed what file systems allow."""
+
+
+class DamagedError(Exception):
+    """A file's seal does not belong to its content."""
+
+
+@contextlib.contextmanager
+def whole(target: pathlib.Path, *, settled: bool = True) -> Iterator[pathlib.Path]:
+    """A temporary name beside `target`, to write to: when the block ends, the file takes the target's place.
+
+    After this it stays, whatever happens to the process or the machine. If the block fails, nothing is left of it.
+
+    Parameters
+    ----------
+    settled : bool
+        Wait until the name is on the disk too; not needed if another file of the same folder is written behind it.
+    """
+    temporary = target.with_name(f".{target.name[-_NAME:]}.{uuid.uuid4().hex}")
+    try:
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, target)
+        if settled:
+            _sync(target.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _sync(path: pathlib.Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a plain file to read it; `OSError` for anything else: reading a pipe or a device could wait or go on for ever."""
+    _require_plain(path, os.stat(path))
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = open(handle, "rb")  # noqa: SIM115  the caller closes it
+    try:
+        _require_plain(path, os.fstat(handle))
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _require_plain(path: str | os.PathLike[str], found: os.stat_result) -> None:
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a plain file", str(path))
+
+
+def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """The bytes of a plain file; `OSError` if it is not one, or has more than `most` bytes.
+
+    >>> read_plain("/dev/zero")
+    Traceback (most recent call last):
+    OSError: [Errno 22] it is a pipe or a device, not a plain file: '/dev/zero'
+    """
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise OSError(errno.EFBIG, f"it has {size} bytes, and {most} are the most", str(path))
+        return file.read(size)
+
+
+def label_of(owner: str) -> bytes:
+    """The label of a seal: 32 bytes that stand for `owner`."""
+    return hashlib.sha256(owner.encode()).digest() if owner else bytes(_CHECKSUM)
+
+
+def append_seal(path: pathlib.Path, owner: str = "") -> None:
+    """Seal a file; what follows in its place would break the seal."""
+    with path.open("rb+") as file:
+        state = _hashed(file, os.fstat(file.fileno()).st_size)
+        end = label_of(owner) + _MAGIC
+        state.update(end)
+        file.write(end + state.digest())
+
+
+def sealed_by(path: str | os.PathLike[str]) -> bytes | None:
+    """The label of a file whose seal is right, and None if it has no seal; `DamagedError` if the seal is wrong.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "numbers"
+    ...     written = path.write_bytes(b"1 2 3")
+    ...     before = sealed_by(path)
+    ...     append_seal(path, "mine")
+    ...     print(before, sealed_by(path) == label_of("mine"))
+    None True
+    """
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < SEAL:
+            return None
+        file.seek(size - SEAL)
+        end = file.read(SEAL)
+        label, magic, checksum = end[:_CHECKSUM], end[_CHECKSUM:-_CHECKSUM], end[-_CHECKSUM:]
+        if magic != _MAGIC:
+            return None
+        file.seek(0)
+        if _hashed(file, size - _CHECKSUM).digest() != checksum:
+            raise DamagedError
+    return label
+
+
+def _hashed(file: BinaryIO, count: int) -> hashlib._Hash:
+    """The SHA-256 of the next `count` bytes."""
+    state = hashlib.sha256()
+    while count > 0 and (some := file.read(min(_CHUNK, count))):
+        state.update(some)
+        count -= len(some)
+    return state
