@@ -30,7 +30,7 @@ from fegsam.algorithms.td import (
     stacked_rewards,
 )
 from fegsam.problem.chains import stationary_laws
-from fegsam.problem.checks import integer
+from fegsam.problem.checks import flag, integer
 from fegsam.problem.federation import Federation
 
 
@@ -95,6 +95,7 @@ class OffPolicyLinearTD:
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
+        flag(self.preconditioned, "preconditioned")
 
     @property
     def rule(self) -> Callable[..., Any]:

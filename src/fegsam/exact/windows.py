@@ -22,6 +22,7 @@ from scipy import sparse
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.algorithms.td import features, importance_ratios, stacked_rewards
 from fegsam.errors import ProblemError
 from fegsam.problem.chains import distinct_stationary_laws
@@ -107,7 +108,7 @@ def chain_windows(problem: Federation, algorithm: TemporalDifference) -> list[Wi
     >>> windows.num_modes, windows.states.shape
     (16, (64, 3))
     """
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     policies = algorithm.policies(problem)
     laws = distinct_stationary_laws(problem, policies)
     rewards = stacked_rewards(problem)

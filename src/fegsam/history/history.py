@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.history.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class History:
         norm of the algorithm's theorem (the sup norm for tables, else the 2-norm); `squared_error_2`, always in the 2-norm;
         `sync_error`, the mean squared distance of the agents from their average; `value_error`, of the values from the
         policy's, where one is evaluated. By (seed): `output_time`, the theorem's random time, `output_squared_error`, the
-        squared error there, and `diverged_at`, the first time that was not finite or -1. Parameters: `final_params`,
-        `output_params` (seed, param), and `average_params` (seed, time, param) if asked for.
+        squared error there, and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error was
+        not finite, or -1: from there on all is NaN. Parameters: `final_params`, `output_params` (seed, param), and
+        `average_params` (seed, time, param) if asked for.
     settings : Settings
         What the run was asked to do.
     checkpoint : Checkpoint or None
@@ -166,6 +167,8 @@ def load_history(path: str | os.PathLike[str]) -> History:
     True
     """
     _require_netcdf()
+    if not isinstance(path, str | os.PathLike):
+        raise ProblemError(f"path is {shown(path)}; give the path of a file that History.save wrote.")
     if not pathlib.Path(path).is_file():
         raise ProblemError(f"There is no history at {str(path)!r}; check the path.")
     try:

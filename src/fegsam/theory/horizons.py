@@ -12,7 +12,7 @@ Either test is sufficient and neither is necessary; from n to n + 1 the level it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.td import features, target_policy
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
@@ -82,6 +82,8 @@ def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD
     ('identity', True)
     """
     _require_linear(algorithm)
+    if not isinstance(horizons, Iterable):
+        raise ProblemError(f"horizons is {shown(horizons)}; give several, for example range(1, 9).")
     steps = [integer(n, "horizon") for n in horizons]
     levels, factors, norms = [], [], []
     for n in steps:

@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import integer, positive
@@ -166,7 +167,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     """
     alpha = positive(step_size, "step_size")
     period = integer(sync_period, "sync_period")
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     dimension = algorithm.dimension(problem)
     if dimension > MOST_PARAMETERS:
         raise ProblemError(
