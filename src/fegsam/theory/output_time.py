@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import finite_array, fraction, integer, positive
+from fegsam.problem.checks import finite_array, fraction, integer, positive, real_array
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.drift import drift
 
@@ -43,6 +43,10 @@ class OutputTimeDistribution:
 
     num_steps: int
     decay: float
+
+    def __post_init__(self) -> None:
+        integer(self.num_steps, "num_steps")
+        fraction(self.decay, "decay")
 
     @property
     def _rate(self) -> float:
@@ -89,7 +93,7 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=4, decay=0.5).draw([0.0, 0.06, 0.07, 0.5, 0.99])
         array([0, 0, 1, 3, 3])
         """
-        u = finite_array(uniforms, "uniforms", "(t,)")
+        u = real_array(uniforms, "uniforms", "(t,)")
         if not np.all((u >= 0) & (u < 1)):
             raise ProblemError("A uniform number for the output time lies outside [0, 1); draw it from there.")
         steps, rate = self.num_steps, self._rate
@@ -129,7 +133,7 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
     >>> round(law.mean / 10**12, 3)
     0.582
     """
-    return OutputTimeDistribution(integer(num_steps, "num_steps"), fraction(decay, "decay"))
+    return OutputTimeDistribution(num_steps, decay)
 
 
 def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step_size: float, num_steps: int) -> float:
