@@ -348,7 +348,7 @@ TOO_LARGE = {
 }
 
 FOREIGN = {
-    "labels that are a number": (lambda: mdp(labels=7), "labels is 7, but must name every state: give a sequence of 2"),
+    "labels that are a number": (lambda: mdp(labels=7), "labels is 7; give a sequence of 2 labels"),
     "a ragged assignment": (lambda: noise(assignment=[[0], [0, 0]]), "assignment is a list that cannot be read.*whole numbers"),
     "a ragged record": (lambda: run(record=[[0], [0, 0]]), "record is .*give a whole number, or a list"),
     "a word for a waiting factor": (lambda: bound(tau_factor="x"), "tau_factor is 'x', but the theorem needs at least 2"),

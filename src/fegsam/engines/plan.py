@@ -16,6 +16,7 @@ from fegsam.history.history import Checkpoint
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.problem.chains import stationary_laws
+from fegsam.problem.checks import several
 from fegsam.problem.federation import Federation, MarkovNoise
 
 Sampling = Literal["markov", "iid"]
@@ -162,7 +163,7 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         count = max(2, seeds) if type(seeds) is int and seeds < 10**6 else 10
         raise ProblemError(f"seeds is {shown(seeds)}; give several, for example range({count}).")
-    values = tuple(seeds)
+    values = several(seeds, "seeds", "give several, for example range(10)")
     if not values:
         raise ProblemError("seeds is empty; give at least one, for example seeds=(0,).")
     for seed in values:

@@ -113,7 +113,9 @@ def run(
         check_sampling(sampling)
         check_chains(problem, algorithm.policies(problem))
         dimension = algorithm.dimension(problem)
-        initial = flat_params(initial_params, "initial_params", dimension) if initial_params is not None else np.zeros(dimension)
+        initial = np.zeros(dimension)
+        if initial_params is not None:
+            initial = flat_params(initial_params, "initial_params", dimension)
         known = flat_params(fixed_point, "fixed_point", dimension) if fixed_point is not None else None
         settings = Settings(
             algorithm=_describe(algorithm),

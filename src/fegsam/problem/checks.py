@@ -129,6 +129,18 @@ def array_shape(**sizes: Any) -> tuple[int, ...]:
     return shape
 
 
+def several(values: Any, name: str, cure: str) -> tuple[Any, ...]:
+    """`values` as a tuple, or an error that ends in `cure`.
+
+    >>> several(range(2), "seeds", "give several")
+    (0, 1)
+    """
+    try:
+        return tuple(values)
+    except TypeError:
+        raise ProblemError(f"{name} is {shown(values)}; {cure}.") from None
+
+
 def flag(value: Any, name: str) -> bool:
     """`value` as a bool; 0 and 1 are taken, too.
 
@@ -183,6 +195,22 @@ def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
     if vector.shape != (dimension,):
         raise ProblemError(f"{name} has shape {vector.shape}; give a flat array of shape ({dimension},).")
     return finite_array(vector, name, f"({dimension},)")
+
+
+def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
+    """The x with ``matrix @ x = right``; where there is none in double precision, an error that names `what` the matrix is of.
+
+    >>> import numpy as np
+    >>> solve(np.array([[2.0]]), np.array([1.0]), "the mean")
+    array([0.5])
+    """
+    try:
+        return np.linalg.solve(matrix, right)
+    except np.linalg.LinAlgError:
+        raise ProblemError(
+            f"The matrix of {what} is singular in double precision, so it has no solution: use a discount further from one, "
+            "policies that explore more, or features that differ more."
+        ) from None
 
 
 def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> sparse.csr_array:

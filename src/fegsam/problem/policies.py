@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import FloatArray, array_shape, finite_array, fraction, integer, read_only, real_array, stochastic_rows
+from fegsam.problem.checks import (
+    FloatArray,
+    array_shape,
+    finite_array,
+    fraction,
+    integer,
+    read_only,
+    real_array,
+    stochastic_rows,
+)
 
 __all__ = ["epsilon_greedy", "greedy", "random", "uniform"]
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import positive
+from fegsam.problem.checks import flag, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
@@ -140,6 +140,7 @@ def constants(
 
     found = assumptions(problem, algorithm)
     step = largest_alpha(found, 1) / found.beta if step_size is None else positive(step_size, "step_size")
+    printed = flag(printed, "printed")
     values = constants_from(printed_assumptions(problem, algorithm, found) if printed else found, step, printed=printed)
     # Without noise of G zeta_2 is infinite as it should be.
     lost = [name for name, value in values.items() if not math.isfinite(value) and name != "zeta_2"]

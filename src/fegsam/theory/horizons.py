@@ -12,7 +12,7 @@ Either test is sufficient and neither is necessary; from n to n + 1 the level it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,12 +21,12 @@ import numpy as np
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.td import features, target_policy
-from fegsam.errors import ProblemError, shown
+from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
 from fegsam.problem.chains import distinct_stationary_laws
-from fegsam.problem.checks import integer
+from fegsam.problem.checks import integer, several
 from fegsam.problem.federation import Federation
 from fegsam.theory.norms import linear_contraction
 
@@ -82,9 +82,7 @@ def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD
     ('identity', True)
     """
     _require_linear(algorithm)
-    if not isinstance(horizons, Iterable):
-        raise ProblemError(f"horizons is {shown(horizons)}; give several, for example range(1, 9).")
-    steps = [integer(n, "horizon") for n in horizons]
+    steps = [integer(n, "horizon") for n in several(horizons, "horizons", "give several, for example range(1, 9)")]
     levels, factors, norms = [], [], []
     for n in steps:
         looking = replace(algorithm, horizon=n)
