@@ -348,7 +348,7 @@ TOO_LARGE = {
 }
 
 FOREIGN = {
-    "labels that are a number": (lambda: mdp(labels=7), "labels is 7; give a sequence of 2 labels"),
+    "labels that are a number": (lambda: mdp(labels=7), "labels is 7, but must name the states: give a sequence of 2 labels"),
     "a ragged assignment": (lambda: noise(assignment=[[0], [0, 0]]), "assignment is a list that cannot be read.*whole numbers"),
     "a ragged record": (lambda: run(record=[[0], [0, 0]]), "record is .*give a whole number, or a list"),
     "a word for a waiting factor": (lambda: bound(tau_factor="x"), "tau_factor is 'x', but the theorem needs at least 2"),
@@ -366,7 +366,7 @@ FOREIGN = {
     "assumptions of no algorithm": (lambda: fg.theory.assumptions(golden.federation(), fg.MDP), "algorithm is <class"),
     "a history that is a number": (lambda: fg.load_history(3), "path is 3; give the path of a file"),
     "an environment that is a number": (lambda: fg.examples.from_gymnasium(3, 0.9), "env_id is 3; give the name"),
-    "one horizon to scan": (lambda: fg.theory.scan_horizons(golden.federation(), fg.OffPolicyLinearTD(), 3), "horizons is 3; give"),
+    "one horizon to scan": (lambda: fg.theory.scan_horizons(golden.federation(), fg.OffPolicyLinearTD(), 3), "horizons is 3, but must be a list: give"),
     "an underflowing step of the theorem": (lambda: bound(5e-324 * 2), "The theorem's step size.*must be positive"),
 }  # fmt: skip
 

@@ -163,7 +163,7 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         count = max(2, seeds) if type(seeds) is int and seeds < 10**6 else 10
         raise ProblemError(f"seeds is {shown(seeds)}; give several, for example range({count}).")
-    values = several(seeds, "seeds", "give several, for example range(10)")
+    values = several(seeds, "seeds", "but must be a list: give several, for example range(10)")
     if not values:
         raise ProblemError("seeds is empty; give at least one, for example seeds=(0,).")
     for seed in values:

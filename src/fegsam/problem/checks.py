@@ -22,6 +22,8 @@ LARGEST_ENTRY = 1e100
 """Larger rewards, features and parameters are refused: errors and bounds are made of their squares and products."""
 LARGEST_COUNT = 2**62 - 1
 """Larger whole numbers are refused: times and sizes are 64-bit, and the sum of two must fit."""
+LARGEST_LENGTH = 10**100
+"""The same for the steps of a run that is reasoned about and not made."""
 LARGEST_ARRAY = 2**37
 """Arrays of more entries, a tebibyte of doubles, are refused before they are made."""
 
@@ -138,7 +140,7 @@ def several(values: Any, name: str, cure: str) -> tuple[Any, ...]:
     try:
         return tuple(values)
     except TypeError:
-        raise ProblemError(f"{name} is {shown(values)}; {cure}.") from None
+        raise ProblemError(f"{name} is {shown(values)}, {cure}") from None
 
 
 def flag(value: Any, name: str) -> bool:

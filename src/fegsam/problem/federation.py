@@ -294,10 +294,10 @@ class MarkovNoise(_Assigned):
 
 
 def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
-    cure = "a federation needs an MDP or a sequence of them: build them with MDP"
+    cure = "but a federation needs an MDP or a sequence of them: build them with MDP"
     mdps = (mdp,) if isinstance(mdp, MDP) else several(mdp, "mdp", cure)
     if not mdps or not all(isinstance(one, MDP) for one in mdps):
-        raise ProblemError(f"mdp is {shown(mdp)}, but {cure}")
+        raise ProblemError(f"mdp is {shown(mdp)}, {cure}")
     first = mdps[0]
     for kind, other in enumerate(mdps):
         for name in ("num_states", "num_actions", "discount"):

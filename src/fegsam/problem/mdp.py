@@ -191,7 +191,7 @@ def _check_transitions(
 def _check_labels(labels: Iterable[Hashable] | None, states: int) -> tuple[Hashable, ...] | None:
     if labels is None:
         return None
-    names = several(labels, "labels", f"give a sequence of {states} labels, one for each state")
+    names = several(labels, "labels", f"but must name the states: give a sequence of {states} labels, one for each state")
     if len(names) != states:
         raise ProblemError(f"labels has {len(names)} entries for {states} states: give one label per state")
     return names

@@ -30,7 +30,7 @@ import numpy as np
 
 from fegsam.errors import ProblemError, shown
 from fegsam.pictures import bars, card
-from fegsam.problem.checks import LARGEST_ENTRY, integer, positive
+from fegsam.problem.checks import LARGEST_ENTRY, LARGEST_LENGTH, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
@@ -221,8 +221,8 @@ def error_bound(
     found = bound_from(
         assumptions(problem, algorithm),
         step_size=positive(step_size, "step_size"),
-        sync_period=integer(sync_period, "sync_period"),
-        num_steps=integer(num_steps, "num_steps"),
+        sync_period=integer(sync_period, "sync_period", most=LARGEST_LENGTH),
+        num_steps=integer(num_steps, "num_steps", most=LARGEST_LENGTH),
         tau_factor=tau_factor,
     )
     warn_unless_finite(found)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fegsam.problem.checks import flag, integer
+from fegsam.problem.checks import LARGEST_LENGTH, flag, integer
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
@@ -113,7 +113,7 @@ def schedule(
     >>> [line[:3] for line in plan.violations]
     ['c2a', 'c2b']
     """
-    steps = integer(num_steps, "num_steps", least=2)
+    steps = integer(num_steps, "num_steps", least=2, most=LARGEST_LENGTH)
     found = assumptions(problem, algorithm)
     if heterogeneous is not None:
         heterogeneous = flag(heterogeneous, "heterogeneous")

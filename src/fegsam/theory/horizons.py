@@ -82,7 +82,7 @@ def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD
     ('identity', True)
     """
     _require_linear(algorithm)
-    steps = [integer(n, "horizon") for n in several(horizons, "horizons", "give several, for example range(1, 9)")]
+    steps = [integer(n, "horizon") for n in several(horizons, "horizons", "but must be a list: give several, as range(1, 9)")]
     levels, factors, norms = [], [], []
     for n in steps:
         looking = replace(algorithm, horizon=n)
