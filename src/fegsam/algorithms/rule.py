@@ -80,7 +80,7 @@ class Algorithm(Protocol):
 
 
 def check_algorithm(algorithm: Any, problem: Any) -> None:
-    """Raise `ProblemError` unless `algorithm` is one and can run on `problem`."""
-    if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
+    """Raise `ProblemError` unless `algorithm` can say whether it runs on `problem`, and does."""
+    if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
         raise ProblemError(f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example fegsam.QLearning().")
     algorithm.check(problem)

@@ -104,6 +104,8 @@ def run(
     """
     if resume_from is not None and not isinstance(resume_from, History):
         raise ProblemError(f"resume_from is {shown(resume_from)}; give a History, for example fegsam.load_history(path).")
+    if not isinstance(algorithm, Algorithm):
+        raise ProblemError(f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example fegsam.QLearning().")
     check_algorithm(algorithm, problem)
     with one_blas_thread():
         runner = _engine(engine)
