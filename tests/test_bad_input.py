@@ -288,7 +288,10 @@ SETTINGS = {
     "output decay of a word": (lambda: run(output_decay="slow"), "output_decay is 'slow'; .*between 0 and 1"),
     "start's length": (lambda: run(initial_params=[0.0]), r"initial_params has shape \(1,\); give .*\(4,\)"),
     "a table for a start": (lambda: run(initial_params=np.zeros((2, 2))), r"initial_params has shape \(2, 2\); give .*\(4,\)"),
-    "start that is not finite": (lambda: run(initial_params=[0, 0, np.inf, 0]), r"initial_params\[2\] is inf, but must be finite"),
+    "start that is not finite": (
+        lambda: run(initial_params=[0, 0, np.inf, 0]),
+        r"initial_params\[2\] is inf, but must be finite",
+    ),
     "a word for a start": (lambda: run(initial_params="zero"), "initial_params .*give"),
     "complex start": (lambda: run(initial_params=np.full(4, 1j)), "initial_params .*give"),
     "fixed point's length": (lambda: run(fixed_point=[0.0] * 5), r"fixed_point has shape \(5,\); give .*\(4,\)"),
@@ -326,7 +329,10 @@ RESUMES = {
 }
 
 TOO_LARGE = {
-    "rewards whose powers overflow": (lambda: mdp(rewards=np.full((2, 2), 1e150)), r"rewards\[0, 0\] is 1e\+150.*at most 1e\+100"),
+    "rewards whose powers overflow": (
+        lambda: mdp(rewards=np.full((2, 2), 1e150)),
+        r"rewards\[0, 0\] is 1e\+150.*at most 1e\+100",
+    ),
     "features whose powers overflow": (lambda: golden.federation(features=[[1.0], [1e101]]), r"features\[1, 0\] is 1e\+101"),
     "offsets whose powers overflow": (lambda: fg.LinearSA([[[-1.0]]], [[1e200]]), r"offsets\[0, 0\] is 1e\+200"),
     "start whose square overflows": (lambda: run(initial_params=[1e200] * 4), r"initial_params\[0\] is 1e\+200"),
@@ -356,7 +362,10 @@ FOREIGN = {
     "an array for a sampling": (lambda: run(sampling=np.ones(2)), r"sampling is array.*; give 'markov' or 'iid'"),
     "an array for a flag": (lambda: run(record_params=np.ones(2)), "record_params is array.* must be True or False"),
     "an array for a norm": (lambda: fg.StochasticApproximation(pull, 1, norm=np.ones(2)), "norm is array.*; give 2 or"),
-    "a list of assumptions": (lambda: fg.StochasticApproximation(pull, 1, assumptions=[1]), r"assumptions is \[1\]; give a mapping"),
+    "a list of assumptions": (
+        lambda: fg.StochasticApproximation(pull, 1, assumptions=[1]),
+        r"assumptions is \[1\]; give a mapping",
+    ),
     "an assumption that is a word": (
         lambda: fg.StochasticApproximation(pull, 1, assumptions={"B": "x"}), r'assumptions\["B"\] is .*give'
     ),
@@ -366,7 +375,10 @@ FOREIGN = {
     "assumptions of no algorithm": (lambda: fg.theory.assumptions(golden.federation(), fg.MDP), "algorithm is <class"),
     "a history that is a number": (lambda: fg.load_history(3), "path is 3; give the path of a file"),
     "an environment that is a number": (lambda: fg.examples.from_gymnasium(3, 0.9), "env_id is 3; give the name"),
-    "one horizon to scan": (lambda: fg.theory.scan_horizons(golden.federation(), fg.OffPolicyLinearTD(), 3), "horizons is 3, but must be a list: give"),
+    "one horizon to scan": (
+        lambda: fg.theory.scan_horizons(golden.federation(), fg.OffPolicyLinearTD(), 3),
+        "horizons is 3, but must be a list: give",
+    ),
     "an underflowing step of the theorem": (lambda: bound(5e-324 * 2), "The theorem's step size.*must be positive"),
 }  # fmt: skip
 

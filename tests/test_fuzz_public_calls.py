@@ -34,11 +34,11 @@ EXCLUDED = frozenset({"exact.moments", "exact.mean_squared_error", "exact.statio
 NAN, INF = math.nan, math.inf
 
 BAD: tuple[Any, ...] = (
-    None, NAN, INF, -INF, -1, 0, 2**62, 2**63, 10**30, 10**400, 10**5000, 1e150, 1e300, -1e300, 1e-300, 0.5, 1.5, -0.5, True, 1j,
-    "x", "", b"x", (), [], [[]], {}, set(), {"a": 1}, [[1.0], [1.0, 2.0]], [0, 1.5], [None], [NAN], ["a", "b"], [10**400], [2**63],
-    object(), object, len, np.zeros((2, 3)), np.zeros((0, 4)), np.ones((2, 2, 2, 2)), np.array(3), np.array(1e300), np.array([1j]),
-    np.array(["a"]), np.array([object()]), np.full((3, 2), NAN), np.full((3, 2), 1e150), np.datetime64("2020"), np.float32(NAN),
-    sparse.csr_array(np.eye(3)), range(0), range(3), slice(3), iter(()), Ellipsis, fg.QLearning, fg.QLearning(),
+    None, NAN, INF, -INF, -1, 0, 2**62, 2**63, 10**30, 10**400, 10**5000, 1e150, 1e300, -1e300, 1e-300, 0.5, 1.5, -0.5, True,
+    1j, "x", "", b"x", (), [], [[]], {}, set(), {"a": 1}, [[1.0], [1.0, 2.0]], [0, 1.5], [None], [NAN], ["a", "b"],
+    [10**400], [2**63], object(), object, len, np.zeros((2, 3)), np.zeros((0, 4)), np.ones((2, 2, 2, 2)), np.array(3), np.array(1e300),
+    np.array([1j]), np.array(["a"]), np.array([object()]), np.full((3, 2), NAN), np.full((3, 2), 1e150), np.datetime64("2020"),
+    np.float32(NAN), sparse.csr_array(np.eye(3)), range(0), range(3), slice(3), iter(()), Ellipsis, fg.QLearning, fg.QLearning(),
 )  # fmt: skip
 
 
@@ -180,11 +180,12 @@ def run_arguments(make: Maker) -> dict[str, Any]:
         "fixed_point": lambda: params(make, given), "resume_from": make.history,
     }  # fmt: skip
     # Compiled code for rules of a user's own takes seconds; the plain engine answers the same at once.
+    own = isinstance(given["algorithm"], fg.StochasticApproximation)
     given["engine"] = "reference"
     return given | {
         name: value()
         for name, value in more.items()
-        if make.draw.random() < (0.03 if name == "resume_from" else 0.3) and not (name == "engine" and isinstance(given["algorithm"], fg.StochasticApproximation))
+        if make.draw.random() < (0.03 if name == "resume_from" else 0.3) and not (name == "engine" and own)
     }
 
 
@@ -212,8 +213,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Maker], dict[str, Any]]]] =
     "MDP": (fg.MDP, lambda m: {
         "transitions": m.transitions(), "rewards": m.rewards(), "discount": m.discount(), "labels": range(m.states)}),
     "Federation": (fg.Federation, lambda m: {
-        "mdp": m.mdp(), "behavior_policies": m.policies(), "num_agents": 3, "assignment": [0, 0, 0], "target_policy": m.policy(),
-        "features": m.features(), "initial_distribution": np.full(m.states, 1 / m.states)}),
+        "mdp": m.mdp(), "behavior_policies": m.policies(), "num_agents": 3, "assignment": [0, 0, 0],
+        "target_policy": m.policy(), "features": m.features(), "initial_distribution": np.full(m.states, 1 / m.states)}),
     "MarkovNoise": (fg.MarkovNoise, lambda m: {
         "kernels": m.kernel(), "num_agents": m.agents(), "assignment": None, "initial_distribution": [0.5, 0.5]}),
     "LinearSA": (fg.LinearSA, lambda m: {"matrices": np.ones((2, 1, 1)), "offsets": m.size() * np.ones((2, 1))}),
@@ -246,7 +247,8 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Maker], dict[str, Any]]]] =
     "exact.weighted_error": (fg.exact.weighted_error, lambda m: two(m) | {"num_steps": m.steps(), "decay": 0.5}),
     "theory.assumptions": (fg.theory.assumptions, lambda m: with_pair(m, initial_params=None)),
     "theory.constants": (fg.theory.constants, lambda m: with_pair(m, step_size=m.step_size(), printed=m.draw.random() < 0.5)),
-    "theory.error_bound": (fg.theory.error_bound, lambda m: two(m) | {"num_steps": m.steps(), "tau_factor": m.draw.choice((2, 3.5))}),
+    "theory.error_bound": (fg.theory.error_bound, lambda m: two(m) | {
+        "num_steps": m.steps(), "tau_factor": m.draw.choice((2, 3.5))}),
     "theory.largest_step": (fg.theory.largest_step, lambda m: with_pair(m, sync_period=m.period())),
     "theory.largest_sync_period": (fg.theory.largest_sync_period, lambda m: with_pair(m, step_size=m.step_size())),
     "theory.schedule": (fg.theory.schedule, lambda m: with_pair(m, num_steps=10**6, heterogeneous=None)),
@@ -255,8 +257,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Maker], dict[str, Any]]]] =
     "theory.small_step_law": (fg.theory.small_step_law, two),
     "theory.scan_horizons": (fg.theory.scan_horizons, horizons),
     "theory.orders": (fg.theory.orders, lambda m: {"algorithm": m.pair()[1]}),
-    "theory.default_output_decay": (fg.theory.default_output_decay, lambda m: with_pair(m, step_size=m.step_size(), num_steps=9)),
-    "theory.probabilities": (distribution_call("probabilities"), lambda m: {"num_steps": m.steps(), "decay": 0.9, "at": [0, 3]}),
+    "theory.default_output_decay": (fg.theory.default_output_decay, lambda m: with_pair(
+        m, step_size=m.step_size(), num_steps=9)),
+    "theory.probabilities": (distribution_call("probabilities"), lambda m: {
+        "num_steps": m.steps(), "decay": 0.9, "at": [0, 3]}),
     "theory.cdf": (distribution_call("cdf"), lambda m: {"num_steps": m.steps(), "decay": 0.9, "at": [0, 3]}),
     "theory.OutputTimeDistribution": (fg.theory.OutputTimeDistribution, lambda m: {"num_steps": m.steps(), "decay": 0.9}),
     "theory.draw": (distribution_call("draw"), lambda m: {"num_steps": m.steps(), "decay": 0.9, "at": [0.1, 0.3]}),
@@ -298,7 +302,7 @@ class Trial:
 
 
 def trial(number: int) -> Trial:
-    """Call number `number`: of each name the first and a third of the others valid, the rest with one or two arguments replaced."""
+    """Call number `number`: of each name the first and a third of the others valid; the rest has arguments replaced."""
     draw = random.Random(number)
     name = list(CALLS)[number % len(CALLS)]
     arguments: dict[str, Any] = {}
@@ -326,7 +330,7 @@ def numbers(result: Any, where: str = "") -> Iterator[tuple[str, np.ndarray]]:
             if not stopped or str(name).startswith("output"):
                 yield from numbers(values.values, f"{where}.{name}")
     elif isinstance(result, fg.theory.Assumptions):
-        # The report itself says where no norm is found, and its page which numbers are NaN then; lag_sum is where m_2 has to do.
+        # The report itself says where no norm is found, and its page which numbers are NaN; lag_sum is where m_2 has to do.
         if result.holds:
             parts = {part.name: getattr(result, part.name) for part in dataclasses.fields(result) if part.name != "lag_sum"}
             yield from numbers(parts, where)

@@ -44,7 +44,7 @@ from fegsam.engines.plan import LARGEST
 from fegsam.engines.team import ABORT, NEXT, add_done, meet, next_block
 
 _CALM = 1e20
-"""Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; only above it each is looked at."""
+"""Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; above it each is looked at."""
 
 
 def make_steps(form, rule):
