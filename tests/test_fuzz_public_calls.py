@@ -36,9 +36,11 @@ NAN, INF = math.nan, math.inf
 BAD: tuple[Any, ...] = (
     None, NAN, INF, -INF, -1, 0, 2**62, 2**63, 10**30, 10**400, 10**5000, 1e150, 1e300, -1e300, 1e-300, 0.5, 1.5, -0.5, True,
     1j, "x", "", b"x", (), [], [[]], {}, set(), {"a": 1}, [[1.0], [1.0, 2.0]], [0, 1.5], [None], [NAN], ["a", "b"],
-    [10**400], [2**63], object(), object, len, np.zeros((2, 3)), np.zeros((0, 4)), np.ones((2, 2, 2, 2)), np.array(3), np.array(1e300),
+    [10**400], [2**63], object(), object, len, np.zeros((2, 3)), np.zeros((0, 4)), np.ones((2, 2, 2, 2)), np.array(3),
+    np.array(1e300),
     np.array([1j]), np.array(["a"]), np.array([object()]), np.full((3, 2), NAN), np.full((3, 2), 1e150), np.datetime64("2020"),
-    np.float32(NAN), sparse.csr_array(np.eye(3)), range(0), range(3), slice(3), iter(()), Ellipsis, fg.QLearning, fg.QLearning(),
+    np.float32(NAN), sparse.csr_array(np.eye(3)), range(0), range(3), slice(3), iter(()), Ellipsis, fg.QLearning,
+    fg.QLearning(),
 )  # fmt: skip
 
 
