@@ -50,6 +50,14 @@ def always_first(world: fg.MDP) -> fg.Federation:
     return fg.Federation(world, num_agents=1, target_policy=[[1.0, 0.0]] * 2, features=[[1.0], [1.0]])
 
 
+def bound(step_size: float = 0.1, **changes: Any) -> Any:
+    return fg.theory.error_bound(noise(), linear_pull(), step_size=step_size, sync_period=1, num_steps=10, **changes)
+
+
+def linear_pull() -> fg.LinearSA:
+    return fg.LinearSA([[[-0.1]], [[-0.1]]], [[0.0], [1.0]])
+
+
 def pull(params, y, kind, out):
     out[0] = 1.0 - params[0]
 
@@ -280,11 +288,14 @@ SETTINGS = {
     "output decay of a word": (lambda: run(output_decay="slow"), "output_decay is 'slow'; .*between 0 and 1"),
     "start's length": (lambda: run(initial_params=[0.0]), r"initial_params has shape \(1,\); give .*\(4,\)"),
     "a table for a start": (lambda: run(initial_params=np.zeros((2, 2))), r"initial_params has shape \(2, 2\); give .*\(4,\)"),
-    "start that is not finite": (lambda: run(initial_params=[0, 0, np.inf, 0]), r"initial_params\[2\] is not finite"),
+    "start that is not finite": (
+        lambda: run(initial_params=[0, 0, np.inf, 0]),
+        r"initial_params\[2\] is inf, but must be finite",
+    ),
     "a word for a start": (lambda: run(initial_params="zero"), "initial_params .*give"),
     "complex start": (lambda: run(initial_params=np.full(4, 1j)), "initial_params .*give"),
     "fixed point's length": (lambda: run(fixed_point=[0.0] * 5), r"fixed_point has shape \(5,\); give .*\(4,\)"),
-    "fixed point that is not finite": (lambda: run(fixed_point=[np.nan] * 4), r"fixed_point\[0\] is not finite"),
+    "fixed point that is not finite": (lambda: run(fixed_point=[np.nan] * 4), r"fixed_point\[0\] is nan, but must be finite"),
     "path of nobody": (lambda: path(agent=2), "agent is 2; there are agents 0 to 1"),
     "path of a negative agent": (lambda: path(agent=-1), "agent is -1; there are agents 0 to 1"),
     "path of no steps": (lambda: path(num_steps=0), "num_steps is 0.*at least 1"),
@@ -317,7 +328,61 @@ RESUMES = {
     "a path for a history": (lambda: run(resume_from="run.nc"), r"resume_from is 'run\.nc'.*load_history"),
 }
 
-EVERY = PROBLEMS | ALGORITHMS | SETTINGS | {f"resume: {what}": case for what, case in RESUMES.items()}
+TOO_LARGE = {
+    "rewards whose powers overflow": (
+        lambda: mdp(rewards=np.full((2, 2), 1e150)),
+        r"rewards\[0, 0\] is 1e\+150.*at most 1e\+100",
+    ),
+    "features whose powers overflow": (lambda: golden.federation(features=[[1.0], [1e101]]), r"features\[1, 0\] is 1e\+101"),
+    "offsets whose powers overflow": (lambda: fg.LinearSA([[[-1.0]]], [[1e200]]), r"offsets\[0, 0\] is 1e\+200"),
+    "start whose square overflows": (lambda: run(initial_params=[1e200] * 4), r"initial_params\[0\] is 1e\+200"),
+    "a step size beyond floats": (lambda: run(step_size=10**400), r"step_size is 1000.*at most 1e\+100"),
+    "a step size of 5000 digits": (lambda: run(step_size=10**5000), "step_size is a value of type int; .*at most"),
+    "record beyond 64 bits": (lambda: run(record=10**30), "record is 1000.*at most 4611686018427387903"),
+    "record of more times than fit": (lambda: run(record=1, num_steps=10**15), "record=1 asks for 10{15} times.*less often"),
+    "a recorded time beyond 64 bits": (lambda: run(record=[10**30]), "record is .*give a whole number, or a list"),
+    "steps beyond 64 bits": (lambda: run(num_steps=2**62), "num_steps is 4611686018427387904.*at most"),
+    "period beyond 64 bits": (lambda: run(sync_period=2**63), "sync_period is 9223372036854775808.*at most"),
+    "agents beyond 64 bits": (lambda: noise(num_agents=2**62), "num_agents is 4611686018427387904.*at most"),
+    "policies beyond memory": (lambda: fg.policies.uniform(2**40, 2**20), "states=.* and actions=.* ask for .*smaller"),
+    "random policies beyond memory": (lambda: fg.policies.random(2**61, 2, 2, 0), "count=2 and states=.*smaller"),
+    "garnet beyond memory": (lambda: fg.examples.garnet(2**61, 4, 4, 0.9, 0), "states=2305843009213693952 and .*smaller"),
+    "walk beyond memory": (lambda: fg.examples.random_walk(2**40, 0.9), "states is 1099511627776.*at most 100000"),
+    "swim beyond memory": (lambda: fg.examples.river_swim(2**62), "states is 4611686018427387904.*at most 100000"),
+    "grid beyond memory": (lambda: fg.examples.grid_world(2**40, 2**20, 0.9), "rows=.* and columns=.* ask for"),
+    "horizon beyond 64 bits": (lambda: fg.OnPolicyTD(2**62), "horizon is 4611686018427387904.*at most"),
+}
+
+FOREIGN = {
+    "labels that are a number": (lambda: mdp(labels=7), "labels is 7, but must name the states: give a sequence of 2 labels"),
+    "a ragged assignment": (lambda: noise(assignment=[[0], [0, 0]]), "assignment is a list that cannot be read.*whole numbers"),
+    "a ragged record": (lambda: run(record=[[0], [0, 0]]), "record is .*give a whole number, or a list"),
+    "a word for a waiting factor": (lambda: bound(tau_factor="x"), "tau_factor is 'x', but the theorem needs at least 2"),
+    "a list for a precision": (lambda: fg.engines.Cuda(precision=["float64"]), r"precision is \['float64'\]; give"),
+    "an array for a sampling": (lambda: run(sampling=np.ones(2)), r"sampling is array.*; give 'markov' or 'iid'"),
+    "an array for a flag": (lambda: run(record_params=np.ones(2)), "record_params is array.* must be True or False"),
+    "an array for a norm": (lambda: fg.StochasticApproximation(pull, 1, norm=np.ones(2)), "norm is array.*; give 2 or"),
+    "a list of assumptions": (
+        lambda: fg.StochasticApproximation(pull, 1, assumptions=[1]),
+        r"assumptions is \[1\]; give a mapping",
+    ),
+    "an assumption that is a word": (
+        lambda: fg.StochasticApproximation(pull, 1, assumptions={"B": "x"}), r'assumptions\["B"\] is .*give'
+    ),
+    "the value of no MDP": (lambda: fg.policy_value(3, [[1.0]]), "mdp is 3; give a fegsam.MDP"),
+    "the fixed point of no algorithm": (lambda: fg.fixed_point(golden.federation(), 3), "algorithm is 3; give one of fegsam's"),
+    "the chains of no algorithm": (lambda: fg.exact.kind_chains(golden.federation(), None), "algorithm is None; give one"),
+    "assumptions of no algorithm": (lambda: fg.theory.assumptions(golden.federation(), fg.MDP), "algorithm is <class"),
+    "a history that is a number": (lambda: fg.load_history(3), "path is 3; give the path of a file"),
+    "an environment that is a number": (lambda: fg.examples.from_gymnasium(3, 0.9), "env_id is 3; give the name"),
+    "one horizon to scan": (
+        lambda: fg.theory.scan_horizons(golden.federation(), fg.OffPolicyLinearTD(), 3),
+        "horizons is 3, but must be a list: give",
+    ),
+    "an underflowing step of the theorem": (lambda: bound(5e-324 * 2), "The theorem's step size.*must be positive"),
+}  # fmt: skip
+
+EVERY = PROBLEMS | ALGORITHMS | SETTINGS | TOO_LARGE | FOREIGN | {f"resume: {what}": case for what, case in RESUMES.items()}
 
 
 @pytest.mark.parametrize("what", EVERY)
@@ -339,3 +404,17 @@ def test_a_problem_error_can_be_caught_as_a_value_error() -> None:
 def test_resuming_with_no_more_steps_gives_the_history_back(assert_same_bits) -> None:
     history = run(record=[0, 5, 10], seeds=(1, 2))
     assert_same_bits(run(record=[0, 5, 10], seeds=(1, 2), resume_from=history), history)
+
+
+@pytest.mark.parametrize("step_size", [1e6, 10**30, 1e90])
+def test_a_bound_at_an_absurd_step_is_a_bound_with_a_warning_and_not_an_overflow(step_size) -> None:
+    with pytest.warns(RuntimeWarning, match="The bound is (inf|nan), since"):
+        found = bound(step_size)
+    assert not found.holds
+    assert found.vacuous
+
+
+def test_a_whole_number_is_a_step_size() -> None:
+    with pytest.warns(fg.DivergenceWarning):
+        data = fg.run(noise(), linear_pull(), step_size=10**30, sync_period=1, num_steps=20).data
+    assert int(data.diverged_at[0]) > 0

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 
+def shown(value: object) -> str:
+    """`value` as a message shows it: its repr, cut to 80 characters; its type where the repr fails.
+
+    >>> shown(0.5), shown(10**5000)
+    ('0.5', 'a value of type int')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # the repr of a very long int fails, and an object of a user's may do anything
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 class ProblemError(ValueError):
     """A problem, a setting or a stored result that cannot be used as it was given.
 
@@ -29,6 +42,9 @@ class SpecError(ProblemError):
 
 class DivergenceWarning(RuntimeWarning):
     """A run left the finite numbers; its history is NaN from `diverged_at` on.
+
+    A parameter counts as no longer finite beyond 1e140, since its square, summed over parameters and agents, would overflow
+    next. A recorded error that overflows all the same, as that of values with huge features may, ends its seed likewise.
 
     Examples
     --------

@@ -31,7 +31,7 @@ def short_run(**changes: Any) -> fg.History:
 def diverged_run() -> fg.History:
     """Of five seeds some leave the finite numbers."""
     noise = fg.MarkovNoise([[0.95, 0.05], [0.95, 0.05]], num_agents=1)
-    algorithm = fg.LinearSA([[[-0.5]], [[1e200]]], [[0.0], [0.0]])
+    algorithm = fg.LinearSA([[[-0.5]], [[1e100]]], [[0.0], [0.0]])
     settings = SETTINGS | {"step_size": 1.0, "num_steps": 40}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -21,7 +21,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fegsam.algorithms.rule import Path
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import finite_array, integer
 from fegsam.problem.federation import MarkovNoise
 
@@ -82,6 +82,17 @@ def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise)
                     f"The rule {rule.__name__!r} leaves in out[{other[0]}] what stood there before; set every entry of out, "
                     "with = and not with += or return, from params, y and kind alone."
                 )
+
+
+def _check_assumptions(stated: Any) -> None:
+    if stated is not None and not isinstance(stated, Mapping):
+        raise ProblemError(f"assumptions is {shown(stated)}; give a mapping from {', '.join(_ASSUMPTIONS)} to numbers.")
+    for name, value in (stated or {}).items():
+        if not isinstance(name, str) or name not in _ASSUMPTIONS:
+            raise ProblemError(f"assumptions names {shown(name)}; give some of {', '.join(_ASSUMPTIONS)}.")
+        finite_array(value, f'assumptions["{name}"]', "()")
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            raise ProblemError(f'assumptions["{name}"] is {shown(value)}; give a number.')
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,14 +208,12 @@ class StochasticApproximation:
     ) -> None:
         rule = getattr(rule, "py_func", rule)
         if not inspect.isfunction(rule):
-            raise ProblemError(f"The rule is {rule!r}; give a function rule(params, y, kind, out), defined with def.")
+            raise ProblemError(f"The rule is {shown(rule)}; give a function rule(params, y, kind, out), defined with def.")
         if len(inspect.signature(rule).parameters) < 4:
             raise ProblemError(f"The rule {rule.__name__!r} takes too few arguments; define it as rule(params, y, kind, out).")
-        unknown = set(assumptions or {}).difference(_ASSUMPTIONS)
-        if unknown:
-            raise ProblemError(f"assumptions names {sorted(unknown)[0]!r}; give some of {', '.join(_ASSUMPTIONS)}.")
-        if norm not in (2, np.inf):
-            raise ProblemError(f"norm is {norm!r}; give 2 or float('inf').")
+        _check_assumptions(assumptions)
+        if isinstance(norm, bool) or not isinstance(norm, int | float | np.integer | np.floating) or norm not in (2, np.inf):
+            raise ProblemError(f"norm is {shown(norm)}; give 2 or float('inf').")
         object.__setattr__(self, "user_rule", rule)
         object.__setattr__(self, "rule", _on_paths(rule))
         object.__setattr__(self, "dim", integer(dim, "dim"))

@@ -30,7 +30,7 @@ from fegsam.algorithms.td import (
     stacked_rewards,
 )
 from fegsam.problem.chains import stationary_laws
-from fegsam.problem.checks import integer
+from fegsam.problem.checks import flag, integer, solve
 from fegsam.problem.federation import Federation
 
 
@@ -95,6 +95,7 @@ class OffPolicyLinearTD:
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
+        flag(self.preconditioned, "preconditioned")
 
     @property
     def rule(self) -> Callable[..., Any]:
@@ -119,7 +120,7 @@ class OffPolicyLinearTD:
         rows, rows_per_kind = phi, 0
         if self.preconditioned:
             laws = stationary_laws(problem, self.policies(problem))
-            rows = np.concatenate([np.linalg.solve(phi.T @ (law[:, None] * phi), phi.T).T for law in laws])
+            rows = np.concatenate([solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T for law in laws])
             rows_per_kind = len(phi)
         return OffPolicyLinearTables(
             np.ascontiguousarray(rows),

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from fegsam.errors import ProblemError, shown
+
 ONE = np.uint64(1)
 """A one that leaves an unsigned index unsigned when added to it."""
 
@@ -75,3 +77,10 @@ class Algorithm(Protocol):
     def tables(self, problem: Any) -> Any:
         """The constants the rule reads, as a NamedTuple of arrays and NumPy scalars."""
         ...
+
+
+def check_algorithm(algorithm: Any, problem: Any) -> None:
+    """Raise `ProblemError` unless `algorithm` can say whether it runs on `problem`, and does."""
+    if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
+        raise ProblemError(f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example fegsam.QLearning().")
+    algorithm.check(problem)

@@ -43,8 +43,8 @@ from fegsam.engines.layout import BLOCK, Stretch, Write
 from fegsam.engines.plan import LARGEST
 from fegsam.engines.team import ABORT, NEXT, add_done, meet, next_block
 
-_CALM = 1e150
-"""Increments below this cannot take a finite parameter out of the finite numbers; only above it is each one looked at."""
+_CALM = 1e20
+"""Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; above it each is looked at."""
 
 
 def make_steps(form, rule):

@@ -14,7 +14,7 @@ import numpy as np
 from fegsam.compilation import explained, renewed, rule_key
 from fegsam.engines.plan import LARGEST, Plan, plan_end
 from fegsam.engines.schedule import Call, Limits, Schedule, most_in_a_round
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
 from fegsam.history.settings import Settings
@@ -50,10 +50,10 @@ class Cuda:
     layout: str | None = None
 
     def __post_init__(self) -> None:
-        if self.precision not in _PRECISIONS:
-            raise ProblemError(f"precision is {self.precision!r}; give 'float64' or 'float32'.")
-        if self.layout not in (None, "shared", "overlay", "table"):
-            raise ProblemError(f"layout is {self.layout!r}; give 'shared', 'overlay' or 'table', or leave it out.")
+        if not isinstance(self.precision, str) or self.precision not in _PRECISIONS:
+            raise ProblemError(f"precision is {shown(self.precision)}; give 'float64' or 'float32'.")
+        if self.layout is not None and (not isinstance(self.layout, str) or self.layout not in ("shared", "overlay", "table")):
+            raise ProblemError(f"layout is {shown(self.layout)}; give 'shared', 'overlay' or 'table', or leave it out.")
 
     @property
     def name(self) -> str:

@@ -23,7 +23,7 @@ _COPY = 1 << 13
 """Bytes of an array that each block keeps a copy of in shared memory."""
 _COPIES = 40 * 1024
 """Bytes of all copies of a block; the compiler allows 48 KB of what has a fixed size."""
-_CALM = 1e30
+_CALM = 1e20
 """Increments below this cannot take a finite parameter out of the finite numbers, in either precision."""
 
 

@@ -134,9 +134,7 @@ def record_cuts(fed, average, total, squares, rows, omegas, row, num_cuts):
             change = total[j + 1, c] / fed.num_agents
             rows[row + j, c] = average[c] + change
             apart += change * change
-        # Squares may overflow long before the parameters do.
-        gap = squares[j] / fed.num_agents - apart
-        omegas[row + j] = max(gap, 0.0) if np.isfinite(squares[j]) else np.inf
+        omegas[row + j] = max(squares[j] / fed.num_agents - apart, 0.0)
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.algorithms.rule import Algorithm, Path
+from fegsam.algorithms.rule import Algorithm, Path, check_algorithm
 from fegsam.engines.plan import Agents, Chain, Plan, Sampling, check_sampling, check_seeds, lower_agents, lower_chain
 from fegsam.engines.randomness import FIRST_STATE, IID, ONE, PATH, TWO, choose, choose_index, words
 from fegsam.errors import ProblemError
@@ -45,7 +45,7 @@ def sample_path(
     >>> len(path.states), len(path.actions)
     (6, 5)
     """
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     check_seeds((seed,))
     check_sampling(sampling)
     if integer(agent, "agent", least=-1) not in range(problem.num_agents):

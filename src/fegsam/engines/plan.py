@@ -11,17 +11,18 @@ import scipy.sparse as sp
 
 from fegsam.algorithms.rule import Algorithm
 from fegsam.engines.randomness import build_alias
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.problem.chains import stationary_laws
+from fegsam.problem.checks import several
 from fegsam.problem.federation import Federation, MarkovNoise
 
 Sampling = Literal["markov", "iid"]
 
-LARGEST = 1e300
-"""A parameter beyond this counts as no longer finite: sums over agents, and the average with them, would overflow next."""
+LARGEST = 1e140
+"""A parameter beyond this counts as no longer finite: its square, summed over parameters and agents, would overflow next."""
 
 
 class Chain(NamedTuple):
@@ -160,14 +161,14 @@ def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """Whole numbers in 0..2^64-1, each once, at least one."""
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
-        count = max(2, seeds) if type(seeds) is int else 10
-        raise ProblemError(f"seeds is {seeds!r}; give several, for example range({count}).")
-    values = tuple(seeds)
+        count = max(2, seeds) if type(seeds) is int and seeds < 10**6 else 10
+        raise ProblemError(f"seeds is {shown(seeds)}; give several, for example range({count}).")
+    values = several(seeds, "seeds", "but must be a list: give several, for example range(10)")
     if not values:
         raise ProblemError("seeds is empty; give at least one, for example seeds=(0,).")
     for seed in values:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-            raise ProblemError(f"seeds has {seed!r}; give whole numbers from 0 to 2**64 - 1.")
+            raise ProblemError(f"seeds has {shown(seed)}; give whole numbers from 0 to 2**64 - 1.")
     if len(set(values)) < len(values):
         twice = next(seed for seed in values if values.count(seed) > 1)
         raise ProblemError(f"seeds has {twice} more than once; give each seed once, since a seed repeats its run exactly.")
@@ -175,5 +176,5 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
 
 
 def check_sampling(sampling: Any) -> None:
-    if sampling not in ("markov", "iid"):
-        raise ProblemError(f"sampling is {sampling!r}; give 'markov' or 'iid'.")
+    if not isinstance(sampling, str) or sampling not in ("markov", "iid"):
+        raise ProblemError(f"sampling is {shown(sampling)}; give 'markov' or 'iid'.")

@@ -11,21 +11,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam import exact, theory
-from fegsam.algorithms.rule import Algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.algorithms.td import features, target_policy
+from fegsam.blas_threads import one_blas_thread
 from fegsam.compilation import rule_key
 from fegsam.engines.cpu import Cpu
 from fegsam.engines.cuda import Cuda
-from fegsam.engines.plan import Plan, Sampling, check_sampling, check_seeds, lower
+from fegsam.engines.plan import LARGEST, Plan, Sampling, check_sampling, check_seeds, lower
 from fegsam.engines.randomness import OUTPUT_TIME, words
 from fegsam.engines.reference import Reference
 from fegsam.engines.resume import check_resumable, merge, record_after
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.problem.chains import check_chains, stationary_laws
-from fegsam.problem.checks import flat_params, integer, positive
+from fegsam.problem.checks import flag, flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.versions import installed_version
 
@@ -33,6 +34,7 @@ Engine = Callable[[Plan, Settings], History]
 
 _ENGINES: dict[str, Callable[[], Engine]] = {"cpu": Cpu, "cuda": Cuda, "reference": Reference}
 _RECORDS = 200
+_MOST_RECORDS = 10**8
 
 
 def run(
@@ -100,52 +102,55 @@ def run(
     >>> bool(history.data.squared_error[:, -1].mean() < 0.1 * history.data.squared_error[:, 0].mean())
     True
     """
-    if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
-        raise ProblemError(f"The algorithm is {algorithm!r}; give one of fegsam's, for example fegsam.QLearning().")
     if resume_from is not None and not isinstance(resume_from, History):
-        raise ProblemError(f"resume_from is {resume_from!r}; give a History, for example fegsam.load_history(path).")
-    algorithm.check(problem)
-    runner = _engine(engine)
-    step_size = positive(step_size, "step_size")
-    sync_period = integer(sync_period, "sync_period")
-    num_steps = integer(num_steps, "num_steps")
-    check_sampling(sampling)
-    check_chains(problem, algorithm.policies(problem))
-    dimension = algorithm.dimension(problem)
-    initial = flat_params(initial_params, "initial_params", dimension) if initial_params is not None else np.zeros(dimension)
-    known = flat_params(fixed_point, "fixed_point", dimension) if fixed_point is not None else None
-    settings = Settings(
-        algorithm=_describe(algorithm),
-        num_agents=problem.num_agents,
-        step_size=step_size,
-        sync_period=sync_period,
-        num_steps=num_steps,
-        seeds=check_seeds(seeds),
-        record=_record_times(record, num_steps)
-        if resume_from is None
-        else record_after(resume_from, record, _record_times(record, num_steps)),
-        record_params=bool(record_params),
-        engine=str(getattr(runner, "name", getattr(runner, "__name__", type(runner).__name__))),
-        sampling=sampling,
-        output_decay=_decay(output_decay, problem, algorithm, step_size, num_steps),
-        stop_at_output=bool(stop_at_output),
-        fingerprint=content_fingerprint(problem, algorithm, initial, known),
-        version=installed_version("fegsam") or "unknown",
-    )
-    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
-    if resume_from is not None:
-        start = check_resumable(resume_from, settings)
-    plan = lower(
-        problem,
-        algorithm,
-        start=start,
-        truth=_truth(problem, algorithm, known),
-        output_times=_output_times(settings),
-        sampling=sampling,
-    )
-    if resume_from is None:
-        return runner(plan, settings)
-    return merge(resume_from, runner, plan, settings, initial)
+        raise ProblemError(f"resume_from is {shown(resume_from)}; give a History, for example fegsam.load_history(path).")
+    if not isinstance(algorithm, Algorithm):
+        raise ProblemError(f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example fegsam.QLearning().")
+    check_algorithm(algorithm, problem)
+    with one_blas_thread():
+        runner = _engine(engine)
+        step_size = positive(step_size, "step_size")
+        sync_period = integer(sync_period, "sync_period")
+        num_steps = integer(num_steps, "num_steps")
+        check_sampling(sampling)
+        check_chains(problem, algorithm.policies(problem))
+        dimension = algorithm.dimension(problem)
+        initial = np.zeros(dimension)
+        if initial_params is not None:
+            initial = flat_params(initial_params, "initial_params", dimension)
+        known = flat_params(fixed_point, "fixed_point", dimension) if fixed_point is not None else None
+        settings = Settings(
+            algorithm=_describe(algorithm),
+            num_agents=problem.num_agents,
+            step_size=step_size,
+            sync_period=sync_period,
+            num_steps=num_steps,
+            seeds=check_seeds(seeds),
+            record=_record_times(record, num_steps)
+            if resume_from is None
+            else record_after(resume_from, record, _record_times(record, num_steps)),
+            record_params=flag(record_params, "record_params"),
+            engine=str(getattr(runner, "name", getattr(runner, "__name__", type(runner).__name__))),
+            sampling=sampling,
+            output_decay=_decay(output_decay, problem, algorithm, step_size, num_steps),
+            stop_at_output=flag(stop_at_output, "stop_at_output"),
+            fingerprint=content_fingerprint(problem, algorithm, initial, known),
+            version=installed_version("fegsam") or "unknown",
+        )
+        start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
+        if resume_from is not None:
+            start = check_resumable(resume_from, settings)
+        plan = lower(
+            problem,
+            algorithm,
+            start=start,
+            truth=_truth(problem, algorithm, known),
+            output_times=_output_times(settings),
+            sampling=sampling,
+        )
+        if resume_from is None:
+            return runner(plan, settings)
+        return merge(resume_from, runner, plan, settings, initial)
 
 
 def _engine(engine: str | Engine) -> Engine:
@@ -153,7 +158,7 @@ def _engine(engine: str | Engine) -> Engine:
         return engine
     if not isinstance(engine, str) or engine not in _ENGINES:
         raise ProblemError(
-            f"engine is {engine!r}; choose one of {', '.join(map(repr, sorted(_ENGINES)))}, "
+            f"engine is {shown(engine)}; choose one of {', '.join(map(repr, sorted(_ENGINES)))}, "
             "or pass a callable (Plan, Settings) -> History."
         )
     return _ENGINES[engine]()
@@ -163,23 +168,35 @@ def _record_times(record: int | ArrayLike | None, num_steps: int) -> np.ndarray:
     """Sorted int64 times in 0..T."""
     if record is None:
         return np.unique(np.linspace(0, num_steps, min(num_steps, _RECORDS) + 1).astype(np.int64))
-    if np.ndim(record) == 0:
-        every = integer(record, "record")
-        return np.unique(np.append(np.arange(0, num_steps + 1, every), num_steps))
-    times = np.asarray(record)
+    if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and record.ndim == 0):
+        return _every(integer(record, "record"), num_steps)
+    try:
+        times = np.asarray(record)
+    except (TypeError, ValueError, OverflowError):
+        times = np.empty(0)
     if times.size == 0 or times.ndim != 1 or not np.issubdtype(times.dtype, np.integer):
-        raise ProblemError(f"record is {record!r}; give a whole number, or a list of times.")
+        raise ProblemError(f"record is {shown(record)}; give a whole number, or a list of times.")
     outside = times[(times < 0) | (times > num_steps)]
     if len(outside):
         raise ProblemError(f"record has time {outside[0]}; times run from 0 to num_steps={num_steps}.")
     return np.unique(times).astype(np.int64)
 
 
+def _every(period: int, num_steps: int) -> np.ndarray:
+    """0, `period`, ... and T."""
+    if num_steps // period > _MOST_RECORDS:
+        raise ProblemError(
+            f"record={period} asks for {num_steps // period} times out of num_steps={num_steps}, "
+            f"but at most {_MOST_RECORDS} are kept: record less often."
+        )
+    return np.unique(np.append(np.arange(0, num_steps + 1, period), num_steps))
+
+
 def _decay(decay: Any, problem: Any, algorithm: Algorithm, step_size: float, num_steps: int) -> float:
     if decay is None:
         return theory.default_output_decay(problem, algorithm, step_size=step_size, num_steps=num_steps)
-    if not isinstance(decay, int | float | np.number) or not 0 < decay < 1:
-        raise ProblemError(f"output_decay is {decay!r}; give a number between 0 and 1 (later times are then likelier).")
+    if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
+        raise ProblemError(f"output_decay is {shown(decay)}; give a number between 0 and 1 (later times are then likelier).")
     return float(decay)
 
 
@@ -193,6 +210,12 @@ def _output_times(settings: Settings) -> np.ndarray:
 
 def _truth(problem: Federation | MarkovNoise, algorithm: Algorithm, known: np.ndarray | None) -> Truth:
     fixed = known if known is not None else exact.fixed_point(problem, algorithm)
+    largest = float(np.abs(fixed).max())
+    if not largest <= LARGEST:
+        raise ProblemError(
+            f"The fixed point has an entry of size {largest:.3g}, but squares of numbers beyond {LARGEST:g} overflow: "
+            "give rewards or features in a larger unit."
+        )
     return Truth(fixed, algorithm.norm, _value_form(problem, algorithm, fixed))
 
 

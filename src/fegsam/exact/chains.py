@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.problem.chains import distinct_chains, distinct_stationary_laws
 from fegsam.problem.federation import Federation, MarkovNoise
 
@@ -65,6 +66,7 @@ def kind_chains(problem: Federation | MarkovNoise, algorithm: Any) -> list[csr_a
     array([[0.75, 0.25],
            [0.25, 0.75]])
     """
+    check_algorithm(algorithm, problem)
     chains = list(distinct_chains(problem, algorithm.policies(problem)))
     return chains * (problem.num_kinds // len(chains))
 
@@ -84,5 +86,6 @@ def kind_stationary_laws(problem: Federation | MarkovNoise, algorithm: Any) -> n
     >>> kind_stationary_laws(noise, fg.LinearSA([[[-1.0]], [[-1.0]]], [[1.0], [4.0]])).round(4)
     array([[0.6667, 0.3333]])
     """
+    check_algorithm(algorithm, problem)
     laws = distinct_stationary_laws(problem, algorithm.policies(problem))
     return np.repeat(laws, problem.num_kinds // len(laws), axis=0)

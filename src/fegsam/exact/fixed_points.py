@@ -31,7 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.errors import ProblemError
+from fegsam.algorithms.rule import check_algorithm
+from fegsam.blas_threads import one_blas_thread
+from fegsam.errors import ProblemError, shown
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField, projected_field
 from fegsam.exact.mean_fields import MeanField, mean_field
@@ -40,6 +42,7 @@ from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 
 
+@one_blas_thread()
 def fixed_point(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
     """The point that the average of the agents converges to as the step size goes to zero.
 
@@ -66,6 +69,7 @@ def fixed_point(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray
     return _common_root(problem, _checked_field(problem, algorithm))
 
 
+@one_blas_thread()
 def agent_fixed_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
     """The point that each kind of agent would converge to on its own.
 
@@ -88,6 +92,7 @@ def agent_fixed_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.
     return _own_roots(problem, _checked_field(problem, algorithm))
 
 
+@one_blas_thread()
 def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
     """How far the agents' own fixed points lie from the common one, on average over the agents.
 
@@ -110,6 +115,7 @@ def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
     return float(kind_weights(problem, problem.num_kinds) @ distances)
 
 
+@one_blas_thread()
 def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -> np.ndarray:
     """The paper's eq. BEO_FA_off: the fixed point of the average of the agents' projected n-step Bellman operators.
 
@@ -138,11 +144,12 @@ def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -
             f"The average of projections belongs to OffPolicyLinearTD and was asked of {type(algorithm).__name__}; "
             "use fixed_point for other algorithms."
         )
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     field = projected_field(problem, algorithm, preconditioned=True)
     return field.root(kind_weights(problem, len(field)))
 
 
+@one_blas_thread()
 def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
     """The exact value of a policy, the paper's V^pi of eq. value_func.
 
@@ -162,11 +169,13 @@ def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
     >>> fg.policy_value(fg.MDP([[[1.0], [1.0]]], [[1.0, 0.0]], 0.75), [[0.5, 0.5]])
     array([2.])
     """
+    if not isinstance(mdp, MDP):
+        raise ProblemError(f"mdp is {shown(mdp)}; give a fegsam.MDP.")
     return discounted_value(mdp.policy_chain(policy), mdp.policy_rewards(policy), mdp.discount)
 
 
 def _checked_field(problem: Federation | MarkovNoise, algorithm: Any) -> MeanField:
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     return mean_field(algorithm, problem)
 
 

@@ -13,6 +13,7 @@ from fegsam.algorithms.td import features, target_policy
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import look_ahead, n_step_rewards
 from fegsam.problem.chains import distinct_stationary_laws
+from fegsam.problem.checks import solve
 from fegsam.problem.federation import Federation, MarkovNoise
 
 _CURE = "change the policies, features or horizon, or pass a point to measure against as run(..., fixed_point=...)"
@@ -38,7 +39,7 @@ class LinearField:
         if not self.is_definite and _is_singular(matrix):
             kinds = ", ".join(str(kind) for kind in np.flatnonzero(weights)[:5])
             raise ProblemError(f"The mean matrix of agent kind(s) {kinds} is singular, so no single point is fixed; {_CURE}.")
-        return np.linalg.solve(matrix, weights @ self.offsets)
+        return solve(matrix, weights @ self.offsets, "the mean increment")
 
     def require_stable(self, weights: np.ndarray) -> None:
         """Raise where the averaged iteration runs away from its fixed point for every step size.
@@ -85,7 +86,7 @@ def projected_field(
     for kind, law in enumerate(distinct_stationary_laws(problem, algorithm.policies(problem))):
         weighted = (phi * law[:, None]).T
         if preconditioned:
-            weighted = np.linalg.solve(weighted @ phi, weighted)
+            weighted = solve(weighted @ phi, weighted, "the weighted features")
         matrices.append(weighted @ gaps[problem.mdp_index(kind)])
         offsets.append(weighted @ rewards[problem.mdp_index(kind)])
     # On-policy mu is the law of P itself, so ||P^n f||_mu <= ||f||_mu and A + A' > 0 (Tsitsiklis and Van Roy, 1997).

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array, eye_array
 from scipy.sparse.linalg import splu
 
 from fegsam.errors import ProblemError
+from fegsam.problem.checks import solve
 
 DENSE_STATES = 90
 """Up to so many states a dense solve is the fastest there is; beyond, LAPACK starts threads that wait in a busy loop."""
@@ -67,8 +68,13 @@ def _sweeps_needed(modulus: float) -> int:
 def direct_value(chain: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:
     """(S,): solve V = r + gamma P V by elimination."""
     if len(rewards) <= DENSE_STATES:
-        return np.linalg.solve(np.eye(len(rewards)) - discount * chain.toarray(), rewards)
-    return splu((eye_array(len(rewards)) - discount * chain).tocsc()).solve(rewards)
+        return solve(np.eye(len(rewards)) - discount * chain.toarray(), rewards, "the policy's values")
+    try:
+        return splu((eye_array(len(rewards)) - discount * chain).tocsc()).solve(rewards)
+    except RuntimeError:
+        raise ProblemError(
+            f"The values of a policy at discount {discount!r} cannot be solved for in double precision; use a smaller discount."
+        ) from None
 
 
 def discounted_value(chain: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:

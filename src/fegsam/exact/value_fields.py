@@ -9,6 +9,7 @@ from scipy.sparse import csr_array, diags_array
 
 from fegsam.exact.chains import look_ahead, n_step_rewards, visit_shares
 from fegsam.exact.solvers import DENSE_STATES, discounted_value, optimal_q, sweep_to_the_end
+from fegsam.problem.checks import solve
 from fegsam.problem.mdp import MDP
 
 
@@ -51,7 +52,7 @@ class TabularField:
 
         if len(offset) <= DENSE_STATES:
             identity = np.eye(len(offset))
-            return np.linalg.solve(identity - mixed_look_ahead(identity), offset)
+            return solve(identity - mixed_look_ahead(identity), offset, "the agents' common values")
         return sweep_to_the_end(lambda value: offset + mixed_look_ahead(value), self.discount**self.horizon, offset)
 
 

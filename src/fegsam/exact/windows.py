@@ -23,6 +23,7 @@ from scipy import sparse
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.algorithms.td import features, importance_ratios, stacked_rewards
 from fegsam.errors import ProblemError
 from fegsam.problem.chains import distinct_stationary_laws
@@ -122,7 +123,7 @@ def chain_windows(
     >>> windows.num_modes, windows.states.shape
     (16, (64, 3))
     """
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     laws = distinct_stationary_laws(problem, algorithm.policies(problem))
     every = _kind_steps(problem, algorithm)
     _check_count(every, algorithm.horizon, problem.num_kinds)

@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.experiments.intervals import Method, checked, draw_counts, log_combination, mean_bounds, percentiles
 from fegsam.problem import checks
 
@@ -186,6 +186,8 @@ def slope_estimate(
 def plateau(history: History, fraction: float = 0.5, *, error: str = ERROR) -> np.ndarray:
     """(seeds,): each seed's mean error over the last `fraction` of the run, where the start is forgotten.
 
+    NaN for a seed that diverged, which its run has warned of.
+
     Examples
     --------
     >>> import fegsam as fg
@@ -194,8 +196,9 @@ def plateau(history: History, fraction: float = 0.5, *, error: str = ERROR) -> n
     >>> mean_estimate(plateau(history)).value < 0.1 * float(history.data.squared_error_2[0, 0])
     True
     """
+    curves = _recorded(history, error)
     begin = history.settings.num_steps * (1.0 - checks.fraction(fraction, "fraction", closed=True))
-    return history.data[error].sel(time=slice(begin, None)).mean("time", skipna=False).transpose("seed").values
+    return curves.sel(time=slice(begin, None)).mean("time", skipna=False).transpose("seed").values
 
 
 def plateau_ratio(
@@ -256,7 +259,7 @@ def speed_up(
     >>> speed_up(run(1, 0.02), run(8, 0.16), accuracy=0.01).value > 4
     True
     """
-    curves = (one.data[error], many.data[error])
+    curves = (_recorded(one, error), _recorded(many, error))
     shared = one.settings.seeds == many.settings.seeds
     counts = (_counts(curves[0], seed), _counts(curves[1], seed if shared else seed + 1))
     times, resampled, seeds = _times(curves, counts, accuracy)
@@ -279,7 +282,7 @@ def error_at_budget(
     >>> error_at_budget(history, 2).value > error_at_budget(history, 200).value
     True
     """
-    settings = history.settings
+    curves, settings = _recorded(history, error), history.settings
     if checks.integer(communications, "communications", 0) > settings.communications:
         raise ProblemError(
             f"communications is {communications}, but the agents of this run met {settings.communications} times: "
@@ -289,7 +292,7 @@ def error_at_budget(
     last = int(np.searchsorted(times, communications * settings.sync_period, side="right")) - 1
     if last < 0:
         raise ProblemError(f"Nothing was recorded up to communication {communications}; record earlier times as well.")
-    return mean_estimate(history.data[error].isel(time=last).values, method=method, level=level)
+    return mean_estimate(curves.isel(time=last).values, method=method, level=level)
 
 
 def communications_to_reach(
@@ -305,7 +308,7 @@ def communications_to_reach(
     >>> 1 < communications_to_reach(history, 0.1).value < 200
     True
     """
-    time = time_to_reach(history.data[error], accuracy, level=level, seed=seed)
+    time = time_to_reach(_recorded(history, error), accuracy, level=level, seed=seed)
     period = history.settings.sync_period
     value, low, high = (float(np.ceil(bound / period)) for bound in (time.value, time.low, time.high))
     return Estimate(value, low, high, level)
@@ -348,13 +351,23 @@ def _counts(curves: xr.DataArray, seed: int) -> np.ndarray:
     return draw_counts(curves.sizes["seed"], seed)
 
 
+def _recorded(history: History, error: str) -> xr.DataArray:
+    """One of a history's errors, (seed, time)."""
+    known = getattr(getattr(history, "data", None), "data_vars", None)
+    if known is None:
+        raise ProblemError(f"history is {shown(history)}; give a History, as fegsam.run returns it.")
+    if not isinstance(error, str) or error not in known or "time" not in known[error].dims:
+        raise ProblemError(f"error is {shown(error)}; give the name of an error that was recorded, such as {ERROR!r}.")
+    return known[error]
+
+
 def _columns(y: ArrayLike | Sequence[ArrayLike], points: int) -> list[np.ndarray]:
     """One (seeds, points) table of shared seeds, or one (seeds, 1) table per point."""
     if isinstance(y, list | tuple) and any(np.ndim(part) > 0 for part in y):
         if len(y) != points:
             raise ProblemError(f"y holds {len(y)} arrays of samples, but x holds {points} values; give one array for each.")
         return [_samples(part, f"y[{k}]", 1)[:, None] for k, part in enumerate(y)]
-    table = np.atleast_2d(np.asarray(_by_seed(y), dtype=float))
+    table = np.atleast_2d(checks.real_array(_by_seed(y), "y", "(seeds, points)"))
     if table.ndim != 2 or table.shape[1] != points:
         raise ProblemError(f"y has shape {table.shape}; give (seeds, {points}), a row per seed and a column per entry of x.")
     return [table]
@@ -364,11 +377,11 @@ def _by_seed(curves: ArrayLike | Sequence[ArrayLike] | xr.DataArray) -> np.ndarr
     """Labelled curves have their seeds first; others are taken as they come."""
     if isinstance(curves, xr.DataArray):
         return curves.transpose("seed", ...).values
-    return np.asarray(curves, dtype=float)
+    return checks.real_array(curves, "curves", "(seeds, time)")
 
 
 def _samples(values: ArrayLike, name: str, axes: int) -> np.ndarray:
-    table = np.asarray(values, dtype=float)
+    table = checks.real_array(values, name, "(seeds,)" if axes == 1 else "(seeds, time)")
     if table.ndim != axes or not table.size:
         shape = "(seeds,)" if axes == 1 else "(seeds, time)"
         raise ProblemError(f"{name} has shape {table.shape}; give numbers of shape {shape}.")

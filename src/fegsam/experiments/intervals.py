@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
+from fegsam.problem.checks import fraction, integer
 
 Method = Literal["t", "bootstrap"]
 Bounds = tuple[float, float, float]
@@ -21,7 +22,7 @@ _FEWEST = {"t": 2, "bootstrap": 5}
 
 def mean_bounds(table: np.ndarray, method: Method, level: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Means of the columns of (seeds, columns) and their intervals."""
-    seeds = len(table)
+    seeds, level = len(table), fraction(level, "level")
     value, spread = table.mean(axis=0), table.std(axis=0, ddof=1) / math.sqrt(seeds)
     if method == "t":
         half = stdtrit(seeds - 1, (1 + level) / 2) * spread
@@ -41,7 +42,7 @@ _Block = tuple[np.ndarray, np.ndarray]
 def log_combination(blocks: Sequence[_Block], method: Method, level: float, seed: int) -> Bounds:
     """The sum over independent blocks of sum_j c_j log m_j."""
     whole = [_log_terms(table, c, np.ones((1, len(table)))) for table, c in blocks]
-    method = checked(method, min(len(table) for table, _ in blocks))
+    method, level = checked(method, min(len(table) for table, _ in blocks)), fraction(level, "level")
     value, variance = (float(sum(part[k][0] for part in whole)) for k in (0, 1))
     if method == "t":
         # Welch and Satterthwaite's degrees of freedom; n - 1 for a single block.
@@ -79,20 +80,22 @@ def _studentised(
 
 def draw_counts(seeds: int, seed: int) -> np.ndarray:
     """(resamples, seeds): how often each resample takes each seed."""
-    return np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1.0 / seeds), size=RESAMPLES).astype(float)
+    chance = np.random.default_rng(integer(seed, "seed", least=0, most=None))
+    return chance.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=RESAMPLES).astype(float)
 
 
 def percentiles(values: np.ndarray, seeds: int, level: float) -> tuple[float, float]:
     """Percentiles further out than the level asks for, as Student's quantiles are further out than the normal law's."""
-    tail = float(ndtr(math.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, (1 - level) / 2)))
+    outside = (1 - fraction(level, "level")) / 2
+    tail = float(ndtr(math.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, outside)))
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
     return float(low), float(high)
 
 
 def checked(method: Method, samples: int) -> Method:
     """`method`, if there is one of that name and the samples are enough for it."""
-    if method not in _FEWEST:
-        raise ProblemError(f"method is {method!r}; give 't' or 'bootstrap'.")
+    if not isinstance(method, str) or method not in _FEWEST:
+        raise ProblemError(f"method is {shown(method)}; give 't' or 'bootstrap'.")
     if samples < _FEWEST[method]:
         raise ProblemError(
             f"An interval by {method!r} needs at least {_FEWEST[method]} seeds, but there are {samples}: run more."

@@ -37,8 +37,9 @@ class History:
         norm of the algorithm's theorem (the sup norm for tables, else the 2-norm); `squared_error_2`, always in the 2-norm;
         `sync_error`, the mean squared distance of the agents from their average; `value_error`, of the values from the
         policy's, where one is evaluated. By (seed): `output_time`, the theorem's random time, `output_squared_error`, the
-        squared error there, and `diverged_at`, the first time that was not finite or -1. Parameters: `final_params`,
-        `output_params` (seed, param), and `average_params` (seed, time, param) if asked for.
+        squared error there, and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error was
+        not finite, or -1: from there on all is NaN. Parameters: `final_params`, `output_params` (seed, param), and
+        `average_params` (seed, time, param) if asked for.
     settings : Settings
         What the run was asked to do.
     checkpoint : Checkpoint or None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,10 @@ _ERRORS = ("squared_error", "squared_error_2", "value_error", "sync_error")
 def plot_error(history: History, axes: Axes | None, error: str, label: str | None) -> Axes:
     """See `History.plot`."""
     known = [name for name in _ERRORS if name in history.data]
-    if error not in known:
-        raise ProblemError(f"error is {error!r}; give one of {', '.join(map(repr, known))}.")
+    if not isinstance(error, str) or error not in known:
+        raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
+    if label is not None and not isinstance(label, str):
+        raise ProblemError(f"label is {shown(label)}; give a text.")
     if axes is None:
         axes = _pyplot().subplots(layout="constrained")[1]
     times, values = history.data["time"].values, history.data[error].values

@@ -26,7 +26,7 @@ _LABELS = {
     "output_params": "average at the output time",
     "output_time": "output time, steps",
     "output_squared_error": "squared error at the output time, {norm}",
-    "diverged_at": "first time that was not finite, or -1",
+    "diverged_at": "first time at which a parameter or an error was not finite, or -1",
 }
 """What xarray writes beside an axis, and what a stored history says of itself."""
 
@@ -105,6 +105,7 @@ class Recorder:
         self._output = np.full((seeds, dim), np.nan)
         self._diverged_at = np.full(seeds, -1, np.int64)
         self._diverged_kind = np.full(seeds, -1, np.int64)
+        self._overflowed_at = np.full(seeds, -1, np.int64)
 
     def add(self, seed: int, times: np.ndarray, averages: np.ndarray, sync_errors: np.ndarray) -> None:
         """Averages (rows, d) of seed number `seed` at some `times`; those that nobody asked for are passed over."""
@@ -123,6 +124,19 @@ class Recorder:
             self._by_time["value_error"][seed, index] = square
         if self._averages is not None:
             self._averages[seed, index] = averages
+        finite = np.all([np.isfinite(values[seed, index]) for values in self._by_time.values()], axis=0)
+        if not finite.all() and self._measured:
+            self._overflow(seed, int(self._settings.record[index[~finite]][0]))
+
+    @property
+    def _measured(self) -> bool:
+        """Whether there is a fixed point to measure against; NaN stands for one that nobody looked for."""
+        return bool(np.isfinite(self._truth.fixed_point).all())
+
+    def _overflow(self, seed: int, time: int) -> None:
+        """A measure of finite parameters was not finite at `time`."""
+        before = self._overflowed_at[seed]
+        self._overflowed_at[seed] = time if before < 0 else min(before, time)
 
     def add_final(self, seed: int, params: np.ndarray) -> None:
         self._final[seed] = params
@@ -138,6 +152,7 @@ class Recorder:
 
     def history(self, output_times: np.ndarray, checkpoint: Checkpoint | None) -> History:
         settings = self._settings
+        self._break_off_overflows(output_times, checkpoint)
         self._warn_of_divergence()
         data: dict[str, Any] = {name: (("seed", "time"), values) for name, values in self._by_time.items()}
         if self._averages is not None:
@@ -154,15 +169,41 @@ class Recorder:
                 dataset[name].attrs["long_name"] = label.format(norm={"2": "2-norm", "sup": "sup norm"}[self._truth.norm])
         return History(dataset, settings, checkpoint)
 
+    def _break_off_overflows(self, output_times: np.ndarray, checkpoint: Checkpoint | None) -> None:
+        """A seed diverges, too, where a measure overflows before a parameter does: it is NaN from that time on."""
+        outputs = np.isfinite(self._output).all(axis=1) & ~np.isfinite(output_error(self._output, self._truth))
+        if self._measured:
+            for seed in np.flatnonzero(outputs):
+                self._overflow(seed, int(output_times[seed]))
+        for seed in np.flatnonzero(self._overflowed_at >= 0):
+            time, gone = self._overflowed_at[seed], self._diverged_at[seed]
+            if 0 <= gone <= time:
+                continue
+            self._diverged_at[seed], self._diverged_kind[seed] = time, -1
+            late = self._settings.record >= time
+            for values in self._by_time.values():
+                values[seed, late] = np.nan
+            if self._averages is not None:
+                self._averages[seed, late] = np.nan
+            self._final[seed] = np.nan
+            if output_times[seed] >= time:
+                self._output[seed] = np.nan
+            if checkpoint is not None:
+                checkpoint.params[seed] = np.nan
+                if checkpoint.states is not None:
+                    checkpoint.states[seed] = 0
+
     def _warn_of_divergence(self) -> None:
         diverged = np.flatnonzero(self._diverged_at >= 0)
         if len(diverged) == 0:
             return
         first = diverged[self._diverged_at[diverged].argmin()]
+        kind = self._diverged_kind[first]
+        where = f"at an agent of kind {kind}" if kind >= 0 else "in its errors, though not yet in its parameters"
         others = f" ({len(diverged)} of {len(self._diverged_at)} seeds diverged)" if len(self._diverged_at) > 1 else ""
         warnings.warn(
             f"Seed {self._settings.seeds[first]} left the finite numbers at time {self._diverged_at[first]}, "
-            f"at an agent of kind {self._diverged_kind[first]}{others}; its history is NaN from there on: "
+            f"{where}{others}; its history is NaN from there on: "
             f"use a step_size below {self._settings.step_size:g}.",
             DivergenceWarning,
             stacklevel=5,

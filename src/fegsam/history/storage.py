@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.history.settings import Settings
 from fegsam.safe_files import DamagedError, append_seal, read_plain, sealed_by, whole
 
@@ -62,6 +62,8 @@ def save_history(history: History, path: str | os.PathLike[str], owner: str = ""
 def load_history(path: str | os.PathLike[str]) -> History:
     """See `fegsam.load_history`."""
     _require_netcdf()
+    if not isinstance(path, str | os.PathLike):
+        raise ProblemError(f"path is {shown(path)}; give the path of a file that History.save wrote.")
     try:
         label = sealed_by(path)
         content = b"" if label is not None else read_plain(path)

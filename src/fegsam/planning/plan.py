@@ -11,8 +11,9 @@ from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.engines.run import Engine
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.experiments.estimates import Estimate
 from fegsam.planning.exact_search import ExactSearch
@@ -185,7 +186,7 @@ def plan(
     >>> found.communications, found.source, found.met
     (1, 'exact', True)
     """
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     accuracy, seeds = positive(accuracy, "accuracy"), integer(verify_seeds, "verify_seeds", least=2)
     wanted = _goal(goal, budget)
     start = fixed_point(problem, algorithm)
@@ -202,11 +203,11 @@ def plan(
         fresh = range(attempt * seeds, (attempt + 1) * seeds)
         estimate = verified(problem, algorithm, proposal.chosen, fresh, engine)
         found = _plan(proposal, accuracy, goal, budget, estimate, seeds)
-        shown = _shown(proposal, estimate)
-        if shown <= accuracy:
+        reached = _shown(proposal, estimate)
+        if reached <= accuracy:
             break
         if estimate.value <= _MISLED * found.predicted:
-            level *= 0.97 * accuracy / shown
+            level *= 0.97 * accuracy / reached
         else:
             caution = _CAUTION * proposal.caution
     assert found is not None
@@ -223,8 +224,8 @@ def _shown(proposal: _Proposal, estimate: Estimate) -> float:
 
 
 def _goal(goal: str, budget: int | None) -> Goal:
-    if goal not in ("communications", "samples"):
-        raise ProblemError(f'goal is {goal!r}; give "communications" or "samples".')
+    if not isinstance(goal, str) or goal not in ("communications", "samples"):
+        raise ProblemError(f'goal is {shown(goal)}; give "communications" or "samples".')
     most = math.inf if budget is None else integer(budget, "budget")
     return Goal(goal, most_steps=most) if goal == "communications" else Goal(goal, most_communications=most)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_array
 
+from fegsam.blas_threads import one_blas_thread
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.markov_chain import check_ergodic, stationary_law
 
@@ -45,7 +46,8 @@ def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.nda
     key = _key(problem, policies)
     if key not in kept:
         check_chains(problem, policies)
-        kept[key] = np.stack([stationary_law(chain) for chain in distinct_chains(problem, policies)])
+        with one_blas_thread():
+            kept[key] = np.stack([stationary_law(chain) for chain in distinct_chains(problem, policies)])
     return kept[key]
 
 

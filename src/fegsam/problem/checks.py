@@ -6,6 +6,7 @@ read-only copy, so a problem cannot change under a run.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,9 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 
 ROW_SUM_TOLERANCE = 1e-8
+LARGEST_ENTRY = 1e100
+"""Larger rewards, features and parameters are refused: errors and bounds are made of their squares and products."""
+LARGEST_COUNT = 2**62 - 1
+"""Larger whole numbers are refused: times and sizes are 64-bit, and the sum of two must fit."""
+LARGEST_LENGTH = 10**100
+"""The same for the steps of a run that is reasoned about and not made."""
+LARGEST_ARRAY = 2**37
+"""Arrays of more entries, a tebibyte of doubles, are refused before they are made."""
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -56,7 +65,7 @@ def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
         if np.iscomplexobj(array):
             raise TypeError
         return np.array(array, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ProblemError(
             f"{name} is a {type(value).__name__} that cannot be read as an array of real numbers: "
             f"give an array of shape {shape}"
@@ -64,21 +73,34 @@ def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
 
 
 def finite_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
-    """As `real_array`, and refuse NaN and infinity, naming the first entry that is one.
+    """As `real_array`, and refuse NaN, infinity and what is beyond `LARGEST_ENTRY`, naming the first such entry.
 
     >>> finite_array([1, 2], "rewards", "(S, A)")
     array([1., 2.])
     """
     array = real_array(value, name, shape)
     if not np.isfinite(array).all():
-        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        index = ", ".join(str(i) for i in first)
-        raise ProblemError(f"{name}[{index}] is {array[first]}, but must be finite: replace NaN and infinity by numbers")
+        where, entry = _first_entry(array, ~np.isfinite(array), name)
+        raise ProblemError(f"{where} is {entry}, but must be finite: replace NaN and infinity by numbers")
+    too_large = np.abs(array) > LARGEST_ENTRY
+    if too_large.any():
+        where, entry = _first_entry(array, too_large, name)
+        raise ProblemError(
+            f"{where} is {entry:g}, whose powers would overflow: give entries of at most {LARGEST_ENTRY:g}, in a larger unit "
+            "if need be"
+        )
     return array
 
 
-def integer(value: Any, name: str, least: int = 1) -> int:
-    """`value` as an int of at least `least`.
+def _first_entry(array: FloatArray, wrong: NDArray[Any], name: str) -> tuple[str, float]:
+    """Which entry of `array` is the first that is `wrong`, as a message names it, and its value."""
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    where = f"{name}[{', '.join(map(str, first))}]" if first else name
+    return where, float(array[first])
+
+
+def integer(value: Any, name: str, least: int = 1, most: int | None = LARGEST_COUNT) -> int:
+    """`value` as an int of at least `least` and at most `most`.
 
     >>> integer(3, "num_agents")
     3
@@ -88,8 +110,48 @@ def integer(value: Any, name: str, least: int = 1) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, (bool, np.bool_)) or number < least:
-        raise ProblemError(f"{name} is {value!r}, but must be a whole number of at least {least}: give such a number")
+        raise ProblemError(f"{name} is {shown(value)}, but must be a whole number of at least {least}: give such a number")
+    if most is not None and number > most:
+        raise ProblemError(f"{name} is {shown(value)}, but must be at most {most}: give a smaller number")
     return number
+
+
+def array_shape(**sizes: Any) -> tuple[int, ...]:
+    """The `sizes` of an array by name, each at least one, before it is made: a product that no memory holds is refused.
+
+    >>> array_shape(states=3, actions=2)
+    (3, 2)
+    """
+    shape = tuple(integer(size, name) for name, size in sizes.items())
+    if math.prod(shape) > LARGEST_ARRAY:
+        raise ProblemError(
+            f"{' and '.join(f'{name}={size}' for name, size in zip(sizes, shape, strict=True))} ask for an array of "
+            f"{math.prod(shape):.3g} entries, but at most {LARGEST_ARRAY:.3g} can be held: give smaller numbers"
+        )
+    return shape
+
+
+def several(values: Any, name: str, cure: str) -> tuple[Any, ...]:
+    """`values` as a tuple, or an error that ends in `cure`.
+
+    >>> several(range(2), "seeds", "give several")
+    (0, 1)
+    """
+    try:
+        return tuple(values)
+    except TypeError:
+        raise ProblemError(f"{name} is {shown(values)}, {cure}") from None
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value` as a bool; 0 and 1 are taken, too.
+
+    >>> flag(1, "connected")
+    True
+    """
+    if not isinstance(value, bool | int | np.bool_ | np.integer) or value not in (0, 1):
+        raise ProblemError(f"{name} is {shown(value)}, but must be True or False: give one of them")
+    return bool(value)
 
 
 def fraction(value: Any, name: str, *, closed: bool = False) -> float:
@@ -100,11 +162,11 @@ def fraction(value: Any, name: str, *, closed: bool = False) -> float:
     """
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not (0.0 <= number <= 1.0 if closed else 0.0 < number < 1.0):
         bounds = "between 0 and 1" if closed else "strictly between 0 and 1"
-        raise ProblemError(f"{name} is {value!r}, but must lie {bounds}: give such a number")
+        raise ProblemError(f"{name} is {shown(value)}, but must lie {bounds}: give such a number")
     return number
 
 
@@ -114,10 +176,15 @@ def positive(value: Any, name: str) -> float:
     >>> positive(1, "step_size")
     1.0
     """
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or value <= 0:
-        raise ProblemError(f"{name} is {value!r}; give a positive number.")
-    return float(value)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan
+    except OverflowError:
+        number = math.inf
+    if not 0.0 < number <= LARGEST_ENTRY:
+        cure = f"give a positive number, at most {LARGEST_ENTRY:g}" if number > 0.0 else "give a positive number"
+        raise ProblemError(f"{name} is {shown(value)}; {cure}.")
+    return number
 
 
 def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
@@ -129,9 +196,23 @@ def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
     vector = real_array(value, name, f"({dimension},)")
     if vector.shape != (dimension,):
         raise ProblemError(f"{name} has shape {vector.shape}; give a flat array of shape ({dimension},).")
-    if not np.isfinite(vector).all():
-        raise ProblemError(f"{name}[{np.flatnonzero(~np.isfinite(vector))[0]}] is not finite; give finite numbers.")
-    return vector
+    return finite_array(vector, name, f"({dimension},)")
+
+
+def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
+    """The x with ``matrix @ x = right``; where there is none in double precision, an error that names `what` the matrix is of.
+
+    >>> import numpy as np
+    >>> solve(np.array([[2.0]]), np.array([1.0]), "the mean")
+    array([0.5])
+    """
+    try:
+        return np.linalg.solve(matrix, right)
+    except np.linalg.LinAlgError:
+        raise ProblemError(
+            f"The matrix of {what} is singular in double precision, so it has no solution: use a discount further from one, "
+            "policies that explore more, or features that differ more."
+        ) from None
 
 
 def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> sparse.csr_array:
@@ -206,7 +287,12 @@ def agent_kinds(assignment: ArrayLike, agents: int, kinds: int) -> IntArray:
     >>> agent_kinds([0, 1, 0], 3, 2)
     array([0, 1, 0])
     """
-    kind_of = np.asarray(assignment)
+    try:
+        kind_of = np.asarray(assignment)
+    except (TypeError, ValueError, OverflowError):
+        raise ProblemError(
+            f"assignment is a {type(assignment).__name__} that cannot be read as an array: give ({agents},) whole numbers"
+        ) from None
     if kind_of.shape != (agents,) or not np.issubdtype(kind_of.dtype, np.integer):
         raise ProblemError(
             f"assignment has shape {kind_of.shape} and type {kind_of.dtype}, but must name the kind of each of the "

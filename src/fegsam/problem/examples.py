@@ -13,11 +13,14 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import IntArray, finite_array, fraction, integer
+from fegsam.problem.checks import IntArray, array_shape, finite_array, flag, fraction, integer
 from fegsam.problem.mdp import MDP
 from fegsam.problem.toy_text import from_gymnasium
 
 __all__ = ["bandit", "from_gymnasium", "garnet", "grid_world", "random_walk", "river_swim", "two_state"]
+
+_LARGEST_LINE = 100_000
+"""States of a line, whose transitions are made as a dense array first."""
 
 
 def garnet(states: int, actions: int, branching: int, discount: float, seed: int, *, connected: bool = False) -> MDP:
@@ -43,20 +46,19 @@ def garnet(states: int, actions: int, branching: int, discount: float, seed: int
     >>> garnet(states=100, actions=5, branching=3, discount=0.9, seed=0)
     MDP(states=100, actions=5, discount=0.9, successors=1500)
     """
-    states, actions = integer(states, "states"), integer(actions, "actions")
-    branching = integer(branching, "branching")
+    states, actions, branching = array_shape(states=states, actions=actions, branching=branching)
     if branching > states:
         raise ProblemError(
             f"branching is {branching}, but successors are distinct and there are {states} states: give at most {states}"
         )
-    rng = np.random.default_rng(integer(seed, "seed", least=0))
+    rng = np.random.default_rng(integer(seed, "seed", least=0, most=None))
     rows = states * actions
     successors = _subsets(rng, rows, states, branching)
     cuts = np.zeros((rows, branching + 1))
     cuts[:, 1:-1] = np.sort(rng.random((rows, branching - 1)), axis=1)
     cuts[:, -1] = 1.0
     rewards = rng.random((states, actions))
-    if connected:
+    if flag(connected, "connected"):
         _lay_cycle(rng, successors, states, actions)
     starts = np.arange(rows + 1) * branching
     transitions = sparse.csr_array((np.diff(cuts).ravel(), successors.ravel(), starts), shape=(rows, states))
@@ -107,7 +109,7 @@ def random_walk(states: int, discount: float) -> MDP:
     >>> random_walk(5, discount=0.9).rewards[:, 1]
     array([0., 0., 0., 0., 1.])
     """
-    states = integer(states, "states", least=3)
+    states = integer(states, "states", least=3, most=_LARGEST_LINE)
     middle, line = states // 2, np.arange(states)
     transitions = np.zeros((states, 2, states))
     transitions[line[1:], 0, line[:-1]] = 1.0
@@ -137,7 +139,7 @@ def river_swim(states: int = 6, discount: float = 0.95) -> MDP:
     >>> river_swim(6, discount=0.95).rewards[0, 0]
     np.float64(0.005)
     """
-    states = integer(states, "states", least=2)
+    states = integer(states, "states", least=2, most=_LARGEST_LINE)
     line = np.arange(states)
     transitions = np.zeros((states, 2, states))
     transitions[line, 0, np.maximum(line - 1, 0)] = 1.0
@@ -176,7 +178,7 @@ def grid_world(rows: int, columns: int, discount: float, slip: float = 0.1) -> M
     >>> world.num_states, world.labels[5]
     (12, (1, 1))
     """
-    rows, columns = integer(rows, "rows"), integer(columns, "columns")
+    rows, columns = array_shape(rows=rows, columns=columns)
     slip = fraction(slip, "slip", closed=True)
     states = rows * columns
     row, column = np.divmod(np.arange(states), columns)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import (
     FloatArray,
     IntArray,
@@ -27,6 +27,7 @@ from fegsam.problem.checks import (
     finite_array,
     read_only,
     real_array,
+    several,
     stochastic_rows,
 )
 from fegsam.problem.mdp import MDP
@@ -293,9 +294,10 @@ class MarkovNoise(_Assigned):
 
 
 def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
-    mdps = (mdp,) if isinstance(mdp, MDP) else tuple(mdp) if isinstance(mdp, Iterable) else ()
+    cure = "but a federation needs an MDP or a sequence of them: build them with MDP"
+    mdps = (mdp,) if isinstance(mdp, MDP) else several(mdp, "mdp", cure)
     if not mdps or not all(isinstance(one, MDP) for one in mdps):
-        raise ProblemError(f"mdp is {mdp!r:.80}, but a federation needs an MDP or a sequence of them: build them with MDP")
+        raise ProblemError(f"mdp is {shown(mdp)}, {cure}")
     first = mdps[0]
     for kind, other in enumerate(mdps):
         for name in ("num_states", "num_actions", "discount"):

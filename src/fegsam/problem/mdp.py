@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import FloatArray, finite_array, fraction, read_only, real_array, stochastic_rows
+from fegsam.problem.checks import FloatArray, finite_array, fraction, read_only, real_array, several, stochastic_rows
 from fegsam.problem.policies import check_policy
 
 
@@ -191,7 +191,7 @@ def _check_transitions(
 def _check_labels(labels: Iterable[Hashable] | None, states: int) -> tuple[Hashable, ...] | None:
     if labels is None:
         return None
-    names = tuple(labels)
+    names = several(labels, "labels", f"but must name the states: give a sequence of {states} labels, one for each state")
     if len(names) != states:
         raise ProblemError(f"labels has {len(names)} entries for {states} states: give one label per state")
     return names

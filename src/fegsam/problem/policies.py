@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import FloatArray, finite_array, fraction, integer, read_only, real_array, stochastic_rows
+from fegsam.problem.checks import (
+    FloatArray,
+    array_shape,
+    finite_array,
+    fraction,
+    integer,
+    read_only,
+    real_array,
+    stochastic_rows,
+)
 
 __all__ = ["epsilon_greedy", "greedy", "random", "uniform"]
 
@@ -28,8 +37,8 @@ def uniform(states: int, actions: int) -> FloatArray:
     array([[0.25, 0.25, 0.25, 0.25],
            [0.25, 0.25, 0.25, 0.25]])
     """
-    states, actions = integer(states, "states"), integer(actions, "actions")
-    return np.full((states, actions), 1.0 / actions)
+    shape = array_shape(states=states, actions=actions)
+    return np.full(shape, 1.0 / shape[1])
 
 
 def random(states: int, actions: int, count: int, seed: int) -> FloatArray:
@@ -44,9 +53,9 @@ def random(states: int, actions: int, count: int, seed: int) -> FloatArray:
     >>> random(3, 2, count=5, seed=0).shape
     (5, 3, 2)
     """
-    shape = integer(count, "count"), integer(states, "states"), integer(actions, "actions")
+    shape = array_shape(count=count, states=states, actions=actions)
     # Exponentials divided by their sum are uniform on the simplex.
-    weights = np.random.default_rng(integer(seed, "seed", least=0)).standard_exponential(shape)
+    weights = np.random.default_rng(integer(seed, "seed", least=0, most=None)).standard_exponential(shape)
     return weights / weights.sum(axis=2, keepdims=True)
 
 

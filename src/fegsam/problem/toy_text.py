@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.problem.mdp import MDP
 
 _Outcomes = dict[int, list[tuple[float, int, float, bool]]]
@@ -34,6 +34,8 @@ def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
     >>> from_gymnasium("FrozenLake-v1", discount=0.99)
     MDP(states=16, actions=4, discount=0.99, successors=148)
     """
+    if not isinstance(env_id, str):
+        raise ProblemError(f"env_id is {shown(env_id)}; give the name of an environment, for example 'FrozenLake-v1'.")
     env = _make(env_id, options)
     start = np.asarray(env.initial_state_distrib, dtype=np.float64)
     beginning = [int(state) for state in np.flatnonzero(start)]

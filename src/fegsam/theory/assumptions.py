@@ -29,6 +29,7 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.fixed_points import agent_fixed_points, fixed_point
@@ -222,7 +223,7 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     heterogeneity  0       mean distance of the agents' fixed points
     start error    1.667   distance of the start from the fixed point
     """
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     found = _contraction(algorithm, problem)
     dimension = algorithm.dimension(problem)
     start = np.zeros(dimension) if initial_params is None else flat_params(initial_params, "initial_params", dimension)

@@ -21,15 +21,16 @@ whole:
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.pictures import bars, card
-from fegsam.problem.checks import integer, positive
+from fegsam.problem.checks import LARGEST_ENTRY, LARGEST_LENGTH, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
@@ -115,7 +116,8 @@ class Bound:
     @property
     def total(self) -> float:
         """The bound on the expected squared error of the output, in `norm`."""
-        return math.fsum(self.terms.values())
+        terms = self.terms.values()
+        return math.fsum(terms) if not max(terms) > 1e300 else sum(terms)  # which may be infinite, where fsum raises
 
     @property
     def total_2(self) -> float:
@@ -216,21 +218,30 @@ def error_bound(
     >>> error_bound(fed, fg.OffPolicyTabularTD(), step_size=0.1, sync_period=1, num_steps=10**8).violations[0]
     'c1a: alpha <= 1 / (360 tau (A_2^2 + 1)) fails, 0.1 against ...'
     """
-    return bound_from(
+    found = bound_from(
         assumptions(problem, algorithm),
         step_size=positive(step_size, "step_size"),
-        sync_period=integer(sync_period, "sync_period"),
-        num_steps=integer(num_steps, "num_steps"),
+        sync_period=integer(sync_period, "sync_period", most=LARGEST_LENGTH),
+        num_steps=integer(num_steps, "num_steps", most=LARGEST_LENGTH),
         tau_factor=tau_factor,
     )
+    warn_unless_finite(found)
+    return found
+
+
+def warn_unless_finite(bound: Bound) -> None:
+    """Say so, at the caller's caller, where a bound is infinite or NaN."""
+    if not math.isfinite(bound.total):
+        why = f"since {bound.violations[0]}" if bound.violations else "since its constants are too large"
+        warnings.warn(f"The bound is {bound.total}, {why}: use a smaller step_size.", RuntimeWarning, stacklevel=3)
 
 
 def bound_from(
     assumptions: Assumptions, *, step_size: float, sync_period: int, num_steps: int, tau_factor: float = 2.0
 ) -> Bound:
     """`error_bound` from what the assumptions give."""
-    if not 2 <= tau_factor < math.inf:
-        raise ProblemError(f"tau_factor is {tau_factor!r}, but the theorem needs at least 2; give such a number.")
+    if not isinstance(tau_factor, int | float | np.integer | np.floating) or not 2 <= tau_factor <= LARGEST_ENTRY:
+        raise ProblemError(f"tau_factor is {shown(tau_factor)}, but the theorem needs at least 2; give such a number.")
     agents = assumptions.num_agents
     period = sync_period if agents > 1 else 1
     c = constants_from(assumptions, step_size, tau_factor=tau_factor)
@@ -261,11 +272,13 @@ def bound_from(
 
 def _higher_order(c: Constants, factor: float) -> float:
     """The last term; at factor 2 it is ``S_5 alpha^3 tau^2``."""
-    scale = 8 * c.u_cm**2 * c.tau**2 / c.phi_2
-    last = c.C_8 * c.B * c.m_4 * (c.alpha * c.u_cD / c.l_cD) ** 2
-    others = c.C_7 + c.C_11 + (c.C_3 * c.C_9) ** 2 / 2 + 3 * c.A_1 * c.C_3 + last
-    parts = ((c.C_13, factor + 1), (c.C_3 * c.C_10, 1.5 * factor), (others, 2 * factor - 1))
-    return scale * sum(value * c.alpha**power for value, power in parts)
+    c = Constants({name: np.float64(value) for name, value in c.items()}, c.step_size, c.printed)  # whose powers may overflow
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = 8 * c.u_cm**2 * c.tau**2 / c.phi_2
+        last = c.C_8 * c.B * c.m_4 * (c.alpha * c.u_cD / c.l_cD) ** 2
+        others = c.C_7 + c.C_11 + (c.C_3 * c.C_9) ** 2 / 2 + 3 * c.A_1 * c.C_3 + last
+        parts = ((c.C_13, factor + 1), (c.C_3 * c.C_10, 1.5 * factor), (others, 2 * factor - 1))
+        return float(scale * sum(value * c.alpha**power for value, power in parts))
 
 
 def _exp(exponent: float) -> float:

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from fegsam.errors import ProblemError
+from fegsam.algorithms.rule import check_algorithm
+from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import positive
 from fegsam.problem.federation import Federation, MarkovNoise
@@ -110,15 +111,15 @@ def complexity(problem: Federation | MarkovNoise, algorithm: Any, *, accuracy: f
     True
     """
     goal = positive(accuracy, "accuracy")
+    if not isinstance(source, str) or source not in ("small_step", "bound"):
+        raise ProblemError(f'source is {shown(source)}; give "small_step" or "bound".')
     if source == "small_step":
         return _from_small_step_law(problem, algorithm, goal)
-    if source == "bound":
-        return complexity_from_bound(assumptions(problem, algorithm), goal)
-    raise ProblemError(f'source is {source!r}; give "small_step" or "bound".')
+    return complexity_from_bound(assumptions(problem, algorithm), goal)
 
 
 def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Complexity:
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     point = fixed_point(problem, algorithm)
     matrix = np.sum([share * noise.mean_matrix for share, noise in agent_noises(algorithm, problem, point)], axis=0)
     unit = FIRST_ORDER / float(np.linalg.norm(matrix, 2))

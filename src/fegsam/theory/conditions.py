@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import integer, positive
+from fegsam.problem.checks import LARGEST_LENGTH, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.constants import constants_from, numbers_at
@@ -142,7 +142,7 @@ def largest_step(problem: Federation | MarkovNoise, algorithm: Any, *, sync_peri
     True
     """
     found = assumptions(problem, algorithm)
-    period = integer(sync_period, "sync_period") if found.num_agents > 1 else 1
+    period = integer(sync_period, "sync_period", most=LARGEST_LENGTH) if found.num_agents > 1 else 1
     return largest_alpha(found, period) / found.beta
 
 
@@ -208,7 +208,7 @@ def largest_period(assumptions: Assumptions, step_size: float) -> int:
     require_complete(assumptions)
     values = constants_from(assumptions, step_size)
     longest = sync_conditions(values, 2)[0].rhs / values["alpha"]
-    good, bad = 1, int(longest) + 2
+    good, bad = 1, int(longest if longest < LARGEST_LENGTH - 1 else LARGEST_LENGTH - 1) + 2
     while bad - good > 1:
         middle = (good + bad) // 2
         good, bad = (middle, bad) if all(c.holds for c in sync_conditions(values, middle)) else (good, middle)

@@ -12,6 +12,7 @@ Sup norm: the smooth norm is the p-norm. Inner-product norms are smooth themselv
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import positive
+from fegsam.problem.checks import flag, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
@@ -139,12 +140,23 @@ def constants(
 
     found = assumptions(problem, algorithm)
     step = largest_alpha(found, 1) / found.beta if step_size is None else positive(step_size, "step_size")
-    return constants_from(printed_assumptions(problem, algorithm, found) if printed else found, step, printed=printed)
+    printed = flag(printed, "printed")
+    values = constants_from(printed_assumptions(problem, algorithm, found) if printed else found, step, printed=printed)
+    # Without noise of G zeta_2 is infinite as it should be.
+    lost = [name for name, value in values.items() if not math.isfinite(value) and name != "zeta_2"]
+    if lost:
+        warnings.warn(f"The constants {', '.join(lost)} are not finite at step_size {step:g}.", RuntimeWarning, stacklevel=2)
+    return values
 
 
 def constants_from(assumptions: Assumptions, step_size: float, *, printed: bool = False, tau_factor: float = 2.0) -> Constants:
     """The constants from what the assumptions give; `tau_factor` is r in ``tau = r log_rho alpha``."""
     alpha = step_size * assumptions.beta
+    if not 0 < alpha < math.inf:
+        raise ProblemError(
+            f"The theorem's step size, step_size {step_size:g} times beta {assumptions.beta:g}, is {alpha:g} in double "
+            "precision, but must be positive and finite; give another step_size."
+        )
     tau = mixing_window(alpha, assumptions.mixing.rho, assumptions.horizon, tau_factor)
     return Constants(numbers_at(assumptions, alpha, tau, printed=printed), step_size, printed)
 

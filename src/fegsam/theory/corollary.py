@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fegsam.problem.checks import integer
+from fegsam.problem.checks import LARGEST_LENGTH, flag, integer
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
-from fegsam.theory.bound import Bound, bound_from
+from fegsam.theory.bound import Bound, bound_from, warn_unless_finite
 from fegsam.theory.conditions import largest_period, require_complete
 from fegsam.theory.constants import constants_from
 
@@ -113,11 +113,15 @@ def schedule(
     >>> [line[:3] for line in plan.violations]
     ['c2a', 'c2b']
     """
-    steps = integer(num_steps, "num_steps", least=2)
+    steps = integer(num_steps, "num_steps", least=2, most=LARGEST_LENGTH)
     found = assumptions(problem, algorithm)
-    if heterogeneous is None:
+    if heterogeneous is not None:
+        heterogeneous = flag(heterogeneous, "heterogeneous")
+    else:
         heterogeneous = found.heterogeneity > HOMOGENEOUS * max(1.0, found.start_error)
-    return schedule_from(found, steps, heterogeneous)
+    made = schedule_from(found, steps, heterogeneous)
+    warn_unless_finite(made.bound)
+    return made
 
 
 def schedule_from(assumptions: Assumptions, num_steps: int, heterogeneous: bool) -> Schedule:

@@ -26,7 +26,7 @@ from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
 from fegsam.problem.chains import distinct_stationary_laws
-from fegsam.problem.checks import integer
+from fegsam.problem.checks import integer, several
 from fegsam.problem.federation import Federation
 from fegsam.theory.norms import linear_contraction
 
@@ -82,7 +82,7 @@ def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD
     ('identity', True)
     """
     _require_linear(algorithm)
-    steps = [integer(n, "horizon") for n in horizons]
+    steps = [integer(n, "horizon") for n in several(horizons, "horizons", "but must be a list: give several, as range(1, 9)")]
     levels, factors, norms = [], [], []
     for n in steps:
         looking = replace(algorithm, horizon=n)

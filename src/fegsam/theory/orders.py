@@ -23,7 +23,7 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.tables import html_table, text_table
 
 Exponents = Mapping[str, float]
@@ -132,7 +132,7 @@ def orders(algorithm: Any) -> Orders:
         return Orders(kind.__name__, "Theorem fed_TD_off_lin", _general_rows(heterogeneous=True))
     if issubclass(kind, (LinearSA, StochasticApproximation)):
         return Orders(kind.__name__, "Theorem main_body and its corollary", _general_rows(heterogeneous=True))
-    raise ProblemError(f"orders was given {algorithm!r}; give one of fegsam's algorithms or its class.")
+    raise ProblemError(f"orders was given {shown(algorithm)}; give one of fegsam's algorithms or its class.")
 
 
 def _sup_norm_rows(horizon: int | None, size: Exponents) -> tuple[Order, ...]:

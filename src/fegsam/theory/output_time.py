@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import fraction, integer
+from fegsam.problem.checks import finite_array, fraction, integer, positive, real_array
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.drift import drift
 
@@ -43,6 +44,10 @@ class OutputTimeDistribution:
     num_steps: int
     decay: float
 
+    def __post_init__(self) -> None:
+        integer(self.num_steps, "num_steps")
+        fraction(self.decay, "decay")
+
     @property
     def _rate(self) -> float:
         return -math.log(self.decay)
@@ -53,7 +58,7 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).probabilities([1, 2])
         array([0.8, 0. ])
         """
-        t = np.arange(self.num_steps) if times is None else np.asarray(times)
+        t = np.arange(self.num_steps) if times is None else finite_array(times, "times", "(t,)")
         rate, last = self._rate, self.num_steps - 1
         back = np.clip(last - t, 0, None)
         mass = np.exp(-rate * back) * (math.expm1(-rate) / math.expm1(-rate * self.num_steps))
@@ -65,7 +70,7 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).cdf([-1, 0, 1])
         array([0. , 0.2, 1. ])
         """
-        done = np.clip(np.floor(np.asarray(times, dtype=np.float64)) + 1, 0, self.num_steps)
+        done = np.clip(np.floor(finite_array(times, "times", "(t,)")) + 1, 0, self.num_steps)
         rate = self._rate
         return np.exp(-rate * (self.num_steps - done)) * np.expm1(-rate * done) / math.expm1(-rate * self.num_steps)
 
@@ -88,7 +93,7 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=4, decay=0.5).draw([0.0, 0.06, 0.07, 0.5, 0.99])
         array([0, 0, 1, 3, 3])
         """
-        u = np.asarray(uniforms, dtype=np.float64)
+        u = real_array(uniforms, "uniforms", "(t,)")
         if not np.all((u >= 0) & (u < 1)):
             raise ProblemError("A uniform number for the output time lies outside [0, 1); draw it from there.")
         steps, rate = self.num_steps, self._rate
@@ -128,7 +133,7 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
     >>> round(law.mean / 10**12, 3)
     0.582
     """
-    return OutputTimeDistribution(integer(num_steps, "num_steps"), fraction(decay, "decay"))
+    return OutputTimeDistribution(num_steps, decay)
 
 
 def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step_size: float, num_steps: int) -> float:
@@ -144,6 +149,8 @@ def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step
     >>> default_output_decay(fed, fg.OffPolicyTabularTD(), step_size=0.5, num_steps=100)
     0.9375
     """
+    check_algorithm(algorithm, problem)
+    step_size, num_steps = positive(step_size, "step_size"), integer(num_steps, "num_steps")
     found = drift(problem, algorithm)
     decay = 1 - step_size * found.beta * found.drift / 2
     if 0 < decay < 1:

@@ -75,7 +75,7 @@ def _(algorithm: QLearning, problem: Federation, corrected: Assumptions) -> Assu
 def _(algorithm: OnPolicyTD, problem: Federation, corrected: Assumptions) -> Assumptions:
     eigenvalues = np.linalg.eigvals(projected_field(problem, algorithm).matrices)
     largest, slowest = float(np.abs(eigenvalues).max()), float(eigenvalues.real.min())
-    beta = 2 * largest**2 / slowest
+    beta = 2 * largest * largest / slowest
     # I + M / beta is a mixture of I and of I + M / beta_0, with weight beta_0 / beta on the latter.
     weight = corrected.beta / beta
     A, B = abs(1 - weight) + weight * corrected.A_2, weight * corrected.B

@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import integer, positive
@@ -166,7 +167,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     """
     alpha = positive(step_size, "step_size")
     period = integer(sync_period, "sync_period")
-    algorithm.check(problem)
+    check_algorithm(algorithm, problem)
     dimension = algorithm.dimension(problem)
     if dimension > MOST_PARAMETERS:
         raise ProblemError(
@@ -186,6 +187,8 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
         memory += share * correlation
     # One kind alone has mean offset zero, and is not to drift by rounding times K.
     wait = (period - 1) / 2 if len(kinds) > 1 else 0.0
+    if not np.isfinite(long_run).all() or not np.isfinite(mean_matrix).all():
+        raise ProblemError("The noise of the agents is too large for its squares; give rewards or features in a larger unit.")
     biases = -alpha * np.linalg.solve(mean_matrix, np.column_stack([memory, wait * pull]))
     return SmallStepLaw(
         algorithm=type(algorithm).__name__,

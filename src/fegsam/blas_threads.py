@@ -1,0 +1,92 @@
+"""One BLAS thread at a time, so that a run's numbers do not depend on how many the library would use.
+
+NumPy and SciPy hand products, solves and eigenvalues to a BLAS library, which splits large ones over its threads and then
+rounds sums in another order. Fixed points, weights and output times are computed so, and a difference in their last bit
+would show in every error that is measured against them. There is no portable call that sets the number of threads;
+each library has its own, and a process may hold several libraries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+_CALLS = (
+    ("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),
+    ("scipy_openblas_get_num_threads", "scipy_openblas_set_num_threads"),
+    ("openblas_get_num_threads64_", "openblas_set_num_threads64_"),
+    ("openblas_get_num_threads", "openblas_set_num_threads"),
+    ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+    ("bli_thread_get_num_threads", "bli_thread_set_num_threads"),
+)
+"""By which names OpenBLAS (as the wheels of NumPy and SciPy carry it, and as systems do), MKL and BLIS tell and take it."""
+
+
+class _Library(NamedTuple):
+    threads: Callable[[], int]
+    set_threads: Callable[[int], Any]
+
+
+@functools.cache
+def _libraries() -> tuple[_Library, ...]:
+    """What NumPy and SciPy call, as far as its threads can be set; none for Apple's Accelerate."""
+    found: dict[int | None, _Library] = {}
+    for path in _candidates():
+        try:
+            # Already loaded: this only finds it. On Linux and macOS names are looked up in what it depends on, too.
+            handle = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        for get, put in _CALLS:
+            if hasattr(handle, get) and hasattr(handle, put):
+                address = ctypes.cast(getattr(handle, put), ctypes.c_void_p).value
+                found[address] = _Library(getattr(handle, get), getattr(handle, put))
+    return tuple(found.values())
+
+
+def _candidates() -> Iterator[pathlib.Path]:
+    """The compiled modules that call BLAS, and on Windows the libraries beside them."""
+    for package, modules in ((np, ("linalg/_umath_linalg.*",)), (scipy, ("linalg/_fblas.*", "linalg/_flapack.*"))):
+        root = pathlib.Path(package.__file__).parent
+        for pattern in modules:
+            yield from (path for path in sorted(root.glob(pattern)) if path.suffix in (".so", ".pyd", ".dylib"))
+        yield from sorted(root.parent.glob(f"{package.__name__}.libs/*.dll"))
+
+
+# The number of threads belongs to the process, so who limits it must count, for the process, how many want it limited.
+_lock = threading.Lock()
+_inside = 0
+_before: list[int] = []
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within it BLAS works in the calling thread alone. Several threads may be inside; the last to leave restores the number.
+
+    >>> with one_blas_thread():
+    ...     sorted({library.threads() for library in _libraries()}) in ([], [1])
+    True
+    """
+    global _inside
+    with _lock:
+        if _inside == 0:
+            _before[:] = [library.threads() for library in _libraries()]
+            for library in _libraries():
+                library.set_threads(1)
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                for library, threads in zip(_libraries(), _before, strict=True):
+                    library.set_threads(threads)
