@@ -44,7 +44,7 @@ def _error_curves(results: Results, spec: FigureSpec, place: int, truth: _Exact)
     for cell in results.cells:
         history, name = results.history(cell), _label(results, cell)
         times = history.data.time.values
-        found = curve_estimate(history.data.squared_error_2)
+        found = curve_estimate(history.data.squared_error_2, positive=True)
         series.append(Series(name, times, found.value, found.low, found.high))
         exact = truth.curve(cell) if spec.exact else None
         if exact is not None:
@@ -111,7 +111,7 @@ def _measured(name: str, x: Any, found: list[Estimate], exact: np.ndarray | None
 
 
 def _plateaus(results: Results, cells: list[Cell]) -> list[Estimate]:
-    return [mean_estimate(plateau(results.history(cell))) for cell in cells]
+    return [mean_estimate(plateau(results.history(cell)), positive=True) for cell in cells]
 
 
 def _label(results: Results, cell: Cell, without: str | None = None) -> str:
