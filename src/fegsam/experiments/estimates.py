@@ -6,8 +6,8 @@ ratios of means and log-log slopes are smooth functions of means, so one rule se
     value = sum_j c_j g(m_j),     variance = that of the mean over seeds of sum_j c_j g'(m_j) y_j,     g = identity or log,
 
 and the interval takes Student's quantiles (``method="t"``) or those of the studentised bootstrap over seeds
-(``method="bootstrap"``), which also follows skewed distributions such as those of squared errors. Times to reach an accuracy are
-no smooth functions of means; theirs is the percentile bootstrap over seeds, widened to Student's quantiles.
+(``method="bootstrap"``), which also follows skewed distributions such as those of squared errors. Times to reach an accuracy
+are no smooth functions of means; theirs is the percentile bootstrap over seeds, widened to Student's quantiles.
 
 A run that left the finite numbers gives NaN, which no verdict takes for an answer.
 """

@@ -14,9 +14,9 @@ limit of the error inherits it. One rule then decides:
 - it cannot be told if the interval of the limit reaches down to 0: the seeds do not show that there is a floor;
 - otherwise it was reached: what is left of the start is less than what the interval of the level allows for.
 
-No tolerance is typed in: the interval that a figure shows is the tolerance. Where the seeds show no fall, the ratio of two falls
-says nothing of q. It is then supposed that the distance from the floor decays by the factor e at least in half of the run,
-q <= e^(-1/2), which bounds the excess twice, and the smaller bound counts:
+No tolerance is typed in: the interval that a figure shows is the tolerance. Where the seeds show no fall, the ratio of two
+falls says nothing of q. It is then supposed that half of the run reduces the distance from the floor by the factor e at least,
+q <= e^(-1/2). This bounds the excess twice, and the smaller bound counts:
 
     level - floor  <=  (m_3 - m_4) (1 + q) / (2 (1 - q)),     level - floor  <=  (m_2 - level) q (1 + q) / (2 - q - q^2).
 
