@@ -10,9 +10,9 @@ from __future__ import annotations
 import pathlib
 
 import numpy as np
-from scipy import stats
 
 import fegsam as fg
+from fegsam.experiments.estimates import Estimate, mean_estimate
 
 PATH = pathlib.Path(__file__).with_name("speed_up.svg")
 AGENTS = (1, 4, 16, 64, 256)
@@ -28,24 +28,23 @@ def federation(agents: int) -> fg.Federation:
     return fg.Federation(walk, num_agents=agents, target_policy=fg.policies.uniform(9, 2), features=line)
 
 
-def data() -> dict[int, tuple[float, float, float]]:
-    """For each number of agents: mean of the late error over seeds, half its 95 % interval, and the exact value."""
+def data() -> dict[int, tuple[Estimate, float]]:
+    """For each number of agents: mean of the late error over seeds in its 95 % interval, and the exact value."""
     found = {}
     settings = {"step_size": STEP_SIZE, "sync_period": SYNC_PERIOD}
     times = np.arange(NUM_STEPS // 4, NUM_STEPS + 1, SYNC_PERIOD)
     for agents in AGENTS:
         history = fg.run(federation(agents), fg.OnPolicyTD(), num_steps=NUM_STEPS, seeds=SEEDS, record=times, **settings)
         late = history.data.squared_error_2.mean("time").values
-        half = stats.t.ppf(0.975, len(late) - 1) * stats.sem(late)
         exact = fg.exact.stationary_error(federation(agents), fg.OnPolicyTD(), **settings)
-        found[agents] = float(late.mean()), float(half), float(exact)
+        found[agents] = mean_estimate(late, positive=True), float(exact)
     return found
 
 
-def svg(points: dict[int, tuple[float, float, float]]) -> str:
+def svg(points: dict[int, tuple[Estimate, float]]) -> str:
     """Both axes logarithmic, a decade as long on one as on the other is not needed: the slope is said in words."""
-    top = np.ceil(np.log10(max(mean + half for mean, half, _ in points.values())))
-    low = np.floor(np.log10(min(mean - half for mean, half, _ in points.values())))
+    top = np.ceil(np.log10(max(found.high for found, _ in points.values())))
+    low = np.floor(np.log10(min(found.low for found, _ in points.values())))
 
     def x(agents: float) -> float:
         return LEFT + np.log2(agents) / np.log2(AGENTS[-1]) * (WIDTH - LEFT - 30)
@@ -58,12 +57,12 @@ def svg(points: dict[int, tuple[float, float, float]]) -> str:
         level = f"{y(10.0**power):.1f}"
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - 30}" y1="{level}" y2="{level}" stroke="#88888855"/>')
         parts.append(_text(LEFT - 8, y(10.0**power) + 4, f"1e{power}", 12, "end"))
-    line = " ".join(f"{x(agents):.1f},{y(exact):.1f}" for agents, (_, _, exact) in points.items())
+    line = " ".join(f"{x(agents):.1f},{y(exact):.1f}" for agents, (_, exact) in points.items())
     parts.append(f'<polyline points="{line}" fill="none" stroke="{ORANGE}" stroke-width="2"/>')
-    for agents, (mean, half, _) in points.items():
-        ends = f'y1="{y(mean - half):.1f}" y2="{y(mean + half):.1f}"'
+    for agents, (found, _) in points.items():
+        ends = f'y1="{y(found.low):.1f}" y2="{y(found.high):.1f}"'
         parts.append(f'<line x1="{x(agents):.1f}" x2="{x(agents):.1f}" {ends} stroke="{BLUE}" stroke-width="2"/>')
-        parts.append(f'<circle cx="{x(agents):.1f}" cy="{y(mean):.1f}" r="4.5" fill="{BLUE}"/>')
+        parts.append(f'<circle cx="{x(agents):.1f}" cy="{y(found.value):.1f}" r="4.5" fill="{BLUE}"/>')
         parts.append(_text(x(agents), HEIGHT - BOTTOM + 20, str(agents), 12))
     parts.append(_text((LEFT + WIDTH - 30) / 2, HEIGHT - 18, "number of agents, who meet every 10 steps", 13))
     said = (f"runs: mean of {len(SEEDS)} seeds, 95 % interval", BLUE), ("exact, without sampling", ORANGE)
@@ -80,13 +79,16 @@ def svg(points: dict[int, tuple[float, float, float]]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n<desc>{_said(points)}</desc>\n{body}\n</svg>\n'
 
 
-def _gain(points: dict[int, tuple[float, float, float]]) -> float:
-    return points[AGENTS[0]][2] / points[AGENTS[-1]][2]
+def _gain(points: dict[int, tuple[Estimate, float]]) -> float:
+    return points[AGENTS[0]][1] / points[AGENTS[-1]][1]
 
 
-def _said(points: dict[int, tuple[float, float, float]]) -> str:
+def _said(points: dict[int, tuple[Estimate, float]]) -> str:
     """The numbers of the picture, for a reader who cannot see it and for the test that makes them again."""
-    return "; ".join(f"{n} agents: {mean:.4g} +- {half:.2g}, exactly {exact:.4g}" for n, (mean, half, exact) in points.items())
+    return "; ".join(
+        f"{n} agents: {found.value:.4g} in {found.low:.4g} to {found.high:.4g}, exactly {exact:.4g}"
+        for n, (found, exact) in points.items()
+    )
 
 
 def _text(x: float, y: float, said: str, size: int, anchor: str = "middle", colour: str = INK) -> str:

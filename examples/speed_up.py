@@ -14,9 +14,10 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy import stats
 
 import fegsam as fg
+from fegsam.experiments.estimates import mean_estimate, plateau, slope_estimate
+from fegsam.experiments.plateaus import find_plateau
 
 AGENTS = (1, 2, 4, 8, 16, 32, 64)
 SEEDS = range(32)
@@ -40,42 +41,32 @@ def study() -> dict[int, fg.History]:
     return histories
 
 
-def plateau(history: fg.History) -> np.ndarray:
-    """(seeds,): each seed's mean error over the last half of the run, where the start is forgotten."""
-    late = history.data.squared_error_2.sel(time=slice(NUM_STEPS // 2, None))
-    return late.mean("time").values
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Mean and the half-width of its 95 % confidence interval."""
-    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-    return float(values.mean()), float(half)
-
-
 def print_table(histories: dict[int, fg.History]) -> float:
     """The error that remains against N; returns the slope of its logarithm."""
     one = plateau(histories[1]).mean()
-    print("\n  agents   E||Q - Q*||^2 that remains    one agent's error over it")
+    print("\n  agents   E||Q - Q*||^2 that remains     one agent's error over it")
     for agents, history in histories.items():
-        mean, half = interval(plateau(history))
-        print(f"  {agents:6d}   {mean:.3e} +- {half:.1e}          {one / mean:6.2f}")
-    slope = np.polyfit(np.log(list(histories)), [np.log(plateau(h).mean()) for h in histories.values()], 1)[0]
-    print(f"\n  slope of log error against log N: {slope:.3f} (linear speed-up is -1)")
-    return slope
+        found = mean_estimate(plateau(history), positive=True)
+        print(f"  {agents:6d}   {found.value:.2e} [{found.low:.2e}, {found.high:.2e}]   {one / found.value:6.2f}")
+    short = [f"{agents}" for agents, history in histories.items() if find_plateau(history).reached is False]
+    if short:
+        print(f"\n  No plateau was reached by T = {NUM_STEPS} with so many agents: {', '.join(short)}. Run for longer.")
+    slope = slope_estimate(list(histories), np.stack([plateau(history) for history in histories.values()], axis=1), method="t")
+    print(f"\n  slope of log error against log N: {slope} (linear speed-up is -1)")
+    return slope.value
 
 
 def draw(histories: dict[int, fg.History], slope: float, path: pathlib.Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for (agents, history), colour in zip(histories.items(), COLOURS, strict=True):
-        error = history.data.squared_error_2
-        mean = error.mean("seed")
-        half = stats.t.ppf(0.975, len(SEEDS) - 1) * error.std("seed", ddof=1) / np.sqrt(len(SEEDS))
-        left.plot(error.time, mean, color=colour, label=f"N = {agents}")
-        left.fill_between(error.time, mean - half, mean + half, color=colour, alpha=0.25, linewidth=0)
-    left.set(yscale="log", xlabel="steps of each agent", ylabel=r"$E\,\|\bar Q_t - Q^*\|_2^2$", title="Error over time")
+        left.set_prop_cycle(color=[colour])
+        history.plot(left, error="squared_error_2", label=f"N = {agents}")
+    left.set(ylabel=r"$E\,\|\bar Q_t - Q^*\|_2^2$", title="Error over time")
     left.legend(ncol=2, fontsize="small")
-    means, halves = np.array([interval(plateau(h)) for h in histories.values()]).T
-    right.errorbar(AGENTS, means, halves, fmt="o", color="#0072B2", capsize=3, label="measured, 95 % interval")
+    found = [mean_estimate(plateau(history), positive=True) for history in histories.values()]
+    means = np.array([each.value for each in found])
+    bars = [[each.value - each.low for each in found], [each.high - each.value for each in found]]
+    right.errorbar(AGENTS, means, bars, fmt="o", color="#0072B2", capsize=3, label="measured, 95 % interval")
     right.plot(AGENTS, means[0] / np.array(AGENTS), "--", color="#D55E00", label="one agent's error / N")
     right.set(
         xscale="log",

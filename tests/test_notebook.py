@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 
 import fegsam as fg
+from fegsam.experiments.estimates import curve_estimate
 from fegsam.pictures import bars, blocks, curve, matrix
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -61,6 +63,65 @@ def test_a_history_that_diverged_is_shown_and_said_to_be_so() -> None:
     run = history(step_size=50.0, num_steps=2000)
     assert "(3 diverged)" in numbers(page(run))["steps, seeds"]
     assert "nan" in repr(run)
+
+
+def band(axes) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper edge of the band that was painted last, in the order of time."""
+    (path,) = axes.collections[-1].get_paths()
+    corners = path.vertices[: (len(path.vertices) - 3) // 2 * 2 + 3]
+    times = np.unique(corners[:, 0])
+    edges = [np.array([pick(corners[corners[:, 0] == time, 1]) for time in times]) for pick in (np.min, np.max)]
+    return edges[0], edges[1]
+
+
+@pytest.mark.parametrize("error", ["squared_error", "squared_error_2"])
+def test_the_band_of_few_seeds_is_the_interval_of_the_estimates_and_never_reaches_zero(error) -> None:
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    line = np.column_stack([np.ones(9), np.linspace(-1, 1, 9)])
+    walk = fg.examples.random_walk(9, discount=0.8)
+    walkers = fg.Federation(walk, num_agents=4, target_policy=fg.policies.uniform(9, 2), features=line)
+    run = fg.run(walkers, fg.OnPolicyTD(), step_size=0.1, sync_period=10, num_steps=4000, seeds=range(4))
+    run.plot(axes, error=error)
+    low, high = band(axes)
+    expected = curve_estimate(run.data[error], positive=True)
+    assert len(low) == len(run.data.time) > 100
+    assert (low > 0).all()
+    assert (curve_estimate(run.data[error]).low < 0).mean() > 0.1, "where an interval to both sides alike does reach it"
+    np.testing.assert_allclose(low, expected.low, rtol=1e-12)
+    np.testing.assert_allclose(high, expected.high, rtol=1e-12)
+
+
+def test_the_card_of_a_history_shows_the_same_band_as_its_plot() -> None:
+    run = history(seeds=range(4))
+    found = curve_estimate(run.data.squared_error, positive=True)
+    (drawn,) = page(run).iter(f"{SPACE}polygon")
+    expected = curve(run.data.time.values, found.value, found.low, found.high)
+    assert drawn.get("points") in expected
+    assert "in its 95 % interval" in run._repr_html_()
+
+
+def test_one_seed_has_a_curve_and_no_band() -> None:
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    run = history(seeds=[3])
+    run.plot(axes)
+    assert len(axes.lines) == 1
+    assert not axes.collections
+    assert "one seed" in run._repr_html_()
+
+
+def test_zeros_and_what_came_after_divergence_are_left_out_of_the_band() -> None:
+    axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
+    run = history(seeds=range(4))
+    data = run.data.copy(deep=True)
+    errors = data.squared_error.values
+    errors[:, 0], errors[1:, 1], errors[2, -5:] = 0.0, 0.0, np.nan
+    lost = dataclasses.replace(run, data=data)
+    lost.plot(axes)
+    low, high = band(axes)
+    assert len(low) == len(data.time) - 5, "up to where the first seed is lost"
+    assert low[0] == high[0] == 0.0
+    assert (low[1:] > 0).all()
+    ElementTree.fromstring(lost._repr_html_())
 
 
 def test_a_bound_shows_its_terms_beside_the_error_at_the_start() -> None:

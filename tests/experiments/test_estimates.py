@@ -12,7 +12,6 @@ import xarray as xr
 
 import fegsam as fg
 from fegsam.errors import ProblemError
-from fegsam.experiments import intervals
 from fegsam.experiments.estimates import (
     communications_to_reach,
     curve_estimate,
@@ -25,6 +24,7 @@ from fegsam.experiments.estimates import (
     speed_up,
     time_to_reach,
 )
+from fegsam.history import intervals
 
 STUDIES = 400
 SEEDS = 20
@@ -72,6 +72,43 @@ def test_the_bootstrap_follows_a_skewed_law_better_than_students_interval() -> N
 def test_a_level_of_one_half_covers_one_half() -> None:
     covered = coverage(lambda rng: mean_estimate(rng.normal(size=SEEDS), level=0.5).contains(0.0))
     assert covered == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("method", ["t", "bootstrap"])
+@pytest.mark.parametrize("seeds", [5, SEEDS])
+def test_the_interval_of_a_positive_mean_is_positive_and_covers_a_squared_error_more_often(method, seeds) -> None:
+    covered = np.zeros(2)
+    for k in range(STUDIES):
+        samples = np.random.default_rng(k).chisquare(1, seeds)
+        plain, positive = (mean_estimate(samples, method=method, positive=sign) for sign in (False, True))
+        assert 0 < positive.low <= positive.value <= positive.high
+        assert positive.value == plain.value
+        covered += plain.contains(1.0), positive.contains(1.0)
+    worse = 4 * math.sqrt(0.95 * 0.05 / STUDIES)
+    assert covered[1] / STUDIES > (0.95 if seeds == SEEDS else 0.9) - worse
+    if method == "t":
+        assert covered[1] > covered[0]
+
+
+@pytest.mark.parametrize("method", ["t", "bootstrap"])
+def test_the_interval_of_a_positive_mean_is_the_one_of_its_logarithm(method) -> None:
+    """As `log_combination` has it, which ratios and slopes use; close to the plain one where the spread is small."""
+    samples = np.random.default_rng(3).gamma(4.0, size=12)
+    found = mean_estimate(samples, method=method, positive=True)
+    expected = np.exp(intervals.log_combination([(samples[:, None], np.ones(1))], method, 0.95, 0))
+    np.testing.assert_allclose([found.value, found.low, found.high], expected, rtol=1e-12)
+    narrow = 100.0 + samples / 100
+    plain, positive = (mean_estimate(narrow, method=method, positive=sign) for sign in (False, True))
+    np.testing.assert_allclose([positive.low, positive.high], [plain.low, plain.high], rtol=1e-6)
+
+
+def test_zeros_have_an_interval_of_no_width_and_what_is_not_finite_has_none() -> None:
+    table = np.array([[0.0, 1.0, np.nan], [0.0, 0.0, 1.0], [0.0, 0.0, 2.0], [0.0, 0.0, 2.0], [0.0, 0.0, 2.0]])
+    for method in ("t", "bootstrap"):
+        band = curve_estimate(table, method=method, positive=True)
+        assert band.value[0] == band.low[0] == band.high[0] == 0.0
+        assert 0 < band.low[1] < band.value[1] < band.high[1], "all but one seed are zero"
+        assert np.isnan([band.value[2], band.low[2], band.high[2]]).all()
 
 
 def test_an_interval_at_each_time_is_the_interval_of_that_times_samples() -> None:
@@ -241,6 +278,7 @@ def test_the_same_samples_give_the_same_interval() -> None:
         (lambda: mean_estimate([1.0, 2.0, 3.0], method="bootstrap"), "at least 5 seeds"),
         (lambda: mean_estimate([1.0, 2.0], method="normal"), "'normal'"),
         (lambda: mean_estimate([]), "shape"),
+        (lambda: mean_estimate([1.0, -2.0], positive=True), "A sample is -2"),
         (lambda: curve_estimate([1.0, 2.0]), "(seeds, time)"),
         (lambda: ratio_estimate([1.0, 2.0], [1.0, 2.0, 3.0], paired=True), "2 samples over 3"),
         (lambda: ratio_estimate([1.0, 2.0], [0.0, 0.0]), "positive"),

@@ -6,8 +6,8 @@ ratios of means and log-log slopes are smooth functions of means, so one rule se
     value = sum_j c_j g(m_j),     variance = that of the mean over seeds of sum_j c_j g'(m_j) y_j,     g = identity or log,
 
 and the interval takes Student's quantiles (``method="t"``) or those of the studentised bootstrap over seeds
-(``method="bootstrap"``), which also follows skewed laws such as those of squared errors. Times to reach an accuracy are no
-smooth functions of means; theirs is the percentile bootstrap over seeds, widened to Student's quantiles.
+(``method="bootstrap"``), which also follows skewed distributions such as those of squared errors. Times to reach an accuracy
+are no smooth functions of means; theirs is the percentile bootstrap over seeds, widened to Student's quantiles.
 
 A run that left the finite numbers gives NaN, which no verdict takes for an answer.
 """
@@ -24,7 +24,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from fegsam.errors import ProblemError, shown
-from fegsam.experiments.intervals import Method, checked, draw_counts, log_combination, mean_bounds, percentiles
+from fegsam.history.intervals import Method, checked, draw_counts, log_combination, mean_bounds, percentiles
 from fegsam.problem import checks
 
 if TYPE_CHECKING:
@@ -82,8 +82,10 @@ def short(number: float) -> str:
     return f"{number:.0f}" if 1e3 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
-def mean_estimate(samples: ArrayLike, *, method: Method = "t", level: float = 0.95, seed: int = 0) -> Estimate:
-    """The mean of the law that `samples` were drawn from.
+def mean_estimate(
+    samples: ArrayLike, *, method: Method = "t", level: float = 0.95, seed: int = 0, positive: bool = False
+) -> Estimate:
+    """The mean of the distribution that `samples` were drawn from.
 
     Parameters
     ----------
@@ -93,21 +95,25 @@ def mean_estimate(samples: ArrayLike, *, method: Method = "t", level: float = 0.
     level : float
     seed : int
         Of the resampling.
+    positive : bool
+        Whether no sample can be negative, as an error: the interval is then that of the logarithm, and stays positive.
 
     Examples
     --------
     >>> print(mean_estimate([1.0, 2.0, 3.0, 4.0]))
     2.5 [0.446, 4.55]
+    >>> print(mean_estimate([1.0, 2.0, 3.0, 4.0], positive=True))
+    2.5 [1.1, 5.69]
     """
     table = _samples(samples, "samples", 1)[:, None]
-    (value,), (low,), (high,) = mean_bounds(table, checked(method, len(table)), level, seed)
+    (value,), (low,), (high,) = mean_bounds(table, checked(method, len(table)), level, seed, positive)
     return Estimate(float(value), float(low), float(high), level)
 
 
 def curve_estimate(
-    curves: ArrayLike | xr.DataArray, *, method: Method = "t", level: float = 0.95, seed: int = 0
+    curves: ArrayLike | xr.DataArray, *, method: Method = "t", level: float = 0.95, seed: int = 0, positive: bool = False
 ) -> CurveEstimate:
-    """The mean over seeds of `curves`, (seeds, time), with its interval at every time.
+    """The mean over seeds of `curves`, (seeds, time), with its interval at every time; `positive` as in `mean_estimate`.
 
     Examples
     --------
@@ -115,7 +121,7 @@ def curve_estimate(
     array([2. , 0.6])
     """
     table = _samples(_by_seed(curves), "curves", 2)
-    return CurveEstimate(*mean_bounds(table, checked(method, len(table)), level, seed), level)
+    return CurveEstimate(*mean_bounds(table, checked(method, len(table)), level, seed, positive), level)
 
 
 def ratio_estimate(

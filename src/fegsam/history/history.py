@@ -71,6 +71,7 @@ class History:
         )
 
     def _repr_html_(self) -> str:
+        from fegsam.history.plot import error_band
         from fegsam.pictures import card, curve
 
         settings, errors = self.settings, self.data["squared_error"].values
@@ -83,11 +84,15 @@ class History:
             ("steps, seeds", f"{settings.num_steps}, {len(settings.seeds)}" + (f" ({diverged} diverged)" if diverged else "")),
             ("squared error", f"{mean[0]:.3g} at the start, {mean[-1]:.3g} at the end"),
         ]
-        picture = curve(self.data["time"].values, mean, errors.min(axis=0), errors.max(axis=0))
-        return card(f"{settings.algorithm}: mean over seeds, band from the least to the largest", rows, picture)
+        band = error_band(errors)
+        picture = curve(self.data["time"].values, mean, *(band or ()))
+        drawn = "one seed" if band is None else "mean over seeds in its 95 % interval"
+        return card(f"{settings.algorithm}: {drawn}", rows, picture)
 
     def plot(self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None) -> Axes:
-        """Draw an error over time: the mean over seeds, and its 95 % interval as a band.
+        """Draw an error over time: the mean over seeds, and its 95 % interval as a band, which no single seed has.
+
+        The axis is logarithmic, and the interval is that of the logarithm: it is positive wherever the error is.
 
         Parameters
         ----------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from fegsam.errors import ProblemError, shown
+from fegsam.history.intervals import mean_bounds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,15 +27,28 @@ def plot_error(history: History, axes: Axes | None, error: str, label: str | Non
     if axes is None:
         axes = _pyplot().subplots(layout="constrained")[1]
     times, values = history.data["time"].values, history.data[error].values
-    mean = values.mean(axis=0)
-    (line,) = axes.plot(times, mean, label=label or f"{history.settings.num_agents} agents")
-    if len(values) > 1:
-        half = stats.t.ppf(0.975, len(values) - 1) * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-        axes.fill_between(times, mean - half, mean + half, color=line.get_color(), alpha=0.2, linewidth=0)
+    (line,) = axes.plot(times, values.mean(axis=0), label=label or f"{history.settings.num_agents} agents")
+    band = error_band(values)
+    if band is not None:
+        axes.fill_between(times, *band, color=line.get_color(), alpha=0.2, linewidth=0)
     labels = {name: history.data[name].attrs.get("long_name", name) for name in ("time", error)}
     axes.set(yscale="log", xlabel=labels["time"], ylabel=labels[error])
     axes.legend()
     return axes
+
+
+def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray] | None:
+    """The interval of the mean over the seeds of (seeds, time): low and high, (time,) each; None of a single seed.
+
+    >>> low, high = error_band(np.array([[4.0, 1.0], [4.0, 3.0]]))
+    >>> bool((low > 0).all()), float(low[0]), float(high[0])
+    (True, 4.0, 4.0)
+    """
+    if len(errors) < 2:
+        return None
+    # A diverged seed is NaN, or infinite on its way there.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return mean_bounds(errors, "t", level, 0, positive=True)[1:]
 
 
 def _pyplot():

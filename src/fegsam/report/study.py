@@ -12,12 +12,12 @@ import numpy as np
 import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.experiments.cells import Cell
-from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, plateau, plateau_ratio
-from fegsam.experiments.foreign_code import code_of
-from fegsam.experiments.study_tables import FigureSpec, OwnRule
+from fegsam.experiments.estimates import Estimate, curve_estimate
+from fegsam.experiments.study_tables import FigureSpec
 from fegsam.experiments.sweep import Results, load_results
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.figures import save
+from fegsam.report.late import Late
 from fegsam.report.page import write_report
 from fegsam.report.verdict import Section
 
@@ -33,67 +33,75 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
     """
     results = load_results(directory, trust=trust)
     wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
-    truth = _Exact(results)
-    figures = tuple(_FIGURES[spec.kind](results, spec, place, truth) for place, spec in enumerate(wanted, 1))
+    late = Late(results, lambda cell: _label(results, cell))
+    figures = tuple(_FIGURES[spec.kind](results, spec, place, late) for place, spec in enumerate(wanted, 1))
     folder = pathlib.Path(directory)
     for figure in figures:
         save(figure, folder / "figures")
     title = results.study.title or results.study.name
     lead = "The error of the agents' average, over the seeds of the study."
-    section = Section("1", title, lead, figures=figures, notes=truth.notes(directory))
+    section = Section("1", title, lead, figures=figures, notes=late.exact.notes(directory))
     settings = {"study": results.study.name, "cells": len(results.cells), "spec": results.study.text}
     return write_report([section], folder, title=title, settings=settings)
 
 
-def _error_curves(results: Results, spec: FigureSpec, place: int, truth: _Exact) -> FigureData:
+def _error_curves(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     series = []
     for cell in results.cells:
         history, name = results.history(cell), _label(results, cell)
         times = history.data.time.values
-        found = curve_estimate(history.data.squared_error_2)
+        found = curve_estimate(history.data.squared_error_2, positive=True)
         series.append(Series(name, times, found.value, found.low, found.high))
-        exact = truth.curve(cell) if spec.exact else None
+        exact = late.exact.curve(cell) if spec.exact else None
         if exact is not None:
             series.append(Series(f"{name}, exact", times, exact, style="exact", group=name))
-        total = truth.bound(cell) if spec.bound else None
+        total = late.exact.bound(cell) if spec.bound else None
         if total is not None:
             series.append(Series(f"{name}, bound", times[[0, -1]], [total, total], style="bound", group=name))
-    caption = "The error of the average falls from its start to a floor."
-    return _figure(spec, place, "Error over time", caption, "steps of each agent", ERROR, "linear", series)
+    notice = late.notice(spec.exact)
+    caption = "The error of the average over time." if notice else "The error of the average falls from its start to a floor."
+    return _figure(spec, place, "Error over time", (caption, notice), "steps of each agent", ERROR, "linear", series)
 
 
-def _speed_up(results: Results, spec: FigureSpec, place: int, truth: _Exact) -> FigureData:
+def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     series, most = [], [1.0]
     for name, cells in _families(results, "num_agents").items():
-        agents, first = [cell.num_agents for cell in cells], results.history(cells[0])
-        ratios = [Estimate(1.0, 1.0, 1.0), *(plateau_ratio(first, results.history(cell)) for cell in cells[1:])]
-        levels = truth.plateaus(cells) if spec.exact else None
-        series += _measured(name, agents, ratios, None if levels is None else levels[0] / levels)
+        agents, levels = [cell.num_agents for cell in cells], late.exact_errors(cells) if spec.exact else None
+        series += _measured(name, agents, late.ratios(cells, spec.exact), None if levels is None else levels[0] / levels)
         most = max(most, [agents[0], agents[-1]], key=lambda ends: ends[-1])
     series.append(Series("linear speed-up", most, np.array(most) / most[0], style="reference"))
-    caption = "How many times lower the error's floor is with more agents than with the fewest."
-    return _figure(spec, place, "Speed-up", caption, "number of agents", "times lower error", "log", series)
+    what, notice = _what(late, spec, "the error's floor", "the error")
+    caption = f"How many times lower {what} is with more agents than with the fewest."
+    return _figure(spec, place, "Speed-up", (caption, notice), "number of agents", "times lower error", "log", series)
 
 
-def _tradeoff(results: Results, spec: FigureSpec, place: int, truth: _Exact) -> FigureData:
+def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     series = []
     for name, cells in _families(results, "sync_period").items():
         met = [cell.num_steps // cell.sync_period for cell in cells]
-        series += _measured(name, met, _plateaus(results, cells), truth.plateaus(cells) if spec.exact else None)
-    caption = "The error that is left, against how often the agents meet."
+        series += _late_errors(name, met, late, cells, spec)
+    what, notice = _what(late, spec, "The error that is left", "The error")
+    caption = (f"{what}, against how often the agents meet.", notice)
     return _figure(spec, place, "The price of fewer communications", caption, "communications", ERROR, "log", series)
 
 
-def _floor(results: Results, spec: FigureSpec, place: int, truth: _Exact) -> FigureData:
+def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     axis, series = spec.by or "sync_period", []
     for name, cells in _families(results, axis).items():
-        where = [float(cell.axes[axis]) for cell in cells]
-        series += _measured(name, where, _plateaus(results, cells), truth.plateaus(cells) if spec.exact else None)
-    caption = "The error that is left once the start is forgotten."
-    return _figure(spec, place, "The floor of the error", caption, axis.replace("_", " "), ERROR, "log", series)
+        series += _late_errors(name, [float(cell.axes[axis]) for cell in cells], late, cells, spec)
+    what, notice = _what(late, spec, "floor of the error", "error at the last time")
+    caption = "The error that is left once the start is forgotten." if late.settled(spec.exact) else ""
+    return _figure(spec, place, f"The {what}", (caption, notice), axis.replace("_", " "), ERROR, "log", series)
 
 
-_FIGURES: dict[str, Callable[[Results, FigureSpec, int, _Exact], FigureData]] = {
+def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, str]:
+    """What a figure shows, in words, and what must be said of it."""
+    if late.settled(spec.exact):
+        return plateau, late.notice(spec.exact)
+    return last, f"{late.notice(spec.exact).removesuffix('.')}; the error at the last time is shown."
+
+
+_FIGURES: dict[str, Callable[[Results, FigureSpec, int, Late], FigureData]] = {
     "error_curves": _error_curves,
     "speed_up": _speed_up,
     "tradeoff": _tradeoff,
@@ -102,10 +110,19 @@ _FIGURES: dict[str, Callable[[Results, FigureSpec, int, _Exact], FigureData]] = 
 
 
 def _figure(
-    spec: FigureSpec, place: int, title: str, caption: str, x_label: str, y_label: str, x_scale: Any, series: list[Series]
+    spec: FigureSpec,
+    place: int,
+    title: str,
+    words: tuple[str, str],
+    x_label: str,
+    y_label: str,
+    x_scale: Any,
+    series: list[Series],
 ) -> FigureData:
+    """`words` are a caption, which the study may replace, and a notice, which it may not."""
+    caption = " ".join(filter(None, (spec.caption or words[0], words[1])))
     key = f"{place}-{spec.kind.replace('_', '-')}"
-    return FigureData(key, spec.title or title, spec.caption or caption, x_label, y_label, x_scale, "log", tuple(series))
+    return FigureData(key, spec.title or title, caption, x_label, y_label, x_scale, "log", tuple(series))
 
 
 def _measured(name: str, x: Any, found: list[Estimate], exact: np.ndarray | None) -> list[Series]:
@@ -114,8 +131,8 @@ def _measured(name: str, x: Any, found: list[Estimate], exact: np.ndarray | None
     return series if exact is None else [*series, Series(f"{name}, exact", x, exact, style="exact", group=name)]
 
 
-def _plateaus(results: Results, cells: list[Cell]) -> list[Estimate]:
-    return [mean_estimate(plateau(results.history(cell))) for cell in cells]
+def _late_errors(name: str, x: Any, late: Late, cells: list[Cell], spec: FigureSpec) -> list[Series]:
+    return _measured(name, x, late.errors(cells, spec.exact), late.exact_errors(cells) if spec.exact else None)
 
 
 def _label(results: Results, cell: Cell, without: str | None = None) -> str:
@@ -132,62 +149,3 @@ def _families(results: Results, axis: str) -> dict[str, list[Cell]]:
     for cell in results.cells:
         families.setdefault(_label(results, cell, without=axis), []).append(cell)
     return {name: sorted(cells, key=lambda cell: float(cell.axes[axis])) for name, cells in families.items()}
-
-
-class _Exact:
-    """E||avg - theta*||^2 of each cell at its recorded times, made once, where it can be had without sampling."""
-
-    def __init__(self, results: Results) -> None:
-        self._results = results
-        self._known: dict[str, np.ndarray | None] = {}
-        self._left_out: dict[str, None] = {}
-
-    def notes(self, directory: str | os.PathLike[str]) -> tuple[str, ...]:
-        """What is missing on the page, and why."""
-        if not self._left_out:
-            return ()
-        return (
-            f"Exact curves and bounds are left out where finding them would run {', '.join(self._left_out)}. If you trust "
-            f"whoever wrote that, fegsam report {os.fspath(directory)} --trust draws them.",
-        )
-
-    def _may_build(self, cell: Cell) -> bool:
-        refused = [code.what for code in code_of(cell) if not code.may_run(cell.trust)]
-        self._left_out |= dict.fromkeys(refused)
-        return not refused
-
-    def bound(self, cell: Cell) -> float | None:
-        """The theorem's bound in the 2-norm."""
-        if not self._may_build(cell):
-            return None
-        settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "num_steps": cell.num_steps}
-        return fg.theory.error_bound(*cell.build(), **settings).total_2
-
-    def curve(self, cell: Cell) -> np.ndarray | None:
-        # A rule of one's own has no exact curve, so nothing is left out without it.
-        if isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
-            return None
-        if cell.key not in self._known:
-            self._known[cell.key] = _exact_curve(cell, self._results.history(cell).data.time.values)
-        return self._known[cell.key]
-
-    def plateaus(self, cells: list[Cell]) -> np.ndarray | None:
-        """The mean over the last half of each cell's run."""
-        levels = []
-        for cell in cells:
-            curve = self.curve(cell)
-            if curve is None:
-                return None
-            times = self._results.history(cell).data.time.values
-            levels.append(curve[times >= cell.num_steps / 2].mean())
-        return np.array(levels)
-
-
-def _exact_curve(cell: Cell, times: np.ndarray) -> np.ndarray | None:
-    problem, algorithm = cell.build()
-    start = cell.arguments(algorithm.dimension(problem))["initial_params"]
-    settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "sampling": cell.sampling}
-    try:
-        return fg.exact.moments(problem, algorithm, times=times, initial_params=start, order=1, **settings).mse
-    except ProblemError:
-        return None

@@ -149,7 +149,7 @@ def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureD
 
 
 def _curve(case: Case, history: History, name: str) -> list[Series]:
-    found, times = curve_estimate(history.data.squared_error_2), history.data.time.values
+    found, times = curve_estimate(history.data.squared_error_2, positive=True), history.data.time.values
     drawn = [Series(name, times, found.value, found.low, found.high, group=name)]
     if case.has_exact:
         settings = history.settings

@@ -132,7 +132,7 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
 
 
 def _figure(case: Case, phase: np.ndarray, samples: np.ndarray, exact: np.ndarray | None, allowed: np.ndarray) -> FigureData:
-    curve = curve_estimate(samples)
+    curve = curve_estimate(samples, positive=True)
     series = [Series("spread", phase, curve.value, curve.low, curve.high)]
     if exact is not None:
         series.append(Series("spread, exact", phase, exact, style="exact", group="spread"))

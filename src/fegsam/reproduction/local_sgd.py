@@ -110,7 +110,7 @@ def _speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
         verdicts.append(held_against(f"speed-up, {name}", sentence, slope, *claim.slope))
         same = "The errors of sampled runs are those computed without sampling."
         verdicts.append(held_against(f"sampled against exact, {name}", same, ratio, *claim.exact))
-        curve = curve_estimate(table)
+        curve = curve_estimate(table, positive=True)
         series.append(Series(name, sizes.agents, curve.value, curve.low, curve.high))
         series.append(Series(f"{name}, exact", sizes.agents, exact, style="exact", group=name))
     caption = "Long-run error of local SGD on a shared data set: it falls as 1/N, with independent and with Markov data."

@@ -92,7 +92,7 @@ def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDa
             detail="The largest relative difference.",
         ),
     ]
-    bars, fine = curve_estimate(errors), np.arange(times[-1] + 1)
+    bars, fine = curve_estimate(errors, positive=True), np.arange(times[-1] + 1)
     smooth = closed_form(fine, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec))
     floor = np.full(2, smooth[-1] - (sizes.start**2) * (1 - sizes.step_size) ** (2 * times[-1]))
     series = (

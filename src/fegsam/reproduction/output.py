@@ -141,7 +141,7 @@ def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | 
     names = {"random": "random time", "last": "last", "averaged": "weighted mean"}
     series = []
     for key, name in names.items():
-        curve = curve_estimate(getattr(found, key))
+        curve = curve_estimate(getattr(found, key), positive=True)
         series.append(Series(name, ends, curve.value, curve.low, curve.high))
     if exact is not None:
         series.append(Series("random time, exact", ends, exact, style="exact", group="random time"))

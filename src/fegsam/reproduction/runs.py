@@ -93,8 +93,8 @@ def exact_plateau(case: Case, history: History) -> float:
 
 
 def sampled(name: str, x: Sequence[float], samples: Sequence[np.ndarray], group: str | None = None) -> Series:
-    """Means over seeds with their intervals; `samples` has one array of seeds per x."""
-    return estimates(name, x, [mean_estimate(each) for each in samples], group)
+    """Mean errors over seeds with their intervals; `samples` has one array of seeds per x."""
+    return estimates(name, x, [mean_estimate(each, positive=True) for each in samples], group)
 
 
 def estimates(name: str, x: Sequence[float], found: Sequence[Estimate], group: str | None = None) -> Series:

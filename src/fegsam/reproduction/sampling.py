@@ -135,7 +135,7 @@ def _scalar_figure(spec: ClaimSpec, samples: dict[str, Scalars]) -> FigureData:
     agents, forms = spec.sizes.agents, closed_forms(spec.sizes.step_size, spec.sizes.memory)
     series = []
     for kind, one in zip(("iid", "markov"), forms, strict=False):
-        curve = curve_estimate(samples[kind].square)
+        curve = curve_estimate(samples[kind].square, positive=True)
         series.append(Series(f"{NAMES[kind]}, error", agents, curve.value, curve.low, curve.high))
         series.append(
             Series(f"{NAMES[kind]}, closed form", agents, one / np.array(agents), style="exact", group=f"{NAMES[kind]}, error")
@@ -177,7 +177,7 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
             )  # fmt: skip
             columns.append(history.data.squared_error_2.mean("time").values)
             ratios.append(mean_estimate(columns[-1] / truth))
-        curve = curve_estimate(np.stack(columns, axis=1))
+        curve = curve_estimate(np.stack(columns, axis=1), positive=True)
         series.append(Series(NAMES[kind], sizes.td_agents, curve.value, curve.low, curve.high))
         series.append(Series(f"{NAMES[kind]}, exact", many, exact[kind], style="exact", group=NAMES[kind]))
     verdicts = [

@@ -1,4 +1,12 @@
-"""Intervals of smooth functions of means, and percentiles over resampled seeds: what every estimate is made of."""
+"""Intervals of smooth functions of means, and percentiles over resampled seeds: what every estimate and every band is made of.
+
+A mean m of numbers that are never negative, with standard error s, has its interval on the scale of the logarithm,
+
+    m exp(-t s / m)  to  m exp(t s / m),
+
+which stays positive on a logarithmic axis. Student's m - t s to m + t s reaches below zero where seeds are few, and covers the
+mean of a skewed distribution less often: 82 % against 92 % of the time for the square of a normal variable and four seeds.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +28,45 @@ _FEWEST = {"t": 2, "bootstrap": 5}
 """With fewer than 5 samples a resample is too often one sample repeated, and has no spread to divide by."""
 
 
-def mean_bounds(table: np.ndarray, method: Method, level: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of the columns of (seeds, columns) and their intervals."""
+def mean_bounds(
+    table: np.ndarray, method: Method, level: float, seed: int, positive: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means of the columns of (seeds, columns) and their intervals: of the logarithm where the columns are `positive`.
+
+    >>> [bound.round(3).tolist() for bound in mean_bounds(np.array([[1.0], [3.0]]), "t", 0.95, 0, positive=True)]
+    [[2.0], [0.003], [1148.543]]
+    """
     seeds, level = len(table), fraction(level, "level")
     value, spread = table.mean(axis=0), table.std(axis=0, ddof=1) / math.sqrt(seeds)
+    if positive:
+        if (table < 0).any():
+            raise ProblemError(
+                f"A sample is {table[table < 0][0]:.3g}, but a positive mean has none below 0; leave out positive=True."
+            )
+        spread = _relative(spread, value)
     if method == "t":
         half = stdtrit(seeds - 1, (1 + level) / 2) * spread
-        return value, value - half, value + half
-    share = draw_counts(seeds, seed) / seeds
-    # Centred, so that the variance is no difference of large numbers.
-    shifts = share @ (table - value)
-    variances = share @ (table - value) ** 2 - shifts**2
-    low, high = _studentised(value, spread, shifts, np.sqrt(variances.clip(0.0) / (seeds - 1)), level)
-    return value, low, high
+        low, high = -half, half
+    else:
+        share = draw_counts(seeds, seed) / seeds
+        # Centred, so that the variance is no difference of large numbers.
+        shifts = share @ (table - value)
+        spreads = np.sqrt((share @ (table - value) ** 2 - shifts**2).clip(0.0) / (seeds - 1))
+        if positive:
+            # A resample of zeros alone lies infinitely far off.
+            means = share @ table
+            with np.errstate(divide="ignore"):
+                shifts, spreads = np.log(_relative(means, value)), _relative(spreads, means)
+        low, high = _studentised(np.zeros_like(value), spread, shifts, spreads, level)
+    if not positive:
+        return value, value + low, value + high
+    with np.errstate(over="ignore"):
+        return value, value * np.exp(low), value * np.exp(high)
+
+
+def _relative(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """`part` over `whole`, and 0 where the whole is: numbers that are all 0 have no spread."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=np.broadcast_to(whole != 0, part.shape))
 
 
 _Block = tuple[np.ndarray, np.ndarray]

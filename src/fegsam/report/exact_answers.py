@@ -1,0 +1,80 @@
+"""What is known of the cells of a study without sampling: exact curves, their limits, and the theorem's bound."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.errors import ProblemError
+from fegsam.experiments.cells import Cell
+from fegsam.experiments.foreign_code import code_of
+from fegsam.experiments.study_tables import OwnRule
+from fegsam.experiments.sweep import Results
+
+
+class ExactAnswers:
+    """Each is found once, and none where finding it would run code that the study names and nobody trusts."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._curves: dict[str, np.ndarray | None] = {}
+        self._left_out: dict[str, None] = {}
+
+    def notes(self, directory: str | os.PathLike[str]) -> tuple[str, ...]:
+        """What is missing on the page, and why."""
+        if not self._left_out:
+            return ()
+        return (
+            f"Exact curves and bounds are left out where finding them would run {', '.join(self._left_out)}. If you trust "
+            f"whoever wrote that, fegsam report {os.fspath(directory)} --trust draws them.",
+        )
+
+    def _may_build(self, cell: Cell) -> bool:
+        refused = [code.what for code in code_of(cell) if not code.may_run(cell.trust)]
+        self._left_out |= dict.fromkeys(refused)
+        return not refused
+
+    def bound(self, cell: Cell) -> float | None:
+        """The theorem's bound in the 2-norm."""
+        if not self._may_build(cell):
+            return None
+        settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "num_steps": cell.num_steps}
+        return fg.theory.error_bound(*cell.build(), **settings).total_2
+
+    def curve(self, cell: Cell) -> np.ndarray | None:
+        """E||avg - theta*||^2 of a cell at its recorded times."""
+        # A rule of one's own has no exact curve, so nothing is left out without it.
+        if isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
+            return None
+        if cell.key not in self._curves:
+            self._curves[cell.key] = _exact_curve(cell, self._times(cell))
+        return self._curves[cell.key]
+
+    def excess(self, cell: Cell) -> float | None:
+        """How far the exact curve lies above its limit late in the run; None where the limit is not known."""
+        curve, times = self.curve(cell), self._times(cell)
+        # The limit is that of the errors just after a synchronisation, under Markov sampling.
+        late = (times >= cell.num_steps / 2) & (times % cell.sync_period == 0)
+        if curve is None or cell.sampling != "markov" or not late.any():
+            return None
+        problem, algorithm = cell.build()
+        settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "order": 1}
+        try:
+            return float(curve[late].mean() - fg.exact.stationary_error(problem, algorithm, **settings))
+        except ProblemError:
+            return None
+
+    def _times(self, cell: Cell) -> np.ndarray:
+        return self._results.history(cell).data.time.values
+
+
+def _exact_curve(cell: Cell, times: np.ndarray) -> np.ndarray | None:
+    problem, algorithm = cell.build()
+    start = cell.arguments(algorithm.dimension(problem))["initial_params"]
+    settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "sampling": cell.sampling}
+    try:
+        return fg.exact.moments(problem, algorithm, times=times, initial_params=start, order=1, **settings).mse
+    except ProblemError:
+        return None

@@ -1,0 +1,110 @@
+"""The page of a study: what it says of plateaus is what the runs did."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import pathlib
+import re
+from urllib.parse import unquote
+
+import pytest
+
+from fegsam.cli import main
+
+pytest.importorskip("plotly")
+pytest.importorskip("pydantic")
+
+QUICKSTART = pathlib.Path(__file__).parents[2] / "docs" / "quickstart.md"
+TD = """
+[study]
+name = "first"
+seeds = 8
+[problem]
+generator = "random_walk"
+states = 9
+discount = 0.8
+[problem.target]
+kind = "uniform"
+[problem.features]
+kind = "random"
+dim = 2
+seed = 0
+[algorithm]
+name = "on_policy_td"
+[run]
+num_steps = 4000
+[grid]
+num_agents = [4, 64]
+sync_period = 10
+step_size = 0.1
+[[figures]]
+kind = "error_curves"
+[[figures]]
+kind = "speed_up"
+[[figures]]
+kind = "floor"
+by = "num_agents"
+caption = "As asked for."
+"""
+
+
+def report(study: str, folder: pathlib.Path) -> tuple[list[str], list[list[dict[str, str]]]]:
+    """Captions and data of the figures on the page of a study."""
+    (folder / "study.toml").write_text(study)
+    assert main(["run", str(folder / "study.toml"), "-o", str(folder / "out"), "--workers", "1"]) == 0
+    assert main(["report", str(folder / "out")]) == 0
+    page = (folder / "out" / "report.html").read_text(encoding="utf-8")
+    captions = [html.unescape(text) for text in re.findall(r'role="img" aria-label="([^"]*)"></div>', page)]
+    tables = [unquote(text) for text in re.findall(r'href="data:text/csv[^,]*,([^"]*)"', page)]
+    return captions, [list(csv.DictReader(io.StringIO(text))) for text in tables]
+
+
+def measured(table: list[dict[str, str]]) -> dict[int, dict[str, float]]:
+    return {
+        int(row["x"]): {key: float(row[key]) for key in ("y", "low", "high")} for row in table if row["style"] == "sampled"
+    }
+
+
+def quickstart() -> str:
+    return re.search(r"```toml\n(.*?)```", QUICKSTART.read_text(encoding="utf-8"), re.DOTALL)[1]
+
+
+def test_the_study_of_the_quickstart_shows_a_linear_speed_up_between_floors(tmp_path) -> None:
+    captions, tables = report(quickstart(), tmp_path)
+    assert "to a floor" in captions[0]
+    assert "the error's floor" in captions[1]
+    assert not any("plateau" in caption for caption in captions)
+    ratios = measured(tables[1])
+    assert list(ratios) == [1, 4, 16]
+    for agents in (4, 16):
+        assert ratios[agents]["low"] < agents < ratios[agents]["high"]
+        assert ratios[agents]["y"] == pytest.approx(agents, rel=0.15)
+
+
+def test_the_page_of_a_short_study_says_that_no_plateau_was_reached_and_speaks_of_no_floor(tmp_path) -> None:
+    captions, tables = report(quickstart().replace("40_000", "2000"), tmp_path)
+    for caption in captions:
+        assert "No plateau was reached by T = 2000" in caption
+        assert "floor" not in caption
+    assert "; the error at the last time is shown." in captions[1]
+    last = {row["series"]: float(row["y"]) for row in tables[0] if row["x"] == "2000"}
+    for agents, found in measured(tables[1]).items():
+        assert found["y"] == pytest.approx(last["N = 1"] / last[f"N = {agents}"])
+
+
+def test_where_the_exact_error_is_known_it_decides_and_is_compared_at_the_same_time(tmp_path) -> None:
+    for steps, reached in ((4000, True), (100, False)):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        captions, tables = report(TD.replace("4000", str(steps)), folder)
+        assert ["plateau" in caption for caption in captions] == [not reached] * 3
+        assert captions[2].startswith("As asked for.")
+        exact = {row["x"]: float(row["y"]) for row in tables[2] if row["style"] == "exact"}
+        for agents, found in measured(tables[2]).items():
+            assert found["y"] == pytest.approx(exact[str(agents)], rel=0.6)
+            assert found["low"] > 0
+        ends = {row["series"]: float(row["y"]) for row in tables[0] if row["x"] == str(steps) and row["style"] == "exact"}
+        same = [exact[str(agents)] == pytest.approx(ends[f"N = {agents}, exact"], rel=1e-12) for agents in (4, 64)]
+        assert same == [not reached] * 2
