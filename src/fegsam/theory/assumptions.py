@@ -18,16 +18,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.alg1_stochastic_approximation import StochasticApproximation
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
@@ -39,10 +35,10 @@ from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.markov_chain import MixingConstants
 from fegsam.tables import html_table, number, text_table
-from fegsam.theory.drift import drift
+from fegsam.theory.drift import contraction
 from fegsam.theory.horizons import horizon_threshold
 from fegsam.theory.mixing import chain_mixing, mixing_rates
-from fegsam.theory.norms import Contraction, Norm, can_search, linear_contraction
+from fegsam.theory.norms import Contraction, can_search
 from fegsam.theory.sharp import StepBounds, step_bounds
 from fegsam.theory.stated import stated_constants
 
@@ -223,7 +219,7 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     start error    1.667   distance of the start from the fixed point
     """
     algorithm.check(problem)
-    found = _contraction(algorithm, problem)
+    found = _contraction(problem, algorithm)
     dimension = algorithm.dimension(problem)
     start = np.zeros(dimension) if initial_params is None else flat_params(initial_params, "initial_params", dimension)
     point, spread = _points(problem, algorithm, found)
@@ -265,32 +261,16 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     )
 
 
-@singledispatch
-def _contraction(algorithm: Any, problem: Any) -> Contraction:
-    raise ProblemError(
-        f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of its algorithms, or state them in "
-        "StochasticApproximation(..., assumptions=...)."
-    )
-
-
-@_contraction.register(OffPolicyTabularTD)
-@_contraction.register(QLearning)
-def _(algorithm: Any, problem: Any) -> Contraction:
-    return Contraction("sup", Norm("sup"), 1 - drift(problem, algorithm).contraction, 1.0)
-
-
-@_contraction.register(OnPolicyTD)
-@_contraction.register(OffPolicyLinearTD)
-@_contraction.register(LinearSA)
-def _(algorithm: Any, problem: Any) -> Contraction:
-    field = mean_field(algorithm, problem)
-    assert isinstance(field, LinearField)
-    return linear_contraction(field, kind_weights(problem, len(field)))
-
-
-@_contraction.register
-def _(algorithm: StochasticApproximation, problem: Any) -> Contraction:
-    return Contraction("given", Norm(algorithm.norm), 1 - stated_constants(algorithm)["gamma_c"], 1.0)
+def _contraction(problem: Federation | MarkovNoise, algorithm: Any) -> Contraction:
+    if isinstance(algorithm, StochasticApproximation):
+        stated_constants(algorithm)  # names all that is missing, not gamma_c alone
+    found = contraction(algorithm, problem)
+    if found is None:
+        raise ProblemError(
+            f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of its algorithms, or state them "
+            "in StochasticApproximation(..., assumptions=...)."
+        )
+    return found
 
 
 def _points(problem: Federation | MarkovNoise, algorithm: Any, found: Contraction) -> tuple[np.ndarray, np.ndarray]:
