@@ -33,7 +33,7 @@ from fegsam.exact.mean_fields import mean_field
 from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.problem.markov_chain import MixingConstants
+from fegsam.problem.mixing import MixingConstants
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.drift import contraction
 from fegsam.theory.horizons import horizon_threshold
@@ -53,6 +53,9 @@ _VERDICTS = {
     "one. The average of the agents is stable, so the algorithm converges for small steps, with K > 1 while alpha K is small.",
     "unstable": "The theorem does not apply: the average of the agents is unstable, so the algorithm diverges.",
 }
+
+WELL_CONDITIONED = 1e14
+"""Matrices of a smaller condition number are not singular to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,11 +283,24 @@ def _points(problem: Federation | MarkovNoise, algorithm: Any, found: Contractio
         return np.full(algorithm.dimension(problem), math.nan), nothing
     point = fixed_point(problem, algorithm)
     try:
-        return point, found.norm.of(agent_fixed_points(problem, algorithm) - point)
+        return point, found.norm.of(_own_points(problem, algorithm) - point)
     except ProblemError:
         if found.level != "average-only":
             raise
         return point, nothing  # an agent on its own may have a singular matrix
+
+
+def _own_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+    """(M, d): `agent_fixed_points`, for linear mean fields all at once."""
+    field = mean_field(algorithm, problem)
+    if not isinstance(field, LinearField) or len(field) == 1:
+        return agent_fixed_points(problem, algorithm)
+    scales = np.abs(field.matrices).max(axis=2, keepdims=True)
+    with np.errstate(all="ignore"):
+        conditions = np.linalg.cond(np.where(scales > 0, field.matrices / scales, 0.0))
+    for kind in np.flatnonzero(~(conditions < WELL_CONDITIONED)):
+        field.root(np.eye(1, len(field), kind)[0])  # raises where the matrix is singular to rounding
+    return np.linalg.solve(field.matrices, field.offsets[:, :, None])[:, :, 0]
 
 
 def _mixing(
