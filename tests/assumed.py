@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.problem.markov_chain import MixingConstants
+from fegsam.problem.mixing import MixingConstants
 from fegsam.theory.assumptions import Assumptions
 
 

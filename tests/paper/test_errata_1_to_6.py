@@ -18,7 +18,7 @@ from scipy import sparse
 
 import fegsam as fg
 import golden
-from fegsam.problem.markov_chain import mixing_constants
+from fegsam.problem.mixing import mixing_constants
 from fegsam.theory import assumptions
 from fegsam.theory.assumptions import Assumptions
 from fegsam.theory.constants import constants_from

@@ -14,7 +14,8 @@ from scipy.spatial.distance import pdist
 from fegsam.errors import ProblemError
 from fegsam.problem import balance, examples, markov_chain, policies
 from fegsam.problem.federation import MarkovNoise
-from fegsam.problem.markov_chain import MixingConstants, check_ergodic, mixing_constants, stationary_law
+from fegsam.problem.markov_chain import check_ergodic, stationary_law
+from fegsam.problem.mixing import MixingConstants, mixing_constants
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=40, deadline=None, derandomize=True)

@@ -62,9 +62,7 @@ def report(study: str, folder: pathlib.Path) -> tuple[list[str], list[list[dict[
 
 
 def measured(table: list[dict[str, str]]) -> dict[int, dict[str, float]]:
-    return {
-        int(row["x"]): {key: float(row[key]) for key in ("y", "low", "high")} for row in table if row["style"] == "sampled"
-    }
+    return {int(row["x"]): {key: float(row[key]) for key in ("y", "low", "high")} for row in table if row["style"] == "sampled"}
 
 
 def quickstart() -> str:

@@ -45,11 +45,12 @@ def by_hand(a: Any, alpha: float) -> dict[str, float]:
     C7 = alpha * a.m_4**2 * u2 * X**2 / (2 * z1sq)
     C8 = (1 + 3 * X) / 2
     C9 = 8 * r * a.B
-    C10 = 8 * r * math.sqrt(a.B * a.m_4) / (1 - math.sqrt(rho))
+    C10 = 8 * r * a.m_4 / (1 - rho)
     C11 = 8 * C1**2 * C3**2 * u2 / z1sq
     C12 = 8 * C4 * r**2 * a.B**2
-    C13 = 8 * C4 * r**2 * a.B * a.m_4 / (1 - rho)
-    C14 = tau**2 * (C7 + C11 + C3**2 * C9**2 / 2 + C3 * C10 + 3 * a.A_1 * C3 + C13 + C8 * r**2 * a.B * a.m_4 * alpha**2)
+    C13 = 8 * C4 * r**2 * a.m_4**2 / (1 - rho**2)
+    C14 = tau**2 * (C7 + C3**2 * C9**2 / 2 + C11 * alpha + C3 * C10 * alpha + 6 * a.A_1 * C3 * alpha)
+    C14 += tau**2 * (C13 * alpha**2 + C8 * r**2 * a.m_4**2 * alpha**6)
     C15 = tau**2 * u2 * (6 * a.m_1 * X + 3 * X * (a.A_2 + 1) ** 2 + 144 * (a.A_2**2 + 1) * C4)
     h = 0.5 if a.m_4 > 0 else 0.0
     C16 = tau**2 * (C8 * r**2 * a.B**2 + h + C12)
@@ -64,7 +65,7 @@ def by_hand(a: Any, alpha: float) -> dict[str, float]:
     out["S_1"] = 16 * u2 * M0 * (1 / math.log(1 / rho) + 1 / phi2)
     out["S_2"] = 8 * u2 * (C8 * r**2 * a.B**2 + h + C12) / phi2
     out["S_3"] = 80 * u2 * Bt**2 * C17 * (1 + lag) / phi2
-    out["S_4"] = 320 * u2 * Bt**2 * C17 * a.m_3 / (phi2 * a.B)
+    out["S_4"] = 160 * u2 * Bt**2 * C17 * a.m_3 / (phi2 * a.B)
     out["S_5"] = 8 * u2 * C14 / (tau**2 * phi2)
     return out
 

@@ -45,6 +45,25 @@ def lyapunov(matrices: np.ndarray, weight: np.ndarray) -> float:
     return float(np.linalg.eigvalsh(matrices.transpose(0, 2, 1) @ weight + weight @ matrices).min())
 
 
+def test_default_output_decay_is_the_theorems_at_every_level() -> None:
+    """c = 1 - alpha phi_2 / 2 in the norm that the assumptions report, 1 - 1/T where there is none."""
+    step, steps, levels = 1e-3, 1000, set()
+    for seed in (*range(15), 40):
+        problem, algorithm = off_policy(seed), fg.OffPolicyLinearTD()
+        found = fg.theory.assumptions(problem, algorithm)
+        levels.add(found.level)
+        expected = 1 - 1 / steps
+        if found.level in ("identity", "common"):
+            weight = np.eye(6) if found.weight is None else found.weight
+            matrices = ladder(problem, algorithm)[1]
+            gamma_c = max(weighted_norm(np.eye(6) - matrix / found.beta, weight) for matrix in matrices)
+            expected = 1 - step * found.beta * (1 - gamma_c) / 2
+            theorem = fg.theory.constants(problem, algorithm, step_size=step)
+            assert 1 - theorem.alpha * theorem.phi_2 / 2 == pytest.approx(expected, abs=1e-15)
+        assert fg.theory.default_output_decay(problem, algorithm, step, steps) == pytest.approx(expected, abs=1e-15)
+    assert levels == {"identity", "common", "average-only", "unstable"}
+
+
 def test_every_level_occurs_and_means_what_it_says() -> None:
     seen = set()
     for seed in range(60):

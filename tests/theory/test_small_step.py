@@ -380,10 +380,16 @@ def test_mean_matrix_and_rate_agree_with_the_mean_field() -> None:
         assert law.rate == pytest.approx(0.01 * np.linalg.eigvals(field.matrices.mean(axis=0)).real.min())
 
 
+def halve(params: Any, y: Any, kind: Any, out: Any) -> None:
+    out[0] = params[0] / 2
+
+
 def test_what_has_no_law_says_so() -> None:
     fed = federation(2)
-    with pytest.raises(fg.ProblemError, match="QLearning is not linear"):
-        small_step_law(fed, fg.QLearning(), step_size=0.1, sync_period=1)
+    noise = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=1)
+    rule = fg.StochasticApproximation(halve, dim=1, assumptions={"gamma_c": 0.5})
+    with pytest.raises(fg.ProblemError, match="StochasticApproximation is not linear"):
+        small_step_law(noise, rule, step_size=0.1, sync_period=1)
     with pytest.raises(fg.ProblemError, match="step_size"):
         small_step_law(fed, fg.OnPolicyTD(), step_size=-0.1, sync_period=1)
     with pytest.raises(fg.ProblemError, match="sync_period"):

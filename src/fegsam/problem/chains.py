@@ -13,7 +13,12 @@ from scipy.sparse import csr_array
 
 from fegsam.blas_threads import one_blas_thread
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.problem.markov_chain import check_ergodic, stationary_law
+from fegsam.problem.markov_chain import check_ergodic, eliminated, stationary_law
+
+SMALL_STATES = 64
+"""Chains of up to so many states are handled as stacks of dense matrices, as there may be one for each of 10^5 agents."""
+STACK_ENTRIES = 2**22
+"""The size of a stack, and of the transitions that it is made of."""
 
 
 def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[csr_array]:
@@ -29,15 +34,58 @@ def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> 
         yield problem.mdps[k % len(problem.mdps)].policy_chain(policies[k % len(policies)])
 
 
+def has_small_chains(problem: Federation | MarkovNoise) -> bool:
+    """Whether `chain_stacks` gives the chains of a problem."""
+    return problem.num_states <= SMALL_STATES
+
+
+def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[np.ndarray]:
+    """`distinct_chains` in the same order, as dense stacks (k, S, S) that may be overwritten."""
+    states = problem.num_states
+    if isinstance(problem, MarkovNoise):
+        for chain in problem.kernels:
+            yield chain.toarray()[None]
+        return
+    actions, mdps = policies.shape[2], problem.mdps
+    count, at_once = max(len(mdps), len(policies)), max(1, STACK_ENTRIES // (states * states * actions))
+    for first in range(0, count, at_once):
+        kinds = range(first, min(first + at_once, count))
+        own = policies[first : kinds.stop] if len(policies) > 1 else policies
+        environments = mdps[first : kinds.stop] if len(mdps) > 1 else mdps
+        tables = np.stack([mdp.transitions.toarray().reshape(states, actions, states) for mdp in environments])
+        stack = np.zeros((len(kinds), states, states))
+        for action in range(actions):  # in the order in which a sparse product adds
+            stack += own[:, :, action, None] * tables[:, :, action]
+        yield stack
+
+
 def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> None:
     """Raise `ProblemError` unless every kind's chain is ergodic. What passed is kept with the (immutable) problem."""
     passed: set[bytes] = problem.__dict__.setdefault("_ergodic", set())
     key = _key(problem, policies)
-    if key not in passed:
-        several = problem.num_kinds > 1
-        for kind, chain in enumerate(distinct_chains(problem, policies)):
-            check_ergodic(chain, f"agent kind {kind}" if several else "every agent")
-        passed.add(key)
+    if key in passed:
+        return
+    several = problem.num_kinds > 1
+    for kind, chain in _different_graphs(problem, policies):
+        check_ergodic(chain, f"agent kind {kind}" if several else "every agent")
+    passed.add(key)
+
+
+def _different_graphs(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[tuple[int, csr_array]]:
+    """Kinds and their chains, in order; of small chains with the same possible moves only the first."""
+    if not has_small_chains(problem):
+        yield from enumerate(distinct_chains(problem, policies))
+        return
+    seen: set[bytes] = set()
+    kind = 0
+    for stack in chain_stacks(problem, policies):
+        graphs = np.packbits((stack > 0).reshape(len(stack), -1), axis=1)
+        for chain, graph in zip(stack, graphs, strict=True):
+            moves = graph.tobytes()
+            if moves not in seen:
+                seen.add(moves)
+                yield kind, csr_array(chain)
+            kind += 1
 
 
 def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.ndarray) -> np.ndarray:
@@ -47,7 +95,11 @@ def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.nda
     if key not in kept:
         check_chains(problem, policies)
         with one_blas_thread():
-            kept[key] = np.stack([stationary_law(chain) for chain in distinct_chains(problem, policies)])
+            if has_small_chains(problem):
+                laws = [eliminated(chain) for stack in chain_stacks(problem, policies) for chain in stack]
+            else:
+                laws = [stationary_law(chain) for chain in distinct_chains(problem, policies)]
+        kept[key] = np.stack(laws)
     return kept[key]
 
 

@@ -1,4 +1,4 @@
-"""The chain an agent walks: ergodicity, stationary law mu and mixing constants (m, rho) of the paper's assumptions.
+"""The chain an agent walks: ergodicity and the stationary distribution mu of the paper's assumptions.
 
 Numba compiles the two loops that NumPy cannot express: the elimination of Grassmann, Taksar and Heyman, which finds the
 stationary law without a single subtraction, and the walk over the graph that finds the period.
@@ -6,9 +6,6 @@ stationary law without a single subtraction, and the walk over the graph that fi
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,29 +16,10 @@ from scipy.sparse import csgraph
 from fegsam.compilation import compiled
 from fegsam.errors import ProblemError
 from fegsam.problem.balance import RESIDUAL, solve_large_chain
-from fegsam.problem.checks import FloatArray, fraction
+from fegsam.problem.checks import FloatArray
 
 ELIMINATION_LIMIT = 500
 """Up to so many states the stationary law is found by elimination, beyond iteratively."""
-MIXING_LIMIT = 2000
-"""Mixing constants take dense powers of the kernel, so there is a limit to the states."""
-PAIRWISE_LIMIT = 256
-"""Up to so many states all pairs of rows are compared, beyond each with the mean row."""
-SMALLEST_DISTANCE = 1e-10
-"""Distances below drown in rounding: they are taken to be this large."""
-POINTS_PER_OCTAVE = 32
-
-
-@dataclass(frozen=True)
-class MixingConstants:
-    """The pair with ``TV(P^t(s, .), P^t(s', .)) <= m rho^t`` for all states s, s' and all t, hence for mu too.
-
-    >>> MixingConstants(m=1.0, rho=0.5).m
-    1.0
-    """
-
-    m: float
-    rho: float
 
 
 def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
@@ -142,15 +120,27 @@ def stationary_law(kernel: sparse.csr_array) -> FloatArray:
     """
     states = len(kernel.indptr) - 1
     if states <= ELIMINATION_LIMIT:
-        law = _eliminate(kernel.toarray())
-    else:
-        law, residual = solve_large_chain(kernel)
-        if residual > RESIDUAL:
-            raise ProblemError(
-                f"the stationary law of a chain of {states} states was found only to a residual of {residual:.1e} "
-                f"instead of {RESIDUAL:g}, for it mixes too slowly: use a policy that explores more, or at most "
-                f"{ELIMINATION_LIMIT} states, where the law is found by elimination"
-            )
+        return eliminated(kernel.toarray())
+    law, residual = solve_large_chain(kernel)
+    if residual > RESIDUAL:
+        raise ProblemError(
+            f"the stationary law of a chain of {states} states was found only to a residual of {residual:.1e} "
+            f"instead of {RESIDUAL:g}, for it mixes too slowly: use a policy that explores more, or at most "
+            f"{ELIMINATION_LIMIT} states, where the law is found by elimination"
+        )
+    return _positive(law)
+
+
+def eliminated(chain: FloatArray) -> FloatArray:
+    """The stationary law of a dense ergodic chain (S, S), which is overwritten.
+
+    >>> eliminated(np.array([[0.5, 0.5], [0.25, 0.75]]))
+    array([0.33333333, 0.66666667])
+    """
+    return _positive(_eliminate(chain))
+
+
+def _positive(law: FloatArray) -> FloatArray:
     if law.min() <= 0.0:
         raise ProblemError(
             f"the stationary law of state {np.argmin(law)} is too small for a floating-point number, so the chain is "
@@ -188,114 +178,3 @@ def _eliminate(chain: FloatArray) -> FloatArray:
     for i in range(states):
         law[i] /= total
     return law
-
-
-def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingConstants:
-    """A rigorous pair (m, rho) with total variation at most ``m rho^t`` at every t.
-
-    The distance ``d(t) = max TV(P^t(s, .), P^t(s', .))`` over pairs of states never grows and is submultiplicative, so
-    any t0 with d(t0) < 1 gives ``rho = d(t0)^(1/t0)``, ``m = max_{r<t0} d(r) rho^-r``. Of all t0 looked at, the pair is
-    kept that promises a distance of `target` soonest. Rounding in the powers is added to the distances.
-
-    Parameters
-    ----------
-    kernel : (S, S) csr_array
-        An ergodic chain of at most 2000 states.
-    target : float
-        The distance that matters, strictly between 0 and 1.
-
-    Examples
-    --------
-    >>> from scipy.sparse import csr_array
-    >>> pair = mixing_constants(csr_array([[0.75, 0.25], [0.25, 0.75]]))
-    >>> round(pair.m, 6), round(pair.rho, 6)
-    (1.0, 0.5)
-    """
-    log_target = math.log(fraction(target, "target"))
-    states = len(kernel.indptr) - 1
-    if states > MIXING_LIMIT:
-        raise ProblemError(
-            f"mixing constants were asked for a chain of {states} states, but dense powers are affordable up to "
-            f"{MIXING_LIMIT}: use a smaller problem"
-        )
-    check_ergodic(kernel, "mixing constants")
-    chain = kernel.toarray()
-    if _distance(chain) <= _rounding(chain, 1):
-        return MixingConstants(m=1.0, rho=0.0)
-    times, distances = _distances(kernel, chain)
-    rates = np.log(distances) / np.maximum(times, 1)
-    # On [times[i], times[i + 1]) the distance is at most distances[i].
-    last = times[1:] - 1
-    best, pair = math.inf, MixingConstants(m=1.0, rho=1.0)
-    for j in range(1, len(times)):
-        if rates[j] >= 0.0:
-            continue
-        log_m = max(0.0, float(np.max(np.log(distances[:j]) - last[:j] * rates[j])))
-        steps = (log_m - log_target) / -rates[j]
-        if steps < best:
-            best, pair = steps, MixingConstants(m=math.exp(log_m), rho=math.exp(rates[j]))
-    return pair
-
-
-def _distances(kernel: sparse.csr_array, chain: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Times 0 = t_0 < t_1 < ... and upper bounds on d(t_i), down to `SMALLEST_DISTANCE`.
-
-    Squaring finds the octave in which the chain begins to mix; from there it is scanned in steps of 1/32 octave.
-    """
-    times, distances = [0], [1.0]
-    squares = deque([chain], maxlen=POINTS_PER_OCTAVE.bit_length() + 1)
-    time = 1
-    while (distance := _bounded_distance(squares[-1], time)) > 0.5:
-        if _rounding(chain, time) > 0.25:
-            raise ProblemError(
-                f"mixing constants: the chain has not mixed after {time} steps, more than rounding allows to follow: "
-                "use a policy that explores more"
-            )
-        times.append(time)
-        distances.append(distance)
-        squares.append(squares[-1] @ squares[-1])
-        time *= 2
-    if time > 1:  # step back to where the distance was last above a half, which is on the list already
-        squares.pop()
-        time //= 2
-        power = squares[-1]
-    else:
-        times.append(time)
-        distances.append(distance)
-        power = chain
-    stride = max(1, time // POINTS_PER_OCTAVE)
-    # A single step is taken with the sparse kernel, which costs far less; powers of one chain commute.
-    step: Any = kernel if stride == 1 else squares[-(time // stride).bit_length()]
-    while True:
-        for _ in range(POINTS_PER_OCTAVE):
-            # Below ten times the rounding a distance would promise less at the next time, not more.
-            if distances[-1] <= max(SMALLEST_DISTANCE, 10.0 * _rounding(chain, time)):
-                return np.array(times, dtype=np.float64), np.array(distances)
-            power = step @ power
-            time += stride
-            times.append(time)
-            distances.append(min(distances[-1], _bounded_distance(power, time)))
-        step, stride = step @ step, 2 * stride
-        step = step.toarray() if sparse.issparse(step) else step
-
-
-def _rounding(chain: FloatArray, time: int) -> float:
-    """Every product may shift a row by S rounding errors in L1, and the shifts add up over time."""
-    return len(chain) * time * float(np.finfo(np.float64).eps)
-
-
-def _bounded_distance(power: FloatArray, time: int) -> float:
-    """Upper bound on d(time), from the computed power."""
-    return min(1.0, max(SMALLEST_DISTANCE, _distance(power) + _rounding(power, time)))
-
-
-def _distance(power: FloatArray) -> float:
-    """The largest total variation between two rows; for many rows, twice the largest to their mean."""
-    if len(power) == 1:
-        return 0.0
-    if len(power) <= PAIRWISE_LIMIT:
-        # Imported here, for it takes a tenth of the time of `import fegsam` and few runs need it.
-        from scipy.spatial.distance import pdist
-
-        return 0.5 * float(pdist(power, "cityblock").max())
-    return float(np.abs(power - power.mean(axis=0)).sum(axis=1).max())

@@ -153,11 +153,10 @@ def check_coverage(target: FloatArray, behaviors: FloatArray, who: str) -> None:
     >>> import numpy as np
     >>> check_coverage(np.array([[1.0, 0.0]]), np.array([[[0.5, 0.5]]]), "OffPolicyTabularTD")
     """
-    for kind, behavior in enumerate(behaviors):
-        missing = np.argwhere((target > 0.0) & (behavior <= 0.0))
-        if missing.size:
-            state, action = (int(i) for i in missing[0])
-            raise ProblemError(
-                f"{who}: agent kind {kind} never takes action {action} in state {state}, but target_policy does with "
-                f"probability {target[state, action]:g}: make behavior_policies[{kind}, {state}, {action}] positive"
-            )
+    missing = np.argwhere((target > 0.0) & (behaviors <= 0.0))
+    if missing.size:
+        kind, state, action = (int(i) for i in missing[0])
+        raise ProblemError(
+            f"{who}: agent kind {kind} never takes action {action} in state {state}, but target_policy does with "
+            f"probability {target[state, action]:g}: make behavior_policies[{kind}, {state}, {action}] positive"
+        )

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.experiments.cells import Cell
 from fegsam.experiments.estimates import Estimate, curve_estimate

@@ -11,6 +11,7 @@ from fegsam.theory.corollary import Schedule, schedule
 from fegsam.theory.horizons import HorizonScan, scan_horizons
 from fegsam.theory.orders import orders
 from fegsam.theory.output_time import OutputTimeDistribution, default_output_decay, output_time_distribution
+from fegsam.theory.sharper import SharperBound, largest_sharper_step, sharper_error_bound
 from fegsam.theory.small_step import SmallStepLaw, small_step_law
 
 __all__ = [
@@ -22,17 +23,20 @@ __all__ = [
     "HorizonScan",
     "OutputTimeDistribution",
     "Schedule",
+    "SharperBound",
     "SmallStepLaw",
     "assumptions",
     "complexity",
     "constants",
     "default_output_decay",
     "error_bound",
+    "largest_sharper_step",
     "largest_step",
     "largest_sync_period",
     "orders",
     "output_time_distribution",
     "scan_horizons",
     "schedule",
+    "sharper_error_bound",
     "small_step_law",
 ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -31,6 +31,37 @@ from fegsam.exact.chains import kind_chains, kind_stationary_laws
 from fegsam.exact.windows import Windows, chain_windows
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.lag_sums import lag_sums
+
+
+class AgentNoise(Protocol):
+    """What the small-step law asks of one kind's noise; `StateNoise`, `WindowNoise` and `cell_noise.CellNoise` answer."""
+
+    @property
+    def mean_matrix(self) -> np.ndarray:
+        """(d, d): E M."""
+        ...
+
+    @property
+    def mean_offset(self) -> np.ndarray:
+        """(d,): E b."""
+        ...
+
+    @property
+    def spread(self) -> np.ndarray:
+        """(d, d): Cov(b, b) at one time."""
+        ...
+
+    def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
+        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j / period)``."""
+        ...
+
+    def offset_response(self, effects: np.ndarray) -> np.ndarray:
+        """(d, d): ``sum_z E[b | z] effects(z)'``."""
+        ...
+
+    def matrix_response(self, effects: np.ndarray) -> np.ndarray:
+        """(d,): ``sum_z E[M | z] effects(z)``."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,15 +213,12 @@ class WindowNoise:
         return self._times_rows(np.bincount(windows.first_state, changes, minlength=len(self.law)))
 
 
-AgentNoise = StateNoise | WindowNoise
-
-
 @singledispatch
 def agent_noises(algorithm: Any, problem: Any, fixed_point: np.ndarray) -> list[tuple[float, AgentNoise]]:
     """The noise of the kinds of agents that there are, each with its share of the agents; like kinds count as one."""
     raise ProblemError(
         f"{type(algorithm).__name__} is not linear in its parameters, so its small-step law is not known; "
-        "use LinearSA, OnPolicyTD, OffPolicyTabularTD or OffPolicyLinearTD."
+        "use LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning."
     )
 
 

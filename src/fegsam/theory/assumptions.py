@@ -18,16 +18,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.alg1_stochastic_approximation import StochasticApproximation
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
@@ -38,12 +34,12 @@ from fegsam.exact.mean_fields import mean_field
 from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.problem.markov_chain import MixingConstants
+from fegsam.problem.mixing import MixingConstants
 from fegsam.tables import html_table, number, text_table
-from fegsam.theory.drift import drift
+from fegsam.theory.drift import contraction
 from fegsam.theory.horizons import horizon_threshold
 from fegsam.theory.mixing import chain_mixing, mixing_rates
-from fegsam.theory.norms import Contraction, Norm, can_search, linear_contraction
+from fegsam.theory.norms import Contraction, can_search
 from fegsam.theory.sharp import StepBounds, step_bounds
 from fegsam.theory.stated import stated_constants
 
@@ -58,6 +54,9 @@ _VERDICTS = {
     "one. The average of the agents is stable, so the algorithm converges for small steps, with K > 1 while alpha K is small.",
     "unstable": "The theorem does not apply: the average of the agents is unstable, so the algorithm diverges.",
 }
+
+WELL_CONDITIONED = 1e14
+"""Matrices of a smaller condition number are not singular to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +223,7 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     start error    1.667   distance of the start from the fixed point
     """
     check_algorithm(algorithm, problem)
-    found = _contraction(algorithm, problem)
+    found = _contraction(problem, algorithm)
     dimension = algorithm.dimension(problem)
     start = np.zeros(dimension) if initial_params is None else flat_params(initial_params, "initial_params", dimension)
     point, spread = _points(problem, algorithm, found)
@@ -266,32 +265,16 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     )
 
 
-@singledispatch
-def _contraction(algorithm: Any, problem: Any) -> Contraction:
-    raise ProblemError(
-        f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of its algorithms, or state them in "
-        "StochasticApproximation(..., assumptions=...)."
-    )
-
-
-@_contraction.register(OffPolicyTabularTD)
-@_contraction.register(QLearning)
-def _(algorithm: Any, problem: Any) -> Contraction:
-    return Contraction("sup", Norm("sup"), 1 - drift(problem, algorithm).contraction, 1.0)
-
-
-@_contraction.register(OnPolicyTD)
-@_contraction.register(OffPolicyLinearTD)
-@_contraction.register(LinearSA)
-def _(algorithm: Any, problem: Any) -> Contraction:
-    field = mean_field(algorithm, problem)
-    assert isinstance(field, LinearField)
-    return linear_contraction(field, kind_weights(problem, len(field)))
-
-
-@_contraction.register
-def _(algorithm: StochasticApproximation, problem: Any) -> Contraction:
-    return Contraction("given", Norm(algorithm.norm), 1 - stated_constants(algorithm)["gamma_c"], 1.0)
+def _contraction(problem: Federation | MarkovNoise, algorithm: Any) -> Contraction:
+    if isinstance(algorithm, StochasticApproximation):
+        stated_constants(algorithm)  # names all that is missing, not gamma_c alone
+    found = contraction(algorithm, problem)
+    if found is None:
+        raise ProblemError(
+            f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of its algorithms, or state them "
+            "in StochasticApproximation(..., assumptions=...)."
+        )
+    return found
 
 
 def _points(problem: Federation | MarkovNoise, algorithm: Any, found: Contraction) -> tuple[np.ndarray, np.ndarray]:
@@ -301,11 +284,24 @@ def _points(problem: Federation | MarkovNoise, algorithm: Any, found: Contractio
         return np.full(algorithm.dimension(problem), math.nan), nothing
     point = fixed_point(problem, algorithm)
     try:
-        return point, found.norm.of(agent_fixed_points(problem, algorithm) - point)
+        return point, found.norm.of(_own_points(problem, algorithm) - point)
     except ProblemError:
         if found.level != "average-only":
             raise
         return point, nothing  # an agent on its own may have a singular matrix
+
+
+def _own_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+    """(M, d): `agent_fixed_points`, for linear mean fields all at once."""
+    field = mean_field(algorithm, problem)
+    if not isinstance(field, LinearField) or len(field) == 1:
+        return agent_fixed_points(problem, algorithm)
+    scales = np.abs(field.matrices).max(axis=2, keepdims=True)
+    with np.errstate(all="ignore"):
+        conditions = np.linalg.cond(np.where(scales > 0, field.matrices / scales, 0.0))
+    for kind in np.flatnonzero(~(conditions < WELL_CONDITIONED)):
+        field.root(np.eye(1, len(field), kind)[0])  # raises where the matrix is singular to rounding
+    return np.linalg.solve(field.matrices, field.offsets[:, :, None])[:, :, 0]
 
 
 def _mixing(

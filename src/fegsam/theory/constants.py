@@ -246,11 +246,11 @@ def _drift_constants(v: dict[str, Any], printed: bool) -> dict[str, Any]:
     C12 = 8 * C4 * r2 * B**2
     if printed:
         C10, C13 = 8 * m2 * np.sqrt(r2) / (1 - rho), 14 * C4 * r2 * m2**2 / (1 - rho**2)
-        rest = 2 * C1 * C3 * C10 + C8 * r2 * 2 * m2**2 * alpha**2
+        rest = C11 + (1 + 2 * C1) * C3 * C10 + 3 * A1 * C3 + C13 + C8 * r2 * 2 * m2**2 * alpha**2
     else:
-        C10, C13 = 8 * np.sqrt(r2 * B * m4) / (1 - np.sqrt(rho)), 8 * C4 * r2 * B * m4 / (1 - rho)
-        rest = C8 * r2 * B * m4 * alpha**2
-    third_order = C7 + C11 + C3**2 * C9**2 / 2 + C3 * C10 + 3 * A1 * C3 + C13 + rest
+        C10, C13 = 8 * m4 * np.sqrt(r2) / (1 - rho), 8 * C4 * r2 * m4**2 / (1 - rho**2)
+        rest = alpha * (C11 + C3 * C10 + 6 * A1 * C3 + alpha * C13 + alpha**5 * C8 * r2 * m4**2)
+    third_order = C7 + C3**2 * C9**2 / 2 + rest
     noise = C8 * r2 * B**2 + (0.5 if printed or m4 > 0 else 0.0) + C12
     return {
         "zeta_1": np.sqrt(z1), "zeta_2": np.sqrt(z2), "zeta_3": np.sqrt(z3), "zeta_4": np.sqrt(z1), "zeta_6": np.sqrt(z1),
@@ -283,5 +283,5 @@ def _bound_constants(v: dict[str, Any], given: Assumptions, printed: bool) -> di
         "A_tilde_1": 2 * (v["A_1"] * k) ** 2, "A_tilde_2": 2 * (A2 * k) ** 2, "B_tilde": spread, "Lag": lag, "M_0": M0,
         "S_1": 16 * u2 * M0 * (1 / np.log(1 / rho) + 1 / phi_2),
         "S_3": 80 * u2 * drift * (1 + lag) / phi_2,
-        "S_4": 320 * u2 * (drift / B if B != 0 else B) * v["m_3"] / phi_2,
+        "S_4": (320 if printed else 160) * u2 * (drift / B if B != 0 else B) * v["m_3"] / phi_2,
     }  # fmt: skip

@@ -4,10 +4,9 @@ The theorem needs one norm in which the mean operators of all agents contract by
 smooth envelope of that norm, then shrinks by ``1 - alpha phi_2`` a step, ``phi_2 = 1 - gamma_c sqrt(phi_1)``, up to
 noise.
 
-**Linear algorithms** are rescaled by a beta > 0: ``Gbar_i = I - A_i / beta`` with the step ``alpha beta``. In the
-2-norm, which is smooth itself, phi_1 = 1 and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i / beta||_2``, below
-one for some beta if and only if every ``A_i + A_i'`` is positive definite. On-policy it always is; off-policy it may
-not be, and then no norm is found here.
+**Linear algorithms** are rescaled by a beta > 0: ``Gbar_i = I - A_i / beta`` with the step ``alpha beta``. Their norm is the
+2-norm, or a weighted one where that does not contract, see `fegsam.theory.norms`. Both are smooth themselves, so phi_1 = 1
+and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i / beta||_c``.
 
 **Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, mu_min the rarest state (for Q-learning
 state and action, and n = 1) over all agents. The lemma on off-policy TD prints gamma^{n+1}, which its own mean
@@ -18,25 +17,24 @@ square of l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
-
-import numpy as np
 
 from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.exact.chains import visit_frequencies
+from fegsam.exact.chains import kind_weights, visit_frequencies
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
 from fegsam.exact.rule_field import given_contraction
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.theory.norms import smallest_contraction
+from fegsam.theory.norms import Contraction, Norm, linear_contraction
 
 
 @dataclass(frozen=True)
@@ -81,47 +79,53 @@ def drift(problem: Federation | MarkovNoise, algorithm: Any) -> Drift:
     >>> drift(fed, fg.OffPolicyTabularTD()).contraction
     0.75
     """
-    return _drift(algorithm, problem)
+    found = contraction(algorithm, problem)
+    if found is None or math.isnan(found.gap):
+        return NO_NORM
+    return sup_norm_drift(found.gap, algorithm.dimension(problem)) if found.norm.name == "sup" else smooth_drift(found)
 
 
 @singledispatch
-def _drift(algorithm: Any, problem: Any) -> Drift:
-    return NO_NORM
+def contraction(algorithm: Any, problem: Any) -> Contraction | None:
+    """The norm in which the mean operators of all agents contract, and by how much; None where nothing is known of it."""
+    return None
 
 
-@_drift.register(OnPolicyTD)
-@_drift.register(OffPolicyLinearTD)
-@_drift.register(LinearSA)
-def _(algorithm: Any, problem: Any) -> Drift:
+@contraction.register(OnPolicyTD)
+@contraction.register(OffPolicyLinearTD)
+@contraction.register(LinearSA)
+def _(algorithm: Any, problem: Any) -> Contraction:
     field = mean_field(algorithm, problem)
     assert isinstance(field, LinearField)
-    return linear_drift(field.matrices)
+    # The search for a weighted norm may take seconds, and every run of a study asks for it: keep it with the problem.
+    kept: dict[bytes, Contraction] = problem.__dict__.setdefault("_contractions", {})
+    key = hashlib.sha256(field.matrices.tobytes()).digest()
+    if key not in kept:
+        kept[key] = linear_contraction(field, kind_weights(problem, len(field)))
+    return kept[key]
 
 
-@_drift.register
-def _(algorithm: OffPolicyTabularTD, problem: Federation) -> Drift:
+@contraction.register
+def _(algorithm: OffPolicyTabularTD, problem: Federation) -> Contraction:
     rarest = float(distinct_stationary_laws(problem, algorithm.policies(problem)).min())
-    return sup_norm_drift(-rarest * math.expm1(algorithm.horizon * math.log(problem.discount)), problem.num_states)
+    return Contraction("sup", Norm("sup"), -rarest * math.expm1(algorithm.horizon * math.log(problem.discount)), 1.0)
 
 
-@_drift.register
-def _(algorithm: QLearning, problem: Federation) -> Drift:
-    visits = visit_frequencies(problem, algorithm)
-    return sup_norm_drift(float(visits.min()) * (1 - problem.discount), visits.shape[1])
+@contraction.register
+def _(algorithm: QLearning, problem: Federation) -> Contraction:
+    rarest = float(visit_frequencies(problem, algorithm).min())
+    return Contraction("sup", Norm("sup"), rarest * (1 - problem.discount), 1.0)
 
 
-@_drift.register
-def _(algorithm: StochasticApproximation, problem: MarkovNoise) -> Drift:
-    contraction = given_contraction(algorithm)
-    if contraction is None:
-        return NO_NORM
-    gap = 1 - contraction
-    return sup_norm_drift(gap, algorithm.dim) if algorithm.norm == "sup" else smooth_drift(gap)
+@contraction.register
+def _(algorithm: StochasticApproximation, problem: MarkovNoise) -> Contraction | None:
+    given = given_contraction(algorithm)
+    return None if given is None else Contraction("given", Norm(algorithm.norm), 1 - given, 1.0)
 
 
-def smooth_drift(gap: float, beta: float = 1.0) -> Drift:
-    """phi_2 = 1 - gamma_c, for ``gap = 1 - gamma_c`` in an inner-product norm."""
-    return Drift(contraction=1 - gap, drift=gap, beta=beta, norm_found=True)
+def smooth_drift(found: Contraction) -> Drift:
+    """phi_2 = 1 - gamma_c, in an inner-product norm."""
+    return Drift(contraction=found.factor, drift=found.gap, beta=found.beta, norm_found=True)
 
 
 def sup_norm_drift(gap: float, dim: int) -> Drift:
@@ -146,15 +150,3 @@ def sup_norm_drift(gap: float, dim: int) -> Drift:
     root = math.sqrt(contraction**2 + spread)
     excess = contraction**2 * (gap / 2) * (1 + half) + spread
     return Drift(contraction, excess / (root * (root + half * contraction)), beta=1.0, norm_found=True)
-
-
-def linear_drift(matrices: np.ndarray) -> Drift:
-    """phi_2 and the beta that minimises ``gamma_c = max_k ||I - A_k / beta||_2``, for `matrices` A_k (M, d, d).
-
-    Examples
-    --------
-    >>> linear_drift(np.array([[[1.0]], [[3.0]]])).beta
-    2.0...
-    """
-    best = smallest_contraction(matrices)
-    return NO_NORM if best is None else smooth_drift(*best)

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.problem.chains import check_chains, distinct_chains
+from fegsam.problem.chains import chain_stacks, check_chains, distinct_chains, has_small_chains
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.problem.markov_chain import MixingConstants, mixing_constants
+from fegsam.problem.mixing import MixingConstants, largest_mixing_constants, mixing_constants
 
 
 def chain_mixing(problem: Federation | MarkovNoise, algorithm: Any) -> MixingConstants:
@@ -41,7 +41,10 @@ def chain_mixing(problem: Federation | MarkovNoise, algorithm: Any) -> MixingCon
     """
     policies = algorithm.policies(problem)
     check_chains(problem, policies)
-    pairs = [mixing_constants(chain) for chain in distinct_chains(problem, policies)]
+    if has_small_chains(problem):
+        pairs = [largest_mixing_constants(stack) for stack in chain_stacks(problem, policies)]
+    else:
+        pairs = [mixing_constants(chain) for chain in distinct_chains(problem, policies)]
     return MixingConstants(m=max(1.0, *(pair.m for pair in pairs)), rho=max(pair.rho for pair in pairs))
 
 

@@ -1,4 +1,8 @@
-"""The transitions that an agent can make, and what the worst of all windows of n of them can do, by dynamic programming."""
+"""The transitions that agents can make, and what the worst of all windows of n of them can do, by dynamic programming.
+
+Kinds of agents in the same environment whose policies take the same actions make the same moves, and differ in the importance
+ratios only. They are handled together, for a federation may have a policy for each of its agents.
+"""
 
 from __future__ import annotations
 
@@ -13,51 +17,82 @@ from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.td import importance_ratios, stacked_rewards
 from fegsam.problem.federation import Federation
 
+RATIOS_AT_ONCE = 2**20
+
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Every transition (s, a, s') that a kind of agent can make, sorted by s; each state has at least one."""
+    """Every transition (s, a, s') that some kinds of agents can make, sorted by s; each state has at least one."""
 
+    kinds: np.ndarray
+    """(k,): which kinds"""
     state: np.ndarray
+    """(E,), as all of the following"""
     action: np.ndarray
     next: np.ndarray
     ratio: np.ndarray
-    """One on-policy and in Q-learning"""
+    """(k, E); one on-policy and in Q-learning"""
     reward: np.ndarray
 
     def largest_errors(self, values: np.ndarray, discount: float, horizon: int) -> np.ndarray:
-        """(n, S): the largest |E| of the windows of 1, ..., n transitions from each state, at `values` (S,)."""
+        """(n, k, S): the largest |E| of the windows of 1, ..., n transitions from each state, at `values` (S,)."""
         error = self.reward + discount * values[self.next] - values[self.state]
-        high, low = np.zeros(len(values)), np.zeros(len(values))
-        largest = np.empty((horizon, len(values)))
+        shape = len(self.kinds), len(values)
+        high, low = np.zeros(shape), np.zeros(shape)
+        largest = np.empty((horizon, *shape))
         for length in range(horizon):
-            high = self.largest_from_each(self.ratio * (error + discount * high[self.next]))
-            low = -self.largest_from_each(-self.ratio * (error + discount * low[self.next]))
+            high = self.largest_from_each(self.ratio * (error + discount * high[:, self.next]))
+            low = -self.largest_from_each(-self.ratio * (error + discount * low[:, self.next]))
             largest[length] = np.maximum(high, -low)
         return largest
 
     def largest_weights(self, sizes: np.ndarray, discount: float, horizon: int, first: float) -> np.ndarray:
-        """(S,): the largest ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)`` of the windows from each state."""
-        weights = sizes
+        """(k, S): the largest ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)`` of the windows from each state."""
+        weights = np.broadcast_to(sizes, (len(self.kinds), len(sizes)))
         for length in range(1, horizon + 1):
             own = np.abs((first if length == horizon else 1.0) - self.ratio) * sizes[self.state]
-            weights = self.largest_from_each(own + discount * self.ratio * weights[self.next])
+            weights = self.largest_from_each(own + discount * self.ratio * weights[:, self.next])
         return weights
 
     def count(self, horizon: int) -> float:
-        """How many windows of so many transitions there are."""
+        """How many windows of so many transitions there are, for all the kinds together."""
         paths = np.ones(int(self.state[-1]) + 1)
         for _ in range(horizon):
             paths = np.bincount(self.state, paths[self.next])
-        return float(paths.sum())
+        return len(self.kinds) * float(paths.sum())
+
+    def windows(self, horizon: int) -> np.ndarray:
+        """(W, n): every window of so many transitions, as indices of moves."""
+        begin = np.flatnonzero(np.r_[True, np.diff(self.state) > 0])
+        many = np.diff(np.r_[begin, len(self.state)])
+        found = np.arange(len(self.state))[:, None]
+        for _ in range(1, horizon):
+            reached = self.next[found[:, -1]]
+            parent = np.repeat(np.arange(len(found)), many[reached])
+            place = np.arange(len(parent)) - np.repeat(np.cumsum(many[reached]) - many[reached], many[reached])
+            found = np.column_stack([found[parent], begin[reached[parent]] + place])
+        return found
+
+    def weights(self, windows: np.ndarray, discount: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some of the kinds (k,), and the weights c_l (k, W, n+1) of the values of the states in their temporal difference."""
+        horizon = windows.shape[1]
+        at_once = max(1, RATIOS_AT_ONCE // windows.size)
+        for first in range(0, len(self.kinds), at_once):
+            some = slice(first, first + at_once)
+            products = np.cumprod(discount * self.ratio[some][:, windows], axis=2)
+            found = np.empty((*products.shape[:2], horizon + 1))
+            found[:, :, 1:] = products
+            found[:, :, 0] = 0.0
+            found[:, :, :-1] -= products / discount
+            yield self.kinds[some], found
 
     def largest_from_each(self, amounts: np.ndarray) -> np.ndarray:
-        """(S,): the largest of `amounts`, one for each move, from each state."""
-        return np.maximum.reduceat(amounts, np.flatnonzero(np.r_[True, np.diff(self.state) > 0]))
+        """(k, S): the largest of `amounts` (k, E) from each state."""
+        return np.maximum.reduceat(amounts, np.flatnonzero(np.r_[True, np.diff(self.state) > 0]), axis=1)
 
 
 def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
-    """The moves of each kind of agent, once where all kinds make the same.
+    """The moves of all kinds of agents, once where all kinds make the same.
 
     Examples
     --------
@@ -71,15 +106,30 @@ def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
     rewards = stacked_rewards(problem)
     is_weighted = isinstance(algorithm, OffPolicyTabularTD | OffPolicyLinearTD)
     ratios = importance_ratios(problem, algorithm) if is_weighted else np.ones_like(policies)
-    for kind in range(max(len(problem.mdps), len(policies))):
+    for kinds in _alike(problem, policies):
+        kind = int(kinds[0])
         transitions = problem.mdps[kind % len(problem.mdps)].transitions
         cell = np.repeat(np.arange(problem.num_states * problem.num_actions), np.diff(transitions.indptr))
         possible = policies[kind % len(policies)].ravel()[cell] > 0
         cell = cell[possible]
-        yield Moves(
-            state=cell // problem.num_actions,
-            action=cell % problem.num_actions,
-            next=transitions.indices[possible].astype(np.int64),
-            ratio=ratios[kind % len(ratios)].ravel()[cell],
-            reward=rewards[kind % len(rewards)].ravel()[cell],
-        )
+        at_once = max(1, RATIOS_AT_ONCE // len(cell))
+        for some in np.split(kinds, range(at_once, len(kinds), at_once)):
+            yield Moves(
+                kinds=some,
+                state=cell // problem.num_actions,
+                action=cell % problem.num_actions,
+                next=transitions.indices[possible].astype(np.int64),
+                ratio=ratios[some % len(ratios)].reshape(len(some), -1)[:, cell],
+                reward=rewards[kind % len(rewards)].ravel()[cell],
+            )
+
+
+def _alike(problem: Federation, policies: np.ndarray) -> Iterator[np.ndarray]:
+    """Kinds that have one environment and take the same actions."""
+    if len(problem.mdps) > 1:
+        yield from np.arange(len(problem.mdps))[:, None]
+        return
+    taken = np.packbits((policies > 0).reshape(len(policies), -1), axis=1)
+    group_of = np.unique(taken, axis=0, return_inverse=True)[1].ravel()
+    order = np.argsort(group_of, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(group_of[order])) + 1)

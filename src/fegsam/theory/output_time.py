@@ -139,8 +139,9 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
 def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step_size: float, num_steps: int) -> float:
     """The theorem's ``c = 1 - alpha phi_2 / 2``, with ``alpha beta`` for alpha in the linear algorithms.
 
-    Where no norm is found in which the agents contract, or c leaves (0, 1) because the step is too large or too small
-    for double precision, it is ``1 - 1 / T``; 1/2 for T = 1, where it does not matter.
+    The norm is the one that `assumptions` reports. Where it finds none in which the agents contract, or c leaves (0, 1)
+    because the step is too large or too small for double precision, it is ``1 - 1 / T``; 1/2 for T = 1, where it does not
+    matter.
 
     Examples
     --------

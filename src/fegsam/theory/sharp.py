@@ -30,13 +30,12 @@ from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.td import features, importance_ratios
 from fegsam.errors import ProblemError
-from fegsam.exact.windows import Windows, chain_windows
 from fegsam.problem.chains import distinct_chains
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.moves import Moves, kind_moves
 from fegsam.theory.norms import Contraction
 
-MOST_WINDOWS = 2_000_000
+MOST_WINDOWS = 20_000_000
 """Where the agents can meet more windows than this, A is bounded instead."""
 MOST_PAIRS = 4_000_000
 """Likewise for pairs of states, on-policy."""
@@ -129,9 +128,9 @@ def _(algorithm: Any, problem: Federation, point: np.ndarray, found: Contraction
     rows = _row_norms(problem, algorithm, found)
     moves = list(kind_moves(problem, algorithm))
     noise = np.zeros(algorithm.horizon)
-    for kind, possible in enumerate(moves):
+    for possible in moves:
         by_length = possible.largest_errors(values, problem.discount, algorithm.horizon)
-        noise = np.maximum(noise, (by_length * rows[kind % len(rows)]).max(axis=1))
+        noise = np.maximum(noise, (by_length * rows[possible.kinds % len(rows)]).max(axis=(1, 2)))
     lipschitz, is_sharp = _lipschitz(problem, algorithm, found, moves, rows)
     cap, noise_cap = _caps(problem, algorithm, found, float(rows.max()), float(np.abs(values).max()))
     return StepBounds(lipschitz, float(noise[-1]), cap, noise_cap, is_sharp, float(noise[:-1].sum()))
@@ -153,46 +152,54 @@ def _lipschitz(
         if len(moves) * problem.num_states**2 <= MOST_PAIRS:
             return _on_policy_lipschitz(problem, algorithm, found), True
     elif sum(possible.count(algorithm.horizon) for possible in moves) <= MOST_WINDOWS:
-        every = {id(windows): windows for windows in chain_windows(problem, algorithm)}.values()
-        largest = _tabular_lipschitz if isinstance(algorithm, OffPolicyTabularTD) else _linear_lipschitz
-        return max(largest(windows, found) for windows in every), True
+        return max(_largest_lipschitz(problem, algorithm, found, possible) for possible in moves), True
     settings = problem.discount, algorithm.horizon
     if isinstance(algorithm, OffPolicyTabularTD):
         sizes = np.ones(problem.num_states)
-        return max(1.0, *(float(possible.largest_weights(sizes, *settings, 1.0).max()) for possible in moves)), False
+        return max([1.0, *(float(possible.largest_weights(sizes, *settings, 1.0).max()) for possible in moves)]), False
     sizes = found.norm.dual(features(problem, algorithm))
     if isinstance(algorithm, OnPolicyTD):
         return float(1 + (rows * (sizes + problem.discount**algorithm.horizon * sizes.max())).max()), False
-    weights = np.stack([possible.largest_weights(sizes, *settings, 0.0) for possible in moves])
-    return float(1 + (rows * weights).max()), False
+    largest = max(float((rows[some.kinds % len(rows)] * some.largest_weights(sizes, *settings, 0.0)).max()) for some in moves)
+    return 1 + largest, False
 
 
-def _tabular_lipschitz(windows: Windows, found: Contraction) -> float:
-    """The largest absolute sum of row S_t of I + M(y); the other rows are those of I."""
-    states, weights = windows.states, windows.coefficients.copy()
-    weights[:, 0] += 1
-    for later in range(1, weights.shape[1]):  # what a state met again adds belongs to where it was met first
-        pending = np.ones(len(weights), dtype=bool)
+def _largest_lipschitz(problem: Federation, algorithm: Any, found: Contraction, moves: Moves) -> float:
+    """A over all windows of these moves."""
+    windows = moves.windows(algorithm.horizon)
+    states = np.column_stack([moves.state[windows], moves.next[windows[:, -1]]])
+    largest = 0.0
+    for kinds, weights in moves.weights(windows, problem.discount):
+        if isinstance(algorithm, OffPolicyTabularTD):
+            largest = max(largest, _tabular_lipschitz(states, weights))
+        else:
+            rows = algorithm.tables(problem).rows.reshape(-1, problem.num_states, algorithm.dimension(problem))
+            own = rows[kinds % len(rows)] if len(rows) > 1 else rows
+            largest = max(largest, _linear_lipschitz(states, weights, own, features(problem, algorithm), found))
+    return largest
+
+
+def _tabular_lipschitz(states: np.ndarray, weights: np.ndarray) -> float:
+    """The largest absolute sum of row S_t of I + M(y), for windows `states` (W, n+1); the other rows are those of I."""
+    weights[:, :, 0] += 1
+    for later in range(1, states.shape[1]):  # what a state met again adds belongs to where it was met first
+        pending = np.ones(len(states), dtype=bool)
         for first in range(later):
             again = pending & (states[:, first] == states[:, later])
-            weights[again, first] += weights[again, later]
-            weights[again, later] = 0.0
+            weights[:, again, first] += weights[:, again, later]
+            weights[:, again, later] = 0.0
             pending &= ~again
-    own = float(np.abs(weights).sum(axis=1).max())
+    own = float(np.abs(weights).sum(axis=2).max())
     return max(1.0, own) if states.max() > 0 else own
 
 
-def _linear_lipschitz(windows: Windows, found: Contraction) -> float:
-    """The largest norm of I + M(y) / beta."""
-    assert windows.rows is not None
-    assert windows.features is not None
-    rows = windows.rows[windows.states[:, 0]] / found.beta
-    functionals = np.zeros_like(rows)
-    for l in range(windows.states.shape[1]):
-        functionals += windows.coefficients[:, l, None] * windows.features[windows.states[:, l]]
-    products = np.einsum("ei,ei->e", rows, functionals)
-    sizes = (found.norm.of(rows) * found.norm.dual(functionals)) ** 2
-    return float(rank_one_norm(products, sizes, rows.shape[1]).max())
+def _linear_lipschitz(states: np.ndarray, weights: np.ndarray, rows: np.ndarray, phi: np.ndarray, found: Contraction) -> float:
+    """The largest norm of I + M(y) / beta, for `rows` (k or 1, S, d)."""
+    functionals = sum(weights[:, :, l, None] * phi[states[:, l]] for l in range(states.shape[1]))
+    moved = rows[:, states[:, 0]] / found.beta
+    products = (moved * functionals).sum(axis=2)
+    sizes = (found.norm.of(moved) * found.norm.dual(functionals)) ** 2
+    return float(rank_one_norm(products, sizes, phi.shape[1]).max())
 
 
 def _on_policy_lipschitz(problem: Federation, algorithm: OnPolicyTD, found: Contraction) -> float:

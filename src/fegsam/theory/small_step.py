@@ -1,7 +1,8 @@
 """What the average of the agents is like in the long run, to first order in the step size alpha: variance and bias.
 
 The paper's Theorem 3.1 bounds ``E||avg - theta*||^2``. For linear algorithms the truth for small steps has a closed
-form. Agent i moves ``theta += alpha (M_i(y) theta + b_i(y))``, with theta measured from theta*. Let ``A_i = E M_i``,
+form, and for Q-learning where the greedy policy is unique, as it is linear near Q* (`cell_noise`). Agent i moves
+``theta += alpha (M_i(y) theta + b_i(y))``, with theta measured from theta*. Let ``A_i = E M_i``,
 ``b_i-bar = E b_i`` (the mean over the agents is zero, but the heterogeneous agents' own are not), A the mean of the A_i,
 and ~ mark deviations from the mean.
 
@@ -25,11 +26,15 @@ against the mixing time N agents are as biased as one.
 
 It is zero not only if the agents agree, but whenever their A_i do.
 
-No N makes the two biases vanish if K > 1: they are the floor under the speed-up.
+*Curvature*, in Q-learning. The maximum over fluctuating values is too large on average. It matters where two actions tie
+nearly, within a few standard deviations of an agent's copy of Q; see `curvature`.
+
+No N makes the biases vanish if K > 1: they are the floor under the speed-up.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +46,14 @@ from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.agent_noise import AgentNoise, agent_noises
+from fegsam.theory.cell_noise import CellNoise
+from fegsam.theory.curvature import NO_CURVATURE, curvature
 from fegsam.theory.lyapunov import slowest_rate, stationary_covariance
 
 MOST_PARAMETERS = 5000
 """The Lyapunov equation takes several dense (d, d) matrices, and time in proportion to d^3."""
+RELIABLE_GAP = 3.0
+"""Standard deviations by which the greedy action must lead for the law of Q-learning to be called exact to first order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +71,11 @@ class SmallStepLaw:
         The two parts of ``E[avg] - theta*``: from the memory of the noise, and from the heterogeneity of the agents.
     rate : float
         ``alpha min Re eig(-A)``: the slowest part of the mean error shrinks by the factor ``1 - rate`` a step.
+    curvature_bias : (d,) array
+        The third part: from the maximum over fluctuating values. Zero but for Q-learning.
+    gap_ratio : float
+        Q-learning: the smallest ratio of an action gap, ``max Q*(s, .) - Q*(s, a)``, to the standard deviation of that gap in
+        one agent's copy of Q. Infinite for the linear algorithms.
 
     Examples
     --------
@@ -78,6 +92,18 @@ class SmallStepLaw:
     markov_bias: np.ndarray
     drift: np.ndarray
     rate: float
+    curvature_bias: np.ndarray | float = 0.0
+    gap_ratio: float = math.inf
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rule is linear within the fluctuations, so that the law is first-order exact.
+
+        Always for the linear algorithms. For Q-learning where the greedy action of every state leads by `RELIABLE_GAP`
+        standard deviations. Below, the law is a guide: the curvature is in it, but the variance is that of the unique
+        greedy policy, while the agents' greedy policies vary.
+        """
+        return self.gap_ratio >= RELIABLE_GAP
 
     @property
     def variance(self) -> float:
@@ -86,8 +112,8 @@ class SmallStepLaw:
 
     @property
     def bias(self) -> np.ndarray:
-        """(d,): ``E[avg] - theta*``, both parts."""
-        return self.markov_bias + self.drift
+        """(d,): ``E[avg] - theta*``, all parts."""
+        return self.markov_bias + self.drift + self.curvature_bias
 
     @property
     def mse(self) -> float:
@@ -108,6 +134,10 @@ class SmallStepLaw:
             ("  of heterogeneity", norm(self.drift)),
             ("decay of the start", f"{self.rate:.4g} a step"),
         ]
+        if self.gap_ratio < math.inf:
+            lines.insert(-1, ("  of the maximum", norm(self.curvature_bias)))
+            verdict = "the law holds" if self.holds else f"below {RELIABLE_GAP:g} the law is a guide"
+            lines.append(("smallest action gap", f"{self.gap_ratio:.3g} standard deviations: {verdict}"))
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
 
@@ -124,7 +154,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     Parameters
     ----------
     problem : Federation or MarkovNoise
-    algorithm : LinearSA, OnPolicyTD, OffPolicyTabularTD or OffPolicyLinearTD
+    algorithm : LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning
     step_size : float
         alpha.
     sync_period : int
@@ -137,7 +167,8 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     Raises
     ------
     ProblemError
-        Where the algorithm is not linear or diverges, or has more than 5000 parameters.
+        Where the algorithm is not linear or diverges, or has more than 5000 parameters; for Q-learning where the greedy
+        policy is not unique.
 
     Examples
     --------
@@ -164,6 +195,11 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
       of the Markov noise           8.529e-05
       of heterogeneity              6.373e-05
     decay of the start              0.0005314 a step
+
+    Q-learning, where no two actions tie:
+
+    >>> small_step_law(fed, fg.QLearning(), step_size=0.001, sync_period=10).holds
+    True
     """
     alpha = positive(step_size, "step_size")
     period = integer(sync_period, "sync_period")
@@ -174,31 +210,40 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
             f"The small-step law of {dimension} parameters was asked for, but its Lyapunov equation is affordable up to "
             f"{MOST_PARAMETERS}; use features or fewer states."
         )
-    kinds = agent_noises(algorithm, problem, fixed_point(problem, algorithm))
+    point = fixed_point(problem, algorithm)
+    kinds = agent_noises(algorithm, problem, point)
     agents = problem.num_agents
-    mean_matrix, long_run = np.zeros((dimension, dimension)), np.zeros((dimension, dimension))
-    pull, memory = np.zeros(dimension), np.zeros(dimension)
+    mean_matrix, pull, memory = np.zeros((dimension, dimension)), np.zeros(dimension), np.zeros(dimension)
+    total, long_run = np.zeros((dimension, dimension)), []
     for share, noise in kinds:
         matrix = noise.mean_matrix
-        covariance, correlation = lagged_moments(noise, agents, period)
+        own, correlation = lagged_moments(noise, agents, period)
         mean_matrix += share * matrix
-        long_run += share * covariance
+        total += share * own
         pull += share * matrix @ noise.mean_offset
         memory += share * correlation
+        if isinstance(noise, CellNoise):
+            long_run.append(own)
+    if not np.isfinite(total).all() or not np.isfinite(mean_matrix).all():
+        raise ProblemError("The noise of the agents is too large for its squares; give rewards or features in a larger unit.")
+    covariance = alpha / agents * stationary_covariance(mean_matrix, total)
     # One kind alone has mean offset zero, and is not to drift by rounding times K.
     wait = (period - 1) / 2 if len(kinds) > 1 else 0.0
-    if not np.isfinite(long_run).all() or not np.isfinite(mean_matrix).all():
-        raise ProblemError("The noise of the agents is too large for its squares; give rewards or features in a larger unit.")
-    biases = -alpha * np.linalg.solve(mean_matrix, np.column_stack([memory, wait * pull]))
+    cells = [(share, noise) for share, noise in kinds if isinstance(noise, CellNoise)]
+    bend = curvature(cells, long_run, covariance, point, alpha, period if agents > 1 else 1) if cells else NO_CURVATURE
+    pulls = np.column_stack([alpha * memory, alpha * wait * pull, np.broadcast_to(bend.pull, dimension)])
+    biases = -np.linalg.solve(mean_matrix, pulls)
     return SmallStepLaw(
         algorithm=type(algorithm).__name__,
         num_agents=agents,
         sync_period=period,
         step_size=alpha,
-        covariance=alpha / agents * stationary_covariance(mean_matrix, long_run),
+        covariance=covariance,
         markov_bias=biases[:, 0],
         drift=biases[:, 1],
         rate=alpha * slowest_rate(mean_matrix),
+        curvature_bias=biases[:, 2],
+        gap_ratio=bend.gap_ratio,
     )
 
 

@@ -1,0 +1,221 @@
+"""How fast chains mix: constants (m, rho) of the paper's Assumption 3.1 that are certain, for one chain or for many small ones.
+
+Many chains are handled as one stack, for a federation may have a policy for each of its agents. Chains of a stack go through
+the same times together, and each leaves when it is done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fegsam.compilation import compiled
+from fegsam.errors import ProblemError
+from fegsam.problem.checks import FloatArray, fraction
+from fegsam.problem.markov_chain import check_ergodic
+
+MIXING_LIMIT = 2000
+"""Mixing constants take dense powers of the kernel, so there is a limit to the states."""
+PAIRWISE_LIMIT = 256
+"""Up to so many states all pairs of rows are compared, beyond each with the mean row."""
+SMALLEST_DISTANCE = 1e-10
+"""Distances below drown in rounding: they are taken to be this large."""
+POINTS_PER_OCTAVE = 32
+
+
+@dataclass(frozen=True)
+class MixingConstants:
+    """The pair with ``TV(P^t(s, .), P^t(s', .)) <= m rho^t`` for all states s, s' and all t, hence for mu too.
+
+    >>> MixingConstants(m=1.0, rho=0.5).m
+    1.0
+    """
+
+    m: float
+    rho: float
+
+
+def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingConstants:
+    """A rigorous pair (m, rho) with total variation at most ``m rho^t`` at every t.
+
+    The distance ``d(t) = max TV(P^t(s, .), P^t(s', .))`` over pairs of states never grows and is submultiplicative, so
+    any t0 with d(t0) < 1 gives ``rho = d(t0)^(1/t0)``, ``m = max_{r<t0} d(r) rho^-r``. Of all t0 looked at, the pair is
+    kept that promises a distance of `target` soonest. Rounding in the powers is added to the distances.
+
+    Parameters
+    ----------
+    kernel : (S, S) csr_array
+        An ergodic chain of at most 2000 states.
+    target : float
+        The distance that matters, strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> pair = mixing_constants(csr_array([[0.75, 0.25], [0.25, 0.75]]))
+    >>> round(pair.m, 6), round(pair.rho, 6)
+    (1.0, 0.5)
+    """
+    log_target = math.log(fraction(target, "target"))
+    states = len(kernel.indptr) - 1
+    if states > MIXING_LIMIT:
+        raise ProblemError(
+            f"mixing constants were asked for a chain of {states} states, but dense powers are affordable up to "
+            f"{MIXING_LIMIT}: use a smaller problem"
+        )
+    check_ergodic(kernel, "mixing constants")
+    (m,), (rho,) = _pairs(kernel.toarray()[None], kernel, log_target)
+    return MixingConstants(m=float(m), rho=float(rho))
+
+
+def largest_mixing_constants(chains: FloatArray, target: float = 1e-6) -> MixingConstants:
+    """The largest m and the largest rho of `mixing_constants` over a stack of ergodic chains (k, S, S).
+
+    Examples
+    --------
+    >>> flip = np.array([[[0.75, 0.25], [0.25, 0.75]], [[0.5, 0.5], [0.5, 0.5]]])
+    >>> round(largest_mixing_constants(flip).rho, 6)
+    0.5
+    """
+    m, rho = _pairs(chains, None, math.log(fraction(target, "target")))
+    return MixingConstants(m=float(m.max()), rho=float(rho.max()))
+
+
+def _pairs(chains: FloatArray, kernel: sparse.csr_array | None, log_target: float) -> tuple[FloatArray, FloatArray]:
+    """(k,) m and (k,) rho of the chains (k, S, S); `kernel` is the only one as a sparse matrix, where it is the only one."""
+    m, rho = np.ones(len(chains)), np.zeros(len(chains))
+    slow = np.flatnonzero(_distance(chains) > _rounding(chains, 1))
+    for members, times, distances in _scans(chains[slow], kernel):
+        m[slow[members]], rho[slow[members]] = _best_pair(times, distances, log_target)
+    return m, rho
+
+
+def _best_pair(times: FloatArray, distances: FloatArray, log_target: float) -> tuple[FloatArray, FloatArray]:
+    """(k,) m and (k,) rho from the distances (p, k) at `times` (p,)."""
+    logs = np.log(distances)
+    rates = logs / np.maximum(times, 1)[:, None]
+    # On [times[i], times[i + 1]) the distance is at most distances[i].
+    last = (times[1:] - 1)[:, None]
+    shape = distances.shape[1]
+    best, m, rho = np.full(shape, math.inf), np.ones(shape), np.ones(shape)
+    for j in range(1, len(times)):
+        log_m = np.maximum(0.0, (logs[:j] - last[:j] * rates[j]).max(axis=0))
+        mixes = rates[j] < 0.0
+        steps = np.divide(log_m - log_target, -rates[j], out=np.full(shape, math.inf), where=mixes)
+        sooner = steps < best
+        best = np.where(sooner, steps, best)
+        m, rho = np.where(sooner, np.exp(log_m), m), np.where(sooner, np.exp(rates[j]), rho)
+    return m, rho
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """Chains on their way: those of a stack that are left, and how far apart their rows were so far.
+
+    >>> _Walk(np.arange(2), [0.0], [np.ones(2)]).only(np.array([False, True])).members
+    array([1])
+    """
+
+    members: NDArray[np.int64]
+    times: list[float]
+    distances: list[FloatArray]
+
+    def only(self, which: NDArray[np.bool_]) -> _Walk:
+        return _Walk(self.members[which], self.times, [distance[which] for distance in self.distances])
+
+    def met(self, time: int, distances: FloatArray) -> _Walk:
+        return _Walk(self.members, [*self.times, time], [*self.distances, distances])
+
+
+Scan = tuple[NDArray[np.int64], FloatArray, FloatArray]
+
+
+def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan]:
+    """Members (k,), times 0 = t_0 < t_1 < ... (p,) and upper bounds on d(t_i) (p, k), down to `SMALLEST_DISTANCE`.
+
+    Squaring finds the octave in which a chain begins to mix; from there it is scanned in steps of 1/32 octave.
+    """
+    walk = _Walk(np.arange(len(chains)), [0], [np.ones(len(chains))])
+    squares = deque([chains], maxlen=POINTS_PER_OCTAVE.bit_length() + 1)
+    time = 1
+    while len(walk.members):
+        distance = _bounded_distance(squares[-1], time)
+        begins = distance <= 0.5
+        if begins.any():
+            earlier = [square[begins] for square in squares]
+            if time > 1:  # step back to where the distance was last above a half, which is on the list already
+                yield from _scan(walk.only(begins), earlier[:-1], time // 2, kernel)
+            else:
+                yield from _scan(walk.only(begins).met(time, distance[begins]), earlier, time, kernel)
+        if begins.all():
+            return
+        if _rounding(chains, time) > 0.25:
+            raise ProblemError(
+                f"mixing constants: the chain has not mixed after {time} steps, more than rounding allows to follow: "
+                "use a policy that explores more"
+            )
+        walk = walk.only(~begins).met(time, distance[~begins])
+        squares = deque([square[~begins] for square in squares], maxlen=squares.maxlen)
+        squares.append(squares[-1] @ squares[-1])
+        time *= 2
+
+
+def _scan(walk: _Walk, squares: list[FloatArray], time: int, kernel: sparse.csr_array | None) -> Iterator[Scan]:
+    """`_scans` from `time` on, for chains that begin to mix there; the last of `squares` is their power at `time`."""
+    power = squares[-1]
+    stride = max(1, time // POINTS_PER_OCTAVE)
+    # A single step is taken with the sparse kernel, which costs far less; powers of one chain commute.
+    step: Any = kernel if stride == 1 and kernel is not None else squares[-(time // stride).bit_length()]
+    while True:
+        for _ in range(POINTS_PER_OCTAVE):
+            # Below ten times the rounding a distance would promise less at the next time, not more.
+            done = walk.distances[-1] <= max(SMALLEST_DISTANCE, 10.0 * _rounding(power, time))
+            if done.any():
+                finished = walk.only(done)
+                yield finished.members, np.array(finished.times, dtype=np.float64), np.array(finished.distances)
+                if done.all():
+                    return
+                walk, power, step = walk.only(~done), power[~done], step[~done]
+            power = step @ power if step is not kernel else (step @ power[0])[None]
+            time += stride
+            walk = walk.met(time, np.minimum(walk.distances[-1], _bounded_distance(power, time)))
+        step = (step @ step).toarray()[None] if step is kernel else step @ step
+        stride = 2 * stride
+
+
+def _rounding(chains: FloatArray, time: int) -> float:
+    """Every product may shift a row by S rounding errors in L1, and the shifts add up over time."""
+    return chains.shape[-1] * time * float(np.finfo(np.float64).eps)
+
+
+def _bounded_distance(powers: FloatArray, time: int) -> FloatArray:
+    """(k,): upper bounds on d(time), from the computed powers."""
+    return np.clip(_distance(powers) + _rounding(powers, time), SMALLEST_DISTANCE, 1.0)
+
+
+def _distance(powers: FloatArray) -> FloatArray:
+    """(k,): the largest total variation between two rows; for many rows, twice the largest to their mean."""
+    if powers.shape[-1] <= PAIRWISE_LIMIT:
+        return _pairwise_distance(np.ascontiguousarray(powers))
+    return np.abs(powers - powers.mean(axis=1, keepdims=True)).sum(axis=2).max(axis=1)
+
+
+@compiled(_nrt=True)
+def _pairwise_distance(powers: FloatArray) -> FloatArray:
+    chains, states = powers.shape[:2]
+    largest = np.zeros(chains)
+    for k in range(chains):
+        for i in range(states):
+            for j in range(i):
+                apart = 0.0
+                for s in range(states):
+                    apart += abs(powers[k, i, s] - powers[k, j, s])
+                largest[k] = max(largest[k], 0.5 * apart)
+    return largest
