@@ -188,7 +188,7 @@ def test_exact_speed_up_does_not_hold_for_an_error_that_falls_more_slowly(monkey
 def test_price_of_communications_that_is_the_same_at_every_step_does_not_vanish(monkeypatch: pytest.MonkeyPatch) -> None:
     case, spec = problems.cases(True, (2,))[0], claim_spec("local_steps", True)
     monkeypatch.setattr(local_steps, "exact_level", lambda case, n, K, step: step * (1.0 if K == 1 else 1.3))
-    assert local_steps._vanishing(case, 100, spec).outcome == "does not hold"
+    assert local_steps._vanishing(case, spec).outcome == "does not hold"
 
 
 def test_agents_that_differ_in_more_than_rewards_are_seen_to_drift(monkeypatch: pytest.MonkeyPatch) -> None:

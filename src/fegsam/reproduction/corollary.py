@@ -56,9 +56,9 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         f"Usable is where phi_2, the theorem's rate of contraction, is at least {spec.claim.drift:g}: small problems with "
         f"discount {spec.sizes.discount:g}. The error is that of the random output time, averaged over its distribution.",
         "At these T the corollary's step size lies outside the conditions of the theorem that it is derived from. For larger T "
-        "the step passes. K = √T/N, for agents that differ, then passes too; K = T/N, for agents that agree, does not pass at any "
-        "large T, since α(K − 1) grows as log T while condition c2a keeps it below a number. The schedule works all the same: "
-        "conditions that suffice are not needed.",
+        "the step passes. K = √T/N, for agents that differ, then passes too; K = T/N, for agents that agree, does not pass at "
+        "any large T, since α(K − 1) grows as log T while condition c2a keeps it below a number. The schedule works all the "
+        "same: conditions that suffice are not needed.",
         "Q-learning on FrozenLake as it is has several equally good actions. The maximum over noisy values is too large there, "
         "by the noise of one agent, as agents hardly ever meet: an error that N does not divide. Where the moves have prices, "
         "different for each, no two are equally good.",

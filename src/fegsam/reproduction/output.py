@@ -38,8 +38,8 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         (
             "The random time is drawn before the run, so a run may end there, and nothing but one vector is kept. But its "
             "distribution reaches back further than the error remembers. In a short run it hands out parameters close to the "
-            "start; in a long one it does so rarely, and those rare cases are a part of its mean error that a few runs do not show. Its "
-            "error is therefore averaged here over the time's distribution, run by run.",
+            "start; in a long one it does so rarely, and those rare cases are a part of its mean error that a few runs do not "
+            "show. Its error is therefore averaged here over the time's distribution, run by run.",
             *notes,
         ),
     )

@@ -52,8 +52,8 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
             "nothing but noise is seen; those for the time to an accuracy begin at zero, with a step size proportional to N.",
             f"At a fixed step size the proportionality ends. Agents that average every {sizes.sync_period} steps are each as "
             "biased as one alone, and the square of that bias is a floor that no number of agents divides. What is judged is "
-            "the error above the floor; where exact answers exist, the lines go on beyond the agents that were run, and the flat "
-            "lines are the floors. For Q-learning no floor is known, and its error is judged as it is.",
+            "the error above the floor; where exact answers exist, the lines go on beyond the agents that were run, and the "
+            "flat lines are the floors. For Q-learning no floor is known, and its error is judged as it is.",
         ),
     )
 

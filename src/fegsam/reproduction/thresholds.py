@@ -37,8 +37,8 @@ def fresh_seeds(count: int) -> range:
 RULES = {
     "order": "A tenth of a whole order: the theorem's terms are whole powers, so the nearest other is ten times as far away.",
     "inequality": "The claim is this inequality, and the threshold is its other side.",
-    "equality": "About twice the half-width of the 95 % interval at the sizes of the quick run: numbers that are equal are then "
-    "told to be equal in about 95 of 100 runs.",
+    "equality": "About twice the half-width of the 95 % interval at the sizes of the quick run: numbers that are equal are "
+    "then told to be equal in about 95 of 100 runs.",
     "rounding": "Equal up to the rounding errors of double precision.",
     "halfway": "Halfway, on a logarithmic scale, between the claim and what would be seen if it failed.",
     "limit": "The claim is that there is such a number of steps; a finite one proves it.",
