@@ -109,6 +109,13 @@ def _badge(outcome: Outcome) -> str:
     return f'<span class="badge {kind}"><span aria-hidden="true">{sign}</span> {outcome}</span>'
 
 
+def _mark(verdict: Verdict) -> str:
+    """Its outcome and kind; an identity is no evidence, so that it gets no mark for holding."""
+    if verdict.kind == "identity" and verdict.outcome == "holds":
+        return '<span class="badge identity"><span aria-hidden="true">=</span> identity</span>'
+    return f'{_badge(verdict.outcome)}<span class="detail">{verdict.kind}</span>'
+
+
 def _summary(sections: Sequence[Section]) -> str:
     items = "\n".join(
         f'<li><p><a href="#claim-{s.claim}"><strong>({escape(s.claim)}) {escape(s.title)}</strong></a></p>{_badge(s.outcome)}'
@@ -144,11 +151,11 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
     for v in verdicts:
         detail = f'<span class="detail">{escape(v.detail)}</span>' if v.detail else ""
         number = escape(value_text(v).replace("-", "\N{MINUS SIGN}")) or "none"
-        source = f'<span class="detail">{escape(v.source)}</span>' if v.source else ""
+        source = f'<details class="detail"><summary>where from</summary>{escape(v.source)}</details>' if v.source else ""
         rows.append(
             f'<tr role="row"><th role="rowheader" scope="row">{escape(v.claim)}</th>'
             f'<td role="cell">{escape(v.sentence)}{detail}</td>'
-            f'<td role="cell">{_badge(v.outcome)}<span class="detail">{v.kind}</span></td>'
+            f'<td role="cell">{_mark(v)}</td>'
             f'<td role="cell" class="number" data-label="{measured}">{number}</td>'
             f'<td role="cell" data-label="Threshold">{escape(v.threshold) or "none"}{source}</td></tr>'
         )
