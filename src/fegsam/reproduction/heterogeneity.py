@@ -185,9 +185,10 @@ def _rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[V
         detail = f"error {rise} times that with K = 1, exactly {exact:.3f}; ε = {heterogeneity(problem, case.algorithm):.3g}"
         share = Estimate(rise.value / exact, rise.low / exact, rise.high / exact)
         verdicts.append(spec.verdict("rise", case.name, share, detail, period=periods[-1]))
+        if not only:
+            verdicts.append(spec.verdict("drift", case.name, rise, period=periods[-1]))
         point = fixed_point(problem, case.algorithm)
         drifts.append(float(np.linalg.norm(_long_run(case, problem, point, periods[-1]) - point)))
-    verdicts.append(spec.verdict("drift", case.name, rise, period=periods[-1]))
     none = certain(drifts[0] / drifts[1])
     detail = f"drifts {drifts[0]:.2g} and {drifts[1]:.2g}"
     verdicts.append(spec.verdict("no_drift", f"On-policy TD, {sizes.places[0]}", none, detail))

@@ -105,7 +105,7 @@ def _speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
             columns.append(history.data.squared_error_2.mean("time").values)
             exact.append(fg.exact.stationary_error(problem, algorithm, order=1, **settings))
         table = np.stack(columns, axis=1)
-        floor = fg.exact.stationary_error(data.problem(ENDLESS, memory), algorithm, order=1, **settings)
+        floor = fg.exact.stationary_error(data.problem(ENDLESS, memory), data.algorithm(), order=1, **settings)
         slope = exponent(sizes.agents, table - floor)
         ratio = widest(mean_estimate(table[:, j] / exact[j]) for j in range(len(exact)))
         detail = f"without taking off the floor {floor:.2g}, {exponent(sizes.agents, table)}"

@@ -70,7 +70,7 @@ def matrix_and_point(spec: ClaimSpec, horizon: int) -> tuple[float, float]:
     sizes, phi, mu = spec.sizes, np.array(spec.sizes.features), np.array([0.5, 0.5])
     p = np.array([1 - sizes.target, sizes.target])
     # In state 0 the first action pays 1, in state 1 the second.
-    rewards = sum(np.linalg.matrix_power(sizes.discount * np.tile(p, (2, 1)), k) @ p for k in range(horizon))
+    rewards = np.sum([np.linalg.matrix_power(sizes.discount * np.tile(p, (2, 1)), k) @ p for k in range(horizon)], axis=0)
     matrix = float(mu @ phi**2 - sizes.discount**horizon * (mu @ phi) * (p @ phi))
     return matrix, float((mu * phi) @ rewards) / matrix
 
