@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from fegsam.errors import ProblemError
-from fegsam.report import FigureData, Section, Series, write_report
+from fegsam.experiments.estimates import Estimate
+from fegsam.report import FigureData, Section, Series, Verdict, write_report
 from fegsam.report.interactive import interactive, plot_json
 from synthetic_sections import error_curves, exact_lines, sections
 
@@ -104,3 +105,22 @@ def test_a_page_on_which_nothing_was_checked_speaks_of_no_claims(tmp_path) -> No
     for said in ('id="summary"', 'id="tab-summary"', "cannot be told", "Of everything checked"):
         assert said not in body
     assert 'id="claim-1"' in body
+
+
+def test_identities_get_a_mark_of_their_own_and_thresholds_say_where_they_come_from(tmp_path) -> None:
+    told = {"theorem": "Theorem 1", "fails": "A coin with two heads.", "source": "The claim itself."}
+    verdicts = (
+        Verdict("coin", "Heads is as likely as tails.", "holds", Estimate(0.5, 0.4, 0.6), "0.3 to 0.7", **told),
+        Verdict("coin", "One is one.", "holds", Estimate(1.0, 1.0, 1.0), "1 to 1", kind="identity", **told),
+    )
+    page = write_report([Section("a", "Coins", "Coins are fair.", verdicts)], tmp_path, title="t").read_text(encoding="utf-8")
+    assert page.count('class="badge identity"') == 1
+    assert "Of everything checked: 1 holds. Not counted: 1 identity, true by algebra." in page
+    evidence = page.partition('<section id="evidence"')[2].partition("</section>")[0]
+    for said in ("Every verdict", *told.values(), "0.3 to 0.7", "as it must"):
+        assert said in evidence
+
+
+def test_verdicts_that_say_nothing_of_their_thresholds_have_no_table_of_every_verdict(tmp_path) -> None:
+    plain = Section("a", "Coins", "Coins are fair.", (Verdict("coin", "Heads.", "holds"),))
+    assert 'id="evidence"' not in write_report([plain], tmp_path, title="t").read_text(encoding="utf-8")

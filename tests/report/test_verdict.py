@@ -63,5 +63,30 @@ def test_the_summary_names_every_verdict_under_its_sentence_and_aligns_them() ->
     assert lines[2].endswith("0 to 2")
 
 
+def identity(outcome: str) -> Verdict:
+    return Verdict("c", "1 = 1.", outcome, kind="identity")
+
+
+def test_identities_are_shown_but_not_counted() -> None:
+    section = Section("a", "t", "s.", (Verdict("c", "s.", "holds"), identity("holds"), identity("holds")))
+    assert section.outcome == "holds"
+    assert summary([section]).splitlines()[-1] == "1 holds. Not counted: 2 identities, true by algebra."
+    assert "identity" in summary([section]).splitlines()[5]
+
+
+def test_identities_alone_tell_nothing_and_a_broken_one_is_a_fault() -> None:
+    assert Section("a", "t", "s.", (identity("holds"),)).outcome == "cannot be told"
+    broken = Section("a", "t", "s.", (Verdict("c", "s.", "holds"), identity("does not hold")))
+    assert broken.outcome == "does not hold"
+    assert "1 identity, true by algebra, of which 1 failed, a fault of the code." in summary([broken])
+
+
+def test_exact_numbers_are_shown_without_an_interval() -> None:
+    exact = Verdict("c", "s.", "holds", Estimate(2, 2, 2), "1 to 3", kind="exact")
+    assert summary([Section("a", "t", "s.", (exact,))]).splitlines()[3].split() == ["c", "holds", "exact", "2", "1", "to", "3"]
+    with pytest.raises(ProblemError, match="'guessed'"):
+        Verdict("c", "s.", "holds", kind="guessed")
+
+
 def test_one_note_may_be_a_plain_string() -> None:
     assert Section("a", "t", "s.", notes="one").notes == ("one",)

@@ -74,10 +74,8 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
 def node_of(settings: NodeSettings) -> Node:
     """The node with its agents; in a process that lives on, made once."""
     path = settings.experiment
-    if path.suffix == ".toml":
-        experiment = Experiment.from_spec(path, settings.seed, trust=settings.trust)
-    else:
-        experiment = load_share(path)
+    is_spec = path.suffix == ".toml"
+    experiment = Experiment.from_spec(path, settings.seed, trust=settings.trust) if is_spec else load_share(path)
     return experiment.node(settings.agents, settings.state_dir)
 
 

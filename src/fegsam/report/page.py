@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import short
+from fegsam.report.evidence import evidence
 from fegsam.report.figure_data import MEANING, FigureData
 from fegsam.report.interactive import plot_json, plotly_script
-from fegsam.report.verdict import Outcome, Section, Verdict, tally
+from fegsam.report.verdict import Outcome, Section, Verdict, tally, value_text
 
 _BADGES: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "✓"),
@@ -69,6 +70,7 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
     everything = [verdict for section in sections for verdict in section.verdicts]
     panels = [
         *([("summary", "Summary", None, _summary(sections))] if everything else []),
+        *([("evidence", "Every verdict", None, table)] if (table := evidence(sections)) else []),
         *((f"claim-{s.claim}", f"({s.claim}) {s.title}", s.outcome if everything else None, _section(s)) for s in sections),
         ("settings", "Settings", None, _settings({"fegsam": version, **settings})),
     ]
@@ -107,6 +109,13 @@ def _badge(outcome: Outcome) -> str:
     return f'<span class="badge {kind}"><span aria-hidden="true">{sign}</span> {outcome}</span>'
 
 
+def _mark(verdict: Verdict) -> str:
+    """Its outcome and kind; an identity is no evidence, so that it gets no mark for holding."""
+    if verdict.kind == "identity" and verdict.outcome == "holds":
+        return '<span class="badge identity"><span aria-hidden="true">=</span> identity</span>'
+    return f'{_badge(verdict.outcome)}<span class="detail">{verdict.kind}</span>'
+
+
 def _summary(sections: Sequence[Section]) -> str:
     items = "\n".join(
         f'<li><p><a href="#claim-{s.claim}"><strong>({escape(s.claim)}) {escape(s.title)}</strong></a></p>{_badge(s.outcome)}'
@@ -117,7 +126,8 @@ def _summary(sections: Sequence[Section]) -> str:
         "<h2>Summary</h2>\n"
         '<p class="lead">Each claim in one sentence, with what the data say of it. '
         "A claim holds if everything checked for it does: if each measured interval lies within a threshold that was written "
-        "down before the run. It does not hold if one interval lies outside; otherwise it cannot be told.</p>\n"
+        "down before the run. It does not hold if one interval lies outside; otherwise it cannot be told. Numbers that were "
+        "computed without sampling have no interval, and identities, which cannot fail, are not counted.</p>\n"
         f'<ul class="claims">\n{items}\n</ul>'
     )
 
@@ -136,17 +146,18 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return ""
     level = next((v.estimate.level for v in verdicts if v.estimate is not None), 0.95)
-    measured = f"Measured [{100 * level:g} % interval]"
+    measured = f"Value [{100 * level:g} % interval]"
     rows = []
     for v in verdicts:
         detail = f'<span class="detail">{escape(v.detail)}</span>' if v.detail else ""
-        number = "none" if v.estimate is None else escape(str(v.estimate).replace("-", "\N{MINUS SIGN}"))
+        number = escape(value_text(v).replace("-", "\N{MINUS SIGN}")) or "none"
+        source = f'<details class="detail"><summary>where from</summary>{escape(v.source)}</details>' if v.source else ""
         rows.append(
             f'<tr role="row"><th role="rowheader" scope="row">{escape(v.claim)}</th>'
             f'<td role="cell">{escape(v.sentence)}{detail}</td>'
-            f'<td role="cell">{_badge(v.outcome)}</td>'
+            f'<td role="cell">{_mark(v)}</td>'
             f'<td role="cell" class="number" data-label="{measured}">{number}</td>'
-            f'<td role="cell" data-label="Threshold">{escape(v.threshold) or "none"}</td></tr>'
+            f'<td role="cell" data-label="Threshold">{escape(v.threshold) or "none"}{source}</td></tr>'
         )
     head = "".join(
         f'<th role="columnheader" scope="col">{name}</th>'

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.estimates import Estimate
+from fegsam.experiments.estimates import Estimate, short
 from fegsam.report.figure_data import FigureData
 
 Outcome = Literal["holds", "does not hold", "cannot be told"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+Kind = Literal["measured", "exact", "identity"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 _PLURAL: dict[Outcome, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
 
 
@@ -58,6 +60,15 @@ class Verdict:
         What it was held against.
     detail : str
         Whatever else a reader should know.
+    kind : {"measured", "exact", "identity"}
+        Measured in runs and judged by an interval; computed without sampling; or true by algebra whatever the data are. An
+        identity checks the code, not the claim, so it is shown but not counted as evidence.
+    theorem : str
+        The statement of the paper that is checked.
+    fails : str
+        How it could come out otherwise.
+    source : str
+        Where the threshold comes from.
 
     Examples
     --------
@@ -72,8 +83,14 @@ class Verdict:
     estimate: Estimate | None = None
     threshold: str = ""
     detail: str = ""
+    kind: Kind = "measured"
+    theorem: str = ""
+    fails: str = ""
+    source: str = ""
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ProblemError(f"kind is {self.kind!r}; give one of {', '.join(map(repr, KINDS))}.")
         if self.outcome not in OUTCOMES:
             raise ProblemError(f"outcome is {self.outcome!r}; give one of {', '.join(map(repr, OUTCOMES))}.")
 
@@ -105,11 +122,14 @@ class Section:
 
     @property
     def outcome(self) -> Outcome:
-        """That of all verdicts together: holds if each does, does not hold if one does not."""
-        found = {verdict.outcome for verdict in self.verdicts}
-        if "does not hold" in found:
+        """That of all verdicts together: holds if each does, does not hold if one does not.
+
+        Identities alone tell nothing. One that does not hold is a fault, and so is the claim's outcome.
+        """
+        if "does not hold" in {verdict.outcome for verdict in self.verdicts}:
             return "does not hold"
-        return "holds" if found == {"holds"} else "cannot be told"
+        evidence = {verdict.outcome for verdict in self.verdicts if verdict.kind != "identity"}
+        return "holds" if evidence == {"holds"} else "cannot be told"
 
 
 def summary(sections: Sequence[Section]) -> str:
@@ -119,15 +139,15 @@ def summary(sections: Sequence[Section]) -> str:
     --------
     >>> verdict = Verdict("Garnet", "8 agents are 8 times as accurate.", "holds", Estimate(7.9, 7.5, 8.3), "7 to 9")
     >>> print(summary([Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]))
-        where    verdict   measured [95 % interval]   threshold
+        where    verdict   kind       value [95 % interval]   threshold
     (a) Linear speed-up: holds
       8 agents are 8 times as accurate.
-        Garnet   holds     7.9 [7.5, 8.3]             7 to 9
+        Garnet   holds     measured   7.9 [7.5, 8.3]          7 to 9
     1 holds.
     """
     everything = [verdict for section in sections for verdict in section.verdicts]
-    rows = [("where", "verdict", "measured [95 % interval]"), *map(_cells, everything)]
-    widths = [max(len(row[k]) for row in rows) for k in range(3)]
+    rows = [("where", "verdict", "kind", "value [95 % interval]"), *map(_cells, everything)]
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
     lines = [_line(rows[0], widths, "threshold")]
     for section in sections:
         lines.append(f"({section.claim}) {section.title}: {section.outcome}")
@@ -139,19 +159,31 @@ def summary(sections: Sequence[Section]) -> str:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many verdicts came out how.
+    """How many verdicts came out how; identities, which cannot fail, are named apart.
 
     Examples
     --------
     >>> tally([Verdict("a", "One.", "holds"), Verdict("b", "Two.", "holds"), Verdict("c", "Three.", "cannot be told")])
     '2 hold, 1 cannot be told.'
+    >>> tally([Verdict("a", "One.", "holds"), Verdict("b", "1 = 1.", "holds", kind="identity")])
+    '1 holds. Not counted: 1 identity, true by algebra.'
     """
     parts = []
     for outcome in OUTCOMES:
-        count = sum(verdict.outcome == outcome for verdict in verdicts)
+        count = sum(verdict.outcome == outcome for verdict in verdicts if verdict.kind != "identity")
         if count:
             parts.append(f"{count} {outcome if count == 1 else _PLURAL[outcome]}")
-    return f"{', '.join(parts)}." if parts else "Nothing was checked."
+    counted = f"{', '.join(parts)}." if parts else "Nothing was checked."
+    return f"{counted} {_identities(verdicts)}".rstrip()
+
+
+def _identities(verdicts: Sequence[Verdict]) -> str:
+    found = [verdict for verdict in verdicts if verdict.kind == "identity"]
+    if not found:
+        return ""
+    broken = sum(verdict.outcome != "holds" for verdict in found)
+    fault = f", of which {broken} failed, a fault of the code" if broken else ""
+    return f"Not counted: {len(found)} {'identity' if len(found) == 1 else 'identities'}, true by algebra{fault}."
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], last: str) -> str:
@@ -159,5 +191,16 @@ def _line(cells: Sequence[str], widths: Sequence[int], last: str) -> str:
     return f"    {'   '.join([*padded, last])}".rstrip()
 
 
-def _cells(verdict: Verdict) -> tuple[str, str, str]:
-    return verdict.claim, verdict.outcome, "" if verdict.estimate is None else str(verdict.estimate)
+def _cells(verdict: Verdict) -> tuple[str, str, str, str]:
+    return verdict.claim, verdict.outcome, verdict.kind, value_text(verdict)
+
+
+def value_text(verdict: Verdict) -> str:
+    """The number that decided, with its interval where it was measured.
+
+    >>> value_text(Verdict("a", "One.", "holds", Estimate(1.0, 1.0, 1.0), kind="exact"))
+    '1'
+    """
+    if verdict.estimate is None:
+        return ""
+    return str(verdict.estimate) if verdict.kind == "measured" else short(verdict.estimate.value)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fegsam as fg
-from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, slope_estimate
+from fegsam.experiments.estimates import curve_estimate, mean_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, held_against
+from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
 from fegsam.theory import Assumptions
 from fegsam.theory.constants import constants_from
 
@@ -35,8 +35,8 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         more, figure = _examine(spec, case, engine or "cpu")
         verdicts, figures = verdicts + more, [*figures, figure]
     return Section(
-        "j",
-        "How far agents part between averagings",
+        spec.letter,
+        spec.title,
         "Between two averagings the agents' parameters part. The spread stays below the paper's bound. It grows with the "
         "square of the step size, in proportion to the steps since the last averaging for like agents, and up to their square "
         "for agents that are pulled to different places.",
@@ -84,7 +84,7 @@ def norm_shares(given: Assumptions) -> tuple[float, float]:
 
 
 def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData]:
-    sizes, claim, period = spec.sizes, spec.claim, spec.sizes.sync_period
+    sizes, period = spec.sizes, spec.sizes.sync_period
     problem, algorithm = case.federate(sizes.agents), case.algorithm
     given = fg.theory.assumptions(problem, algorithm)
     step, last = sizes.share * longest_step(given, period), sizes.rounds * period
@@ -109,8 +109,7 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
         worst = certain((most * found.sync_error[within] / spread.allowed[within]).max())
         exact = found.sync_error[-period:]
         ratio = mean_estimate(data.sync_error.values[:, -1] / exact[-1])
-        sentence = "The spread in sampled runs is the one computed without sampling."
-        verdicts.append(held_against(f"{case.name}, sampled", sentence, ratio, *claim.exact))
+        verdicts.append(spec.verdict("exact", f"{case.name}, sampled", ratio))
     else:
         # The error in the theorem's norm, but the spread in the 2-norm, which is no smaller than the sup norm.
         spread = allowed_spread(given, step, period, data.squared_error.mean("seed").values)
@@ -120,12 +119,12 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
         worst = mean_estimate(samples[:, at])
     verdicts.insert(
         0,
-        held_against(
+        spec.verdict(
+            "lemma",
             case.name,
-            "At every time the agents are no further apart than the lemma allows.",
             worst,
-            *claim.lemma,
-            detail=f"At its worst time, step size {step:.2g}; the bound is {1 / worst.value:.2g} times the spread.",
+            f"At its worst time, step size {step:.2g}; the bound is {1 / worst.value:.2g} times the spread.",
+            kind="exact" if case.has_exact else "measured",
         ),
     )
     return verdicts, _figure(case, spread.phase[-period:], data.sync_error.values[:, -period:], exact, spread.allowed[-period:])
@@ -165,7 +164,7 @@ def coin_spread(offsets: Any, agents: int, step: float, period: int) -> tuple[Sp
 
 def _coins(spec: ClaimSpec) -> tuple[list[Verdict], list[FigureData]]:
     """Where everything is known: noise alone, and disagreement alone."""
-    sizes, claim = spec.sizes, spec.claim
+    sizes = spec.sizes
     step, period = sizes.coin_step, sizes.coin_period
     noise, noisy = coin_spread([[1.0, -1.0]], 100, step, period)
     pull, pulled = coin_spread([[1.0, 1.0], [-1.0, -1.0]], 2, step, period)
@@ -173,28 +172,12 @@ def _coins(spec: ClaimSpec) -> tuple[list[Verdict], list[FigureData]]:
     ends = [coin_spread([[1.0, -1.0]], 100, each, period)[1][-1] for each in steps]
     later = slice(1, None)
 
-    def verdict(claim_name: str, sentence: str, estimate: Estimate, bounds: list[float]) -> Verdict:
-        low, high = bounds
-        return held_against(f"coins, {claim_name}", sentence, estimate, low, high)
-
     loose = float((noise.allowed[later] / noisy[later]).max())
     verdicts = [
-        verdict(
-            "like agents",
-            "Agents that see independent noise alone part in proportion to the steps taken (exponent 1).",
-            slope_estimate(noise.phase[later], noisy[later]),
-            claim.alike_exponent,
-        ),
-        verdict(
-            "agents pulled apart",
-            "Agents that are pulled to different places part with the square of the steps taken (exponent 2).",
-            slope_estimate(pull.phase[later], pulled[later]),
-            claim.apart_exponent,
-        ),
-        verdict(
-            "step size", "The spread grows with the square of the step size.", slope_estimate(steps, ends), claim.step_exponent
-        ),
-        verdict("bound", "For independent noise the lemma allows about five times what is there.", certain(loose), claim.loose),
+        spec.verdict("alike_exponent", "coins, like agents", slope_estimate(noise.phase[later], noisy[later])),
+        spec.verdict("apart_exponent", "coins, agents pulled apart", slope_estimate(pull.phase[later], pulled[later])),
+        spec.verdict("step_exponent", "coins, step size", slope_estimate(steps, ends)),
+        spec.verdict("loose", "coins, bound", certain(loose)),
     ]
     series = []
     for name, spread, exact in (("like agents", noise, noisy), ("agents pulled apart", pull, pulled)):

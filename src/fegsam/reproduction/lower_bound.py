@@ -17,7 +17,7 @@ import numpy as np
 import fegsam as fg
 from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, held_against, widest
+from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, widest
 
 
 def section(quick: bool, engine: Any = None) -> Section:
@@ -28,8 +28,8 @@ def section(quick: bool, engine: Any = None) -> Section:
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     curve, figure = _against_time(spec, engine or "cpu")
     return Section(
-        "g",
-        "A floor that no analysis removes",
+        spec.letter,
+        spec.title,
         "With a constant step size the error of the last iterate falls geometrically to a floor proportional to the step size, "
         "and this cannot be improved in general: a scalar example has exactly that error.",
         (*curve, *_floors(spec, engine or "cpu")),
@@ -63,33 +63,26 @@ def _variance(spec: ClaimSpec) -> float:
 
 
 def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
-    sizes, claim = spec.sizes, spec.claim
+    sizes = spec.sizes
     times = np.array(sizes.times)
     settings: dict[str, Any] = {"step_size": sizes.step_size, "sync_period": 1, "initial_params": [sizes.start]}
     problem, algorithm = _example(spec, 1)
     truth = closed_form(times, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec))
     history = fg.run(
-        problem, algorithm, num_steps=int(times[-1]), seeds=fresh_seeds(sizes.seeds), record=times, engine=engine, **settings
-    )
+        problem, algorithm, num_steps=int(times[-1]), seeds=fresh_seeds(sizes.curve_seeds), record=times, engine=engine,
+        **settings,
+    )  # fmt: skip
     errors = history.data.squared_error_2.values
     # One statement about all the times at once: each interval is that much wider.
     level = 1 - 0.05 / len(times)
     sampled = widest(mean_estimate(errors[:, j] / truth[j], level=level) for j in range(len(times)))
     exact = fg.exact.moments(problem, algorithm, times=times, **settings).mse
     verdicts = [
-        held_against(
-            "scalar example, sampled",
-            "At every recorded time the mean of the squared error over runs is the one of the closed form.",
-            sampled,
-            *claim.curve,
-            detail=f"Measured over closed form, at {len(times)} times together.",
+        spec.verdict(
+            "curve", "scalar example, sampled", sampled, f"Measured over closed form, at {len(times)} times together."
         ),
-        held_against(
-            "scalar example, exact",
-            "The error computed without sampling is the closed form.",
-            certain(np.abs(exact / truth - 1).max()),
-            *claim.exact,
-            detail="The largest relative difference.",
+        spec.verdict(
+            "exact", "scalar example, exact", certain(np.abs(exact / truth - 1).max()), "The largest relative difference."
         ),
     ]
     bars, fine = curve_estimate(errors, positive=True), np.arange(times[-1] + 1)
@@ -105,36 +98,29 @@ def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDa
 
 
 def _floors(spec: ClaimSpec, engine: Any) -> list[Verdict]:
-    sizes, claim = spec.sizes, spec.claim
+    sizes = spec.sizes
     by_step = [_long_run(spec, engine, step_size=step) for step in sizes.step_sizes]
     last, mean = by_step[0]
     by_agents = [_long_run(spec, engine, agents=agents)[0] for agents in sizes.agents]
     rare = [_long_run(spec, engine, agents=sizes.agents[1], period=period)[0] for period in sizes.sync_periods]
     return [
-        held_against(
+        spec.verdict(
+            "floor_exponent",
             "floor against step size",
-            "The floor is proportional to the step size (exponent 1).",
             slope_estimate(sizes.step_sizes, [floor for floor, _ in by_step], method="t"),
-            *claim.floor_exponent,
         ),
-        held_against(
-            "floor against agents",
-            "The floor of N agents is N times lower (exponent -1).",
-            slope_estimate(sizes.agents, by_agents, method="t"),
-            *claim.agents_exponent,
-        ),
-        held_against(
+        spec.verdict("agents_exponent", "floor against agents", slope_estimate(sizes.agents, by_agents, method="t")),
+        spec.verdict(
+            "periods",
             "floor against averaging period",
-            f"Here it does not matter whether agents average every step or every {sizes.sync_periods[-1]} steps.",
             ratio_estimate(rare[1], rare[0], paired=True),
-            *claim.periods,
+            f"Every {sizes.sync_periods[-1]} steps against every step.",
         ),
-        held_against(
+        spec.verdict(
+            "averaged",
             "mean over time",
-            "The floor belongs to the last iterate alone: the mean of a run over its second half lies far below it.",
             ratio_estimate(mean, last, paired=True),
-            *claim.averaged,
-            detail=f"Error of the mean over error of the last step, at step size {sizes.step_sizes[0]}.",
+            f"Error of the mean over error of the last step, at step size {sizes.step_sizes[0]}.",
         ),
     ]
 

@@ -15,7 +15,7 @@ import fegsam as fg
 from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds, held_against
+from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds
 
 
 def section(quick: bool, engine: Any = None) -> Section:
@@ -29,17 +29,17 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         found, figure, note = _examine(spec, case, engine or "cpu")
         verdicts, figures, notes = verdicts + found, [*figures, figure], [*notes, note]
     return Section(
-        "h",
-        "Which iterate to hand out",
+        spec.letter,
+        spec.title,
         "The theorems are about the parameters at a random time, later times being likelier. The last parameters are no worse, "
         "and a weighted mean over time is better than both.",
         tuple(verdicts),
         tuple(figures),
         (
-            "The random time is drawn before the run, so a run may end there, and nothing but one vector is kept. But its law "
-            "reaches back further than the error remembers. In a short run it hands out parameters close to the start; in a "
-            "long one it does so rarely, and those rare cases are a part of its mean error that a few runs do not show. Its "
-            "error is therefore averaged here over the time's law, run by run.",
+            "The random time is drawn before the run, so a run may end there, and nothing but one vector is kept. But its "
+            "distribution reaches back further than the error remembers. In a short run it hands out parameters close to the "
+            "start; in a long one it does so rarely, and those rare cases are a part of its mean error that a few runs do not "
+            "show. Its error is therefore averaged here over the time's distribution, run by run.",
             *notes,
         ),
     )
@@ -60,7 +60,7 @@ def _readouts(params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: f
     squares = (errors**2).sum(axis=2)
     columns = []
     for end in ends:
-        # The law of the output time on the recorded times before the end.
+        # The distribution of the output time on the recorded times before the end.
         weights = decay ** (times[end] - times[:end].astype(float))
         weights /= weights.sum()
         mean = np.einsum("t,std->sd", weights, errors[:, :end])
@@ -69,7 +69,7 @@ def _readouts(params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: f
 
 
 def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData, str]:
-    sizes, claim = spec.sizes, spec.claim
+    sizes = spec.sizes
     problem, algorithm, period = case.federate(sizes.agents), case.algorithm, sizes.sync_period
     decay = fg.theory.default_output_decay(problem, algorithm, step_size=case.step_size, num_steps=10**9)
     look_back = 1 / (1 - decay)
@@ -90,12 +90,11 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
     verdicts = _verdicts(spec, case, found, None if exact is None else exact[-1])
     too_short = int(np.flatnonzero(ends == short)[0])
     verdicts.append(
-        held_against(
+        spec.verdict(
+            "short",
             f"{case.name}, short run",
-            f"In a run of {times[short]} steps, short against the law of the random time, the last parameters are no worse "
-            "than those at the random time.",
             ratio_estimate(found.last[:, too_short], found.random[:, too_short], paired=True),
-            *claim.short,
+            steps=times[short],
         )
     )
     share = fg.theory.output_time_distribution(length, decay).mean / length
@@ -109,31 +108,15 @@ def _exact_random(case: Case, problem: Any, decay: float, length: int, period: i
 
 
 def _verdicts(spec: ClaimSpec, case: Case, found: Readouts, exact: float | None) -> list[Verdict]:
-    claim, last, averaged, random = spec.claim, found.last[:, -1], found.averaged[:, -1], found.random[:, -1]
+    last, averaged, random = found.last[:, -1], found.averaged[:, -1], found.random[:, -1]
     verdicts = []
     if exact is not None:
-        sentence = "The mean error at the random time is the one computed without sampling."
-        verdicts.append(held_against(f"{case.name}, random time", sentence, mean_estimate(random / exact), *claim.exact))
+        verdicts.append(spec.verdict("exact", f"{case.name}, random time", mean_estimate(random / exact)))
     return [
         *verdicts,
-        held_against(
-            f"{case.name}, last",
-            "The last parameters are no worse than those at the random time.",
-            ratio_estimate(last, random, paired=True),
-            *claim.last,
-        ),
-        held_against(
-            f"{case.name}, weighted mean",
-            "The weighted mean over time is no worse than the parameters at the random time.",
-            ratio_estimate(averaged, random, paired=True),
-            *claim.averaged,
-        ),
-        held_against(
-            f"{case.name}, weighted mean against last",
-            "The weighted mean over time is better than the last parameters.",
-            ratio_estimate(averaged, last, paired=True),
-            *claim.averaged_last,
-        ),
+        spec.verdict("last", f"{case.name}, last", ratio_estimate(last, random, paired=True)),
+        spec.verdict("averaged", f"{case.name}, weighted mean", ratio_estimate(averaged, random, paired=True)),
+        spec.verdict("averaged_last", f"{case.name}, weighted mean against last", ratio_estimate(averaged, last, paired=True)),
     ]
 
 

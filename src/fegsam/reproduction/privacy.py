@@ -32,15 +32,12 @@ from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.replay import Messages, replay
 from fegsam.reproduction.runs import estimates
-from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec, held_against
+from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 
 _DIGITS = 9
 """to which two computations of one number agree, and two different numbers do not"""
-_QUESTIONS = {
-    "steps": "which steps an agent took, from which state, by which action, to which state",
-    "rewards": "the rewards that an agent saw",
-    "policies": "the probabilities with which an agent chooses its actions",
-}
+_QUESTIONS = ("steps", "rewards", "policies")
+"""What the server asks of an agent."""
 
 
 def section(quick: bool, engine: Any = None) -> Section:
@@ -54,17 +51,16 @@ def examine(spec: ClaimSpec) -> Section:
     verdicts = [_verdict(spec, key, period, each) for key in _QUESTIONS for period, each in zip(periods, found, strict=True)]
     exact = _share_estimate([share for number in range(spec.sizes.problems) for share in _ratio_shares(spec, number)])
     verdicts.append(
-        held_against(
+        spec.verdict(
+            "ratios",
             "off-policy TD, averaging every step: policies",
-            "The server cannot tell the probabilities with which an agent chooses its actions.",
             exact,
-            *spec.claim.ratios,
-            detail=f"{exact.value:.0%} of them found to six digits, from the ratios in {spec.sizes.td_num_steps} messages.",
+            f"{exact.value:.0%} of them found to six digits, from the ratios in {spec.sizes.td_num_steps} messages.",
         )
     )
     return Section(
-        "i",
-        "What the server learns",
+        spec.letter,
+        spec.title,
         "Agents send parameters, not data, and the paper concludes that their paths, rewards and policies stay private. A "
         "server that only looks at the parameters it is sent finds all three if agents average at every step, and less the "
         "longer they wait.",
@@ -84,13 +80,8 @@ def examine(spec: ClaimSpec) -> Section:
 
 def _verdict(spec: ClaimSpec, key: str, period: int, found: dict[str, Estimate]) -> Verdict:
     often = "every step" if period == 1 else f"every {period} steps"
-    return held_against(
-        f"Q-learning, averaging {often}: {key}",
-        f"If agents average {often}, the server cannot tell {_QUESTIONS[key]}.",
-        found[key],
-        *getattr(spec.claim, key),
-        detail="Share that it finds" + (", less that of a guess." if key == "policies" else "."),
-    )
+    detail = "Share that it finds" + (", less that of a guess." if key == "policies" else ".")
+    return spec.verdict(key, f"Q-learning, averaging {often}: {key}", found[key], detail, often=often)
 
 
 def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:

@@ -24,8 +24,11 @@ CLAIMS = (
     "privacy",
     "consensus",
     "local_sgd",
+    "look_ahead",
+    "inequality",
+    "problem_size",
 )
-"""The modules of the claims (a) to (k): each has ``section(quick, engine) -> Section``."""
+"""The modules of the claims (a) to (n): each has ``section(quick, engine) -> Section``."""
 
 
 def reproduce(

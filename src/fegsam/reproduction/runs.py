@@ -10,7 +10,7 @@ import numpy as np
 from fegsam.engines.plan import Sampling
 from fegsam.engines.run import Engine, run
 from fegsam.exact.fixed_points import fixed_point
-from fegsam.exact.moments import moments
+from fegsam.exact.moments import moments, stationary_error
 from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.history import History
 from fegsam.report import Series
@@ -90,6 +90,17 @@ def exact_plateau(case: Case, history: History) -> float:
         order=1,
     )
     return float(found.mse.mean())
+
+
+ENDLESS = 10**9
+"""Agents: so many that nothing is left of what N divides."""
+
+
+def exact_level(case: Case, agents: int | None, sync_period: int, step_size: float | None = None) -> float:
+    """The exact long-run error right after an averaging; of ever more agents if None: the floor that N does not divide."""
+    problem = case.federate(ENDLESS if agents is None else agents)
+    step = case.step_size if step_size is None else step_size
+    return stationary_error(problem, case.algorithm, step_size=step, sync_period=sync_period, order=1)
 
 
 def sampled(name: str, x: Sequence[float], samples: Sequence[np.ndarray], group: str | None = None) -> Series:

@@ -1,13 +1,15 @@
 """What a claim is held against, read from ``specs/<claim>.toml``: it stands there before anything is run.
 
-A file has the thresholds in ``[claim]`` and how much is run in ``[quick]`` and ``[full]``; ``[both]`` holds what these share.
+A file has the claim's letter and title, a table ``[check.<name>]`` for each thing that is checked (see `Check`), other numbers
+in ``[claim]``, and how much is run in ``[quick]`` and ``[full]``; ``[both]`` holds what these share.
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from fegsam.experiments.estimates import Estimate, short, slope_estimate
 from fegsam.report import Verdict, judge
+from fegsam.report.verdict import Kind
 
 FIRST_SEED = 1_000_000
 """The claims and their thresholds were worked out on the seeds from 0 on; what is judged runs on others."""
@@ -31,16 +34,99 @@ def fresh_seeds(count: int) -> range:
     return range(FIRST_SEED, FIRST_SEED + count)
 
 
+RULES = {
+    "order": "A tenth of a whole order: the theorem's terms are whole powers, so the nearest other is ten times as far away.",
+    "inequality": "The claim is this inequality, and the threshold is its other side.",
+    "equality": "About twice the half-width of the 95 % interval at the sizes of the quick run: numbers that are equal are "
+    "then told to be equal in about 95 of 100 runs.",
+    "rounding": "Equal up to the rounding errors of double precision.",
+    "halfway": "Halfway, on a logarithmic scale, between the claim and what would be seen if it failed.",
+    "limit": "The claim is that there is such a number of steps; a finite one proves it.",
+    "remainder": "The law is of first order, and the threshold is the size of what it leaves out.",
+    "convention": "A convention: no theorem says how much is too much.",
+}
+"""Where thresholds come from; a check adds what is special about it."""
+
+
 @dataclass(frozen=True)
-class ClaimSpec:
-    """The thresholds of a claim and the sizes of its runs.
+class Check:
+    """One thing that a claim is held against, as it stands in the spec.
+
+    Attributes
+    ----------
+    claim : str
+        What is claimed, in one sentence; ``{names}`` in it are filled in with the sizes of the run.
+    theorem : str
+        Where the paper says it, or what it follows from.
+    kind : {"measured", "exact", "identity"}
+    bounds : (2,) tuple of float or None
+        Least and largest value, None where there is no such bound.
+    rule : str
+        Which of `RULES` the bounds come from.
+    note : str
+        What else is to be said of the bounds.
+    fails : str
+        How it can come out otherwise.
 
     Examples
     --------
-    >>> claim_spec("sampling", quick=True).claim.slope
-    [-1.1, -0.9]
+    >>> claim_spec("sampling", quick=True).checks["slope"].threshold
+    '-1.1 to -0.9'
     """
 
+    claim: str
+    theorem: str
+    kind: Kind
+    bounds: tuple[float | None, float | None]
+    rule: str
+    fails: str
+    note: str = ""
+
+    @property
+    def threshold(self) -> str:
+        """The bounds in words."""
+        return bounds_text(*self.bounds)
+
+    @property
+    def source(self) -> str:
+        """Where the bounds come from."""
+        return f"{RULES[self.rule]} {self.note}".rstrip()
+
+
+def bounds_text(low: float | None, high: float | None) -> str:
+    """Bounds as a reader says them.
+
+    >>> bounds_text(0.4, 0.6), bounds_text(2.0, None), bounds_text(None, None)
+    ('0.4 to 0.6', 'at least 2', 'a finite number')
+    """
+    if low is None:
+        return "a finite number" if high is None else f"at most {short(high)}"
+    return f"at least {short(low)}" if high is None else f"{short(low)} to {short(high)}"
+
+
+@dataclass(frozen=True)
+class ClaimSpec:
+    """What a claim is held against, and the sizes of its runs.
+
+    Attributes
+    ----------
+    letter, title : str
+        Of the claim.
+    checks : dict
+        By name.
+    claim : namespace
+        Other numbers that stand before the run.
+    sizes : namespace
+
+    Examples
+    --------
+    >>> claim_spec("sampling", quick=True).title
+    'Markov against independent draws'
+    """
+
+    letter: str
+    title: str
+    checks: Mapping[str, Check]
     claim: SimpleNamespace
     sizes: SimpleNamespace
 
@@ -50,30 +136,44 @@ class ClaimSpec:
         >>> claim_spec("sampling", quick=True).resized(seeds=3).sizes.seeds
         3
         """
-        return ClaimSpec(self.claim, SimpleNamespace(**(vars(self.sizes) | sizes)))
+        return replace(self, sizes=SimpleNamespace(**(vars(self.sizes) | sizes)))
+
+    def verdict(
+        self, check: str, where: str, estimate: Estimate, detail: str = "", *, kind: Kind | None = None, **names: Any
+    ) -> Verdict:
+        """The verdict on whether the truth lies within the bounds of a check.
+
+        `names` fill in the claim's sentence. `kind` is another one than the spec's, where some cases are computed and others
+        measured.
+
+        >>> claim_spec("sampling", quick=True).verdict("price", "coin", Estimate(1.0, 0.99, 1.01), factor=2.64).outcome
+        'holds'
+        """
+        found = self.checks[check]
+        outcome = judge(estimate, *found.bounds)
+        if found.bounds == (None, None):
+            outcome = "holds" if math.isfinite(estimate.value) else "does not hold"
+        return Verdict(
+            where, found.claim.format(**names), outcome, estimate, found.threshold, detail, kind or found.kind, found.theorem,
+            found.fails, found.source,
+        )  # fmt: skip
 
 
 def claim_spec(name: str, quick: bool) -> ClaimSpec:
     """What stands in ``specs/<name>.toml``."""
     text = files("fegsam.reproduction").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
     tables: Mapping[str, Any] = tomllib.loads(text)
+    checks = {key: _check(given) for key, given in tables["check"].items()}
     sizes = tables.get("both", {}) | tables["quick" if quick else "full"]
-    return ClaimSpec(SimpleNamespace(**tables["claim"]), SimpleNamespace(**sizes))
+    return ClaimSpec(
+        tables["letter"], tables["title"], checks, SimpleNamespace(**tables.get("claim", {})), SimpleNamespace(**sizes)
+    )
 
 
-def held_against(
-    claim: str, sentence: str, estimate: Estimate, low: float | None = None, high: float | None = None, detail: str = ""
-) -> Verdict:
-    """The verdict on whether the truth lies in [low, high].
-
-    >>> held_against("coin", "The mean is about a half.", Estimate(0.5, 0.49, 0.51), 0.4, 0.6).threshold
-    '0.4 to 0.6'
-    """
-    if low is None:
-        bounds = f"at most {short(high or 0.0)}"
-    else:
-        bounds = f"at least {short(low)}" if high is None else f"{short(low)} to {short(high)}"
-    return Verdict(claim, sentence, judge(estimate, low, high), estimate, bounds, detail)
+def _check(given: Mapping[str, Any]) -> Check:
+    low, high = given.get("bounds", (-math.inf, math.inf))
+    bounds = (None if low == -math.inf else float(low), None if high == math.inf else float(high))
+    return Check(**{**given, "bounds": bounds})
 
 
 def certain(value: float) -> Estimate:

@@ -9,6 +9,7 @@ from fegsam.theory.conditions import Condition, largest_step, largest_sync_perio
 from fegsam.theory.constants import Constants, constants
 from fegsam.theory.corollary import Schedule, schedule
 from fegsam.theory.horizons import HorizonScan, scan_horizons
+from fegsam.theory.large_enough import LargeEnough, large_enough
 from fegsam.theory.orders import orders
 from fegsam.theory.output_time import OutputTimeDistribution, default_output_decay, output_time_distribution
 from fegsam.theory.sharper import SharperBound, largest_sharper_step, sharper_error_bound
@@ -21,6 +22,7 @@ __all__ = [
     "Condition",
     "Constants",
     "HorizonScan",
+    "LargeEnough",
     "OutputTimeDistribution",
     "Schedule",
     "SharperBound",
@@ -30,6 +32,7 @@ __all__ = [
     "constants",
     "default_output_decay",
     "error_bound",
+    "large_enough",
     "largest_sharper_step",
     "largest_step",
     "largest_sync_period",

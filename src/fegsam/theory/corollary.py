@@ -128,10 +128,8 @@ def schedule_from(assumptions: Assumptions, num_steps: int, heterogeneous: bool)
     """`schedule` from what the assumptions give."""
     require_complete(assumptions)
     agents = assumptions.num_agents
-    phi_2 = constants_from(assumptions, 1.0).phi_2
-    step = 8 * (math.log(agents) + math.log(num_steps)) / (phi_2 * num_steps) / assumptions.beta
+    step, period = schedule_choice(assumptions, num_steps, heterogeneous)
     longest = largest_period(assumptions, step)
-    period = max(1, math.isqrt(num_steps) // agents if heterogeneous else num_steps // agents)
     wanted = max(1, math.isqrt(num_steps // agents) if heterogeneous else num_steps // agents)
     return Schedule(
         step_size=step,
@@ -142,3 +140,10 @@ def schedule_from(assumptions: Assumptions, num_steps: int, heterogeneous: bool)
         largest_sync_period=longest,
         advised_sync_period=min(wanted, longest),
     )
+
+
+def schedule_choice(assumptions: Assumptions, num_steps: int, heterogeneous: bool) -> tuple[float, int]:
+    """The corollary's step size and sync period for `num_steps` steps."""
+    agents, phi_2 = assumptions.num_agents, constants_from(assumptions, 1.0).phi_2
+    step = 8 * (math.log(agents) + math.log(num_steps)) / (phi_2 * num_steps) / assumptions.beta
+    return step, max(1, math.isqrt(num_steps) // agents if heterogeneous else num_steps // agents)

@@ -183,7 +183,7 @@ def _general_rows(*, heterogeneous: bool) -> tuple[Order, ...]:
         both = {"alpha": 2, "K-1": 2, "varepsilon": 1}
         rows.append(Order("heterogeneity", both, both, "an upper bound: the drift is 0 where all mean operators agree"))
     third = {"alpha": 3}
-    rows.append(Order("higher_order", third, third, "tau = r log_rho alpha makes it alpha^(r+1), not alpha^(2r-1)"))
+    rows.append(Order("higher_order", third, third, "tau = r log_rho alpha makes it alpha^(2r-1)"))
     rows.append(Order("sample complexity", {"N": -1, "epsilon": -1}, {"N": -1, "epsilon": -1}))
     return (*rows, _communication(heterogeneous=heterogeneous))
 

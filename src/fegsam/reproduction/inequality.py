@@ -1,0 +1,110 @@
+"""(m) The theorem's inequality itself: the bound against the exact error of the output, at settings that the theorem admits.
+
+For the linear algorithms `fegsam.exact.weighted_error` knows the expected squared 2-norm of the error at the random output
+time, for runs of any length. Where the theorem's norm is another one, the exact error is taken on the safe side:
+||x||_c^2 <= u ||x||_2^2 with the smallest such u. The bound is `fegsam.theory.error_bound`, with corrected constants.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import fegsam as fg
+from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.consensus import norm_shares
+from fegsam.reproduction.corollary import setting
+from fegsam.reproduction.problems import ALGORITHMS
+from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+
+
+def section(quick: bool, engine: Any = None) -> Section:
+    """The bound against the exact error. Nothing is run: `engine` plays no part."""
+    return examine(claim_spec("inequality", quick))
+
+
+def examine(spec: ClaimSpec) -> Section:
+    verdicts: list[Verdict] = []
+    series: list[Series] = []
+    for number in spec.sizes.algorithms:
+        for place in spec.sizes.problems:
+            points = compared(spec, number, place)
+            verdicts.append(_bound(spec, number, place, points))
+            if place == spec.sizes.problems[0]:
+                series += _curves(number, points)
+    figure = FigureData(
+        key="inequality",
+        title="The bound and what it bounds",
+        caption="Exact error at the random output time and the theorem's bound, at the largest admitted step.",
+        x_label="steps T",
+        y_label="squared error at the output time",
+        series=tuple(series),
+    )
+    return Section(
+        spec.letter,
+        spec.title,
+        "At every step size, sync period and number of steps that the theorem admits, the expected squared error of its output "
+        "is at most the theorem's bound.",
+        tuple(verdicts),
+        (figure,),
+        (
+            f"Agents and sync periods {spec.sizes.settings}, steps of {spec.sizes.shares} times the largest that the theorem "
+            "admits, and run lengths from a tenth of the time in which the bound forgets its start to 64 times it. "
+            "Nothing is sampled.",
+            "Q-learning is left out: its error is not known exactly, and the steps that the theorem admits are too small to "
+            "sample anything but the start.",
+        ),
+    )
+
+
+class Point(NamedTuple):
+    """One admitted setting."""
+
+    agents: int
+    period: int
+    share: float
+    steps: int
+    error: float
+    """exact, in the theorem's norm or above it"""
+    bound: float
+
+
+def compared(spec: ClaimSpec, number: int, place: str) -> list[Point]:
+    """The bound and the exact error at every setting; those that the theorem does not admit are left out."""
+    algorithm, federate = setting(number, place, spec.sizes.discount)
+    points = []
+    for agents, period in spec.sizes.settings:
+        problem = federate(agents)
+        most = norm_shares(fg.theory.assumptions(problem, algorithm))[1]
+        largest = fg.theory.largest_step(problem, algorithm, sync_period=period)
+        for share in spec.sizes.shares:
+            settings: dict[str, Any] = {"step_size": share * largest, "sync_period": period}
+            constants = fg.theory.constants(problem, algorithm, step_size=share * largest)
+            rest = constants["alpha"] * constants["phi_2"] / 2
+            for length in spec.sizes.times:
+                steps = math.ceil(length / rest)
+                bound = fg.theory.error_bound(problem, algorithm, num_steps=steps, **settings)
+                if bound.holds:
+                    error = fg.exact.weighted_error(problem, algorithm, num_steps=steps, decay=1 - rest, order=1, **settings)
+                    points.append(Point(agents, period, share, steps, most * error, bound.total))
+    return points
+
+
+def _bound(spec: ClaimSpec, number: int, place: str, points: list[Point]) -> Verdict:
+    worst = max(points, key=lambda point: point.error / point.bound)
+    detail = (
+        f"{len(points)} admitted settings; the bound is at least {worst.bound / worst.error:.3g} times the error, at "
+        f"N = {worst.agents}, K = {worst.period}, T = {worst.steps:.3g}"
+    )
+    return spec.verdict("bound", f"{ALGORITHMS[number]}, {place}", certain(worst.error / worst.bound), detail)
+
+
+def _curves(number: int, points: list[Point]) -> list[Series]:
+    """Of the first setting with more than one agent, at its largest step."""
+    first = next(point for point in points if point.agents > 1)
+    chosen = [point for point in points if point[:3] == first[:3]]
+    steps, name = [point.steps for point in chosen], ALGORITHMS[number]
+    return [
+        Series(f"{name}, exact", steps, [point.error for point in chosen], style="exact", group=name),
+        Series(f"{name}, bound", steps, [point.bound for point in chosen], style="bound", group=name),
+    ]

@@ -1,0 +1,44 @@
+"""The page ``docs/verdicts.md``: every check of the reproduction, made from the specs.
+
+``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` renews it, and a test holds the page to the specs.
+"""
+
+from __future__ import annotations
+
+import re
+
+from fegsam.report.evidence import MEANING_OF_KINDS
+from fegsam.reproduction.reproduce import CLAIMS
+from fegsam.reproduction.thresholds import RULES, Check, claim_spec
+
+_OPENING = """# Every verdict
+
+What `fegsam reproduce` checks, claim by claim: the sentence, the statement of the paper that it is about, how it can fail, the
+threshold, and where the threshold comes from. The page is made from the specs in `src/fegsam/reproduction/specs`, where all of
+it stands before anything is run. The report of a run shows the same table with the outcomes.
+
+"""
+_HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "where it comes from")
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    rules = "\n".join(f"| {name} | {text} |" for name, text in RULES.items())
+    parts = [f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n| rule | |\n|---|---|\n{rules}\n"]
+    for name in CLAIMS:
+        spec = claim_spec(name, quick=True)
+        rows = "\n".join(_row(check) for check in spec.checks.values())
+        head = " | ".join(_HEADS)
+        parts.append(f"## ({spec.letter}) {spec.title}\n\n| {head} |\n|{'---|' * len(_HEADS)}\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _row(check: Check) -> str:
+    # What a run fills in stands in italics.
+    claim = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", check.claim)
+    cells = (claim, check.theorem, check.kind, check.fails, check.threshold, f"{check.rule}. {check.note}".rstrip())
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

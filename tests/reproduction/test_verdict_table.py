@@ -1,0 +1,47 @@
+"""Every check says what it is about, how it can fail and where its threshold comes from; the page in docs is made from that."""
+
+from __future__ import annotations
+
+import pathlib
+import string
+
+import pytest
+
+from fegsam.reproduction.reproduce import CLAIMS
+from fegsam.reproduction.thresholds import RULES, claim_spec
+from fegsam.reproduction.verdict_table import page
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def test_page_of_every_verdict_is_made_from_the_specs() -> None:
+    """Renew it by ``python -m fegsam.reproduction.verdict_table > docs/verdicts.md``."""
+    assert (DOCS / "verdicts.md").read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_check_is_complete(name: str, quick: bool) -> None:
+    checks = claim_spec(name, quick).checks
+    assert checks
+    for key, check in checks.items():
+        assert check.rule in RULES, key
+        assert min(map(len, (check.claim, check.theorem, check.fails))) > 10, key
+        low, high = check.bounds
+        assert low is None or high is None or low <= high
+        # A limit is a number that exists or not, and nothing else goes without a bound.
+        assert ((low, high) == (None, None)) == (check.rule == "limit"), key
+        assert check.kind != "identity" or check.fails.startswith("It cannot"), key
+
+
+def test_letters_are_those_of_the_claims_in_order() -> None:
+    letters = [claim_spec(name, quick=True).letter for name in CLAIMS]
+    assert letters == list(string.ascii_lowercase[: len(CLAIMS)])
+
+
+def test_every_check_is_used_by_its_claim() -> None:
+    folder = pathlib.Path(__file__).parents[2] / "src" / "fegsam" / "reproduction"
+    for name in CLAIMS:
+        code = (folder / f"{name}.py").read_text(encoding="utf-8")
+        for key in claim_spec(name, quick=True).checks:
+            assert f'"{key}"' in code, (name, key)
