@@ -55,7 +55,7 @@ def _libraries() -> tuple[_Library, ...]:
 def _candidates() -> Iterator[pathlib.Path]:
     """The compiled modules that call BLAS, and on Windows the libraries beside them."""
     for package, modules in ((np, ("linalg/_umath_linalg.*",)), (scipy, ("linalg/_fblas.*", "linalg/_flapack.*"))):
-        root = pathlib.Path(package.__file__).parent
+        root = pathlib.Path(str(package.__file__)).parent
         for pattern in modules:
             yield from (path for path in sorted(root.glob(pattern)) if path.suffix in (".so", ".pyd", ".dylib"))
         yield from sorted(root.parent.glob(f"{package.__name__}.libs/*.dll"))

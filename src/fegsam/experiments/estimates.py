@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -379,7 +379,7 @@ def _columns(y: ArrayLike | Sequence[ArrayLike], points: int) -> list[np.ndarray
     return [table]
 
 
-def _by_seed(curves: ArrayLike | Sequence[ArrayLike] | xr.DataArray) -> np.ndarray:
+def _by_seed(curves: Any) -> np.ndarray:
     """Labelled curves have their seeds first; others are taken as they come."""
     if isinstance(curves, xr.DataArray):
         return curves.transpose("seed", ...).values

@@ -174,7 +174,7 @@ class Recorder:
         outputs = np.isfinite(self._output).all(axis=1) & ~np.isfinite(output_error(self._output, self._truth))
         if self._measured:
             for seed in np.flatnonzero(outputs):
-                self._overflow(seed, int(output_times[seed]))
+                self._overflow(int(seed), int(output_times[seed]))
         for seed in np.flatnonzero(self._overflowed_at >= 0):
             time, gone = self._overflowed_at[seed], self._diverged_at[seed]
             if 0 <= gone <= time:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.exact.fixed_points import fixed_point
-from fegsam.theory.agent_noise import AgentNoise, StateNoise, agent_noises
+from fegsam.theory.agent_noise import StateNoise, WindowNoise, agent_noises
 from fegsam.theory.small_step import lagged_moments
 
 
@@ -93,7 +93,8 @@ class RoundLaw:
         point = fixed_point(problem, algorithm)
         self.start = -point
         self.num_agents = int(problem.num_agents)
-        self._kinds = agent_noises(algorithm, problem, point)
+        noises = agent_noises(algorithm, problem, point)
+        self._kinds = [(share, noise) for share, noise in noises if isinstance(noise, StateNoise | WindowNoise)]
         self.num_kinds = len(self._kinds)
         self.num_windows = sum(_num_windows(noise) for _, noise in self._kinds)
         self.num_modes = max(_num_modes(noise) for _, noise in self._kinds)
@@ -139,15 +140,15 @@ class RoundLaw:
         return self._memories[rounded]
 
 
-def _num_windows(noise: AgentNoise) -> int:
+def _num_windows(noise: StateNoise | WindowNoise) -> int:
     return noise.chain.nnz if isinstance(noise, StateNoise) else len(noise.windows.source)
 
 
-def _num_modes(noise: AgentNoise) -> int:
+def _num_modes(noise: StateNoise | WindowNoise) -> int:
     return len(noise.law) if isinstance(noise, StateNoise) else noise.windows.num_modes
 
 
-def _step_scale(noise: AgentNoise) -> float:
+def _step_scale(noise: StateNoise | WindowNoise) -> float:
     """``E||M||^2 / E||M||``: how large the matrices are that do most of the moving; their inverse is a large step."""
     if isinstance(noise, StateNoise):
         weights, sizes = noise.law, np.linalg.norm(noise.matrices, 2, axis=(1, 2))

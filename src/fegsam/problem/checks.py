@@ -207,7 +207,7 @@ def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
     array([0.5])
     """
     try:
-        return np.linalg.solve(matrix, right)
+        return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
         raise ProblemError(
             f"The matrix of {what} is singular in double precision, so it has no solution: use a discount further from one, "

@@ -82,7 +82,7 @@ class StateNoise:
         """(d, d): E M."""
         return np.tensordot(self.law, self.matrices, axes=1)
 
-    @cached_property
+    @property
     def mean_offset(self) -> np.ndarray:
         """(d,): E b."""
         return self.law @ self.offsets
@@ -162,7 +162,7 @@ class WindowNoise:
         transposed = self._times_rows(by_states)
         return transposed.T if windows.features is None else transposed.T @ windows.features
 
-    @cached_property
+    @property
     def mean_offset(self) -> np.ndarray:
         """(d,): E b."""
         return self._sum_by_start(self._frequency * self.errors)

@@ -300,7 +300,7 @@ def _own_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray
     with np.errstate(all="ignore"):
         conditions = np.linalg.cond(np.where(scales > 0, field.matrices / scales, 0.0))
     for kind in np.flatnonzero(~(conditions < WELL_CONDITIONED)):
-        field.root(np.eye(1, len(field), kind)[0])  # raises where the matrix is singular to rounding
+        field.root(np.eye(1, len(field), int(kind))[0])  # raises where the matrix is singular to rounding
     return np.linalg.solve(field.matrices, field.offsets[:, :, None])[:, :, 0]
 
 

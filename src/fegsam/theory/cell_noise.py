@@ -70,7 +70,7 @@ class CellNoise:
         np.add.at(matrix, (self.cell, self.greedy[self.next]), self.discount * self.frequency)
         return matrix
 
-    @cached_property
+    @property
     def mean_offset(self) -> np.ndarray:
         """(d,): E b."""
         return np.bincount(self.cell, self.frequency * self.errors, minlength=self.num_cells)

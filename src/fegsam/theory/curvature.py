@@ -20,7 +20,7 @@ covariance of the agent's noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +60,7 @@ NO_CURVATURE = Curvature(np.zeros(1), math.inf)
 
 
 def curvature(
-    kinds: list[tuple[float, CellNoise]],
+    kinds: Sequence[tuple[float, CellNoise]],
     long_run: list[np.ndarray],
     covariance: np.ndarray,
     values: np.ndarray,

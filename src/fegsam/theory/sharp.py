@@ -195,7 +195,7 @@ def _tabular_lipschitz(states: np.ndarray, weights: np.ndarray) -> float:
 
 def _linear_lipschitz(states: np.ndarray, weights: np.ndarray, rows: np.ndarray, phi: np.ndarray, found: Contraction) -> float:
     """The largest norm of I + M(y) / beta, for `rows` (k or 1, S, d)."""
-    functionals = sum(weights[:, :, l, None] * phi[states[:, l]] for l in range(states.shape[1]))
+    functionals = np.add.reduce([weights[:, :, l, None] * phi[states[:, l]] for l in range(states.shape[1])])
     moved = rows[:, states[:, 0]] / found.beta
     products = (moved * functionals).sum(axis=2)
     sizes = (found.norm.of(moved) * found.norm.dual(functionals)) ** 2

@@ -121,7 +121,7 @@ class SmallStepLaw:
         return self.variance + float(self.bias @ self.bias)
 
     def __str__(self) -> str:
-        def norm(bias: np.ndarray) -> str:
+        def norm(bias: np.ndarray | float) -> str:
             return f"{np.linalg.norm(bias):.4g}"
 
         lines = [
