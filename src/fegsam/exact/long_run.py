@@ -7,6 +7,7 @@ makes it affine; without that entry, F is *stable* where its spectral radius is 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from functools import cached_property
 
@@ -24,6 +25,7 @@ _RESIDUAL = 1e-12
 _LEAST_RESIDUAL = 3e-13
 """What rounding allows."""
 _ROUGH_RESIDUAL = 1e-2
+_LARGEST = 1e100
 _NEGATIVE = 1e-9
 """A moment matrix may have eigenvalues this far below zero, relative to its largest, by rounding."""
 _LEADING = 3
@@ -119,6 +121,8 @@ class LongRun:
     @cached_property
     def stationary(self) -> np.ndarray:
         """The moments that a round leaves as they are; meaningful where the spectral radius is below one."""
+        if self._overflows:
+            raise UnsolvedMoments("A round takes the moments beyond all numbers; use a smaller step.")
         unit = np.zeros(self.entries)
         unit[self.constant] = 1.0
         push = self.advance(unit)[self._rest]
@@ -128,6 +132,13 @@ class LongRun:
         share = float(np.linalg.norm(push)) / max(float(np.linalg.norm(defect)), np.finfo(float).tiny)
         solution[self._rest] += self._settled(defect, min(max(_RESIDUAL * share, _LEAST_RESIDUAL), _ROUGH_RESIDUAL))
         return solution
+
+    @cached_property
+    def _overflows(self) -> bool:
+        """Whether a single round multiplies moments by so much that some more would leave the finite numbers."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            growth = self.hierarchy.slow_map(self.means), self.advance(np.ones(self.entries))
+            return not all(float(np.abs(each).max()) < _LARGEST for each in growth)
 
     def _lifted(self, vector: np.ndarray) -> np.ndarray:
         """The moments of the coarser run, with connected parts of more agents zero."""
@@ -144,7 +155,13 @@ class LongRun:
         """What the moments become where every round adds `push` (without the constant)."""
         rest, scale = self._rest, float(np.linalg.norm(push))
         if self.entries <= _DIRECT_ENTRIES:
-            return np.linalg.solve(np.eye(len(rest)) - self.matrix[np.ix_(rest, rest)], push)
+            try:
+                return np.linalg.solve(np.eye(len(rest)) - self.matrix[np.ix_(rest, rest)], push)
+            except np.linalg.LinAlgError:
+                raise UnsolvedMoments(
+                    "A round hardly changes the moments, so that their limit is lost in rounding; use a larger step, or "
+                    "theory.small_step_law for small ones."
+                ) from None
         if scale == 0.0:
             return push
         found, failed = self._gmres(push, residual, restart=60, maxiter=10)
@@ -181,6 +198,8 @@ class LongRun:
 
         Where nothing is left out these are the moments given the modes of all agents, else those of the average alone.
         """
+        if not np.all(np.isfinite(vector)):
+            return False
         parts = self.unpacked(vector)
         whole = parts[0]
         if self.hierarchy.order == self.hierarchy.num_agents:
@@ -209,6 +228,8 @@ class LongRun:
     def _slowest(self) -> tuple[float, np.ndarray]:
         """The spectral radius, and moments (without the constant) that change by about this factor."""
         rest = self._rest
+        if self._overflows:
+            return math.inf, np.zeros(len(rest))
         if self.entries <= _DIRECT_ENTRIES:
             values, vectors = np.linalg.eig(self.matrix[np.ix_(rest, rest)])
             largest = np.argsort(np.abs(values))[-_LEADING:]

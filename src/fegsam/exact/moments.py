@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.errors import DivergenceWarning, ProblemError
+from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
 from fegsam.exact.long_run import LongRun
 from fegsam.exact.moment_system import MomentSystem, moment_system
@@ -32,6 +32,8 @@ PATIENCE = 20.0
 """Seconds up to which a further order is run."""
 _ROUNDING = 1e-9
 _LONGEST_ALONE = 32
+_MOST_TIMES = 10**8
+"""A longer curve is asked for at some times, by `moments`."""
 _SOLVE_ROUNDS = 30
 """About as many rounds as the equations of the limit and the check that it is one cost."""
 
@@ -203,7 +205,7 @@ def mean_squared_error(
     >>> fg.exact.mean_squared_error(coin, average, step_size=0.5, sync_period=1, num_steps=2)
     array([0.25      , 0.09375   , 0.0546875])
     """
-    times = np.arange(integer(num_steps, "num_steps") + 1)
+    times = np.arange(integer(num_steps, "num_steps", most=_MOST_TIMES) + 1)
     settings = {"step_size": step_size, "sync_period": sync_period, "initial_params": initial_params}
     return moments(problem, algorithm, times=times, **settings).mse
 
@@ -315,9 +317,12 @@ def weighted_error(
 
 
 def _times(times: ArrayLike) -> np.ndarray:
-    asked = np.asarray(times)
+    try:
+        asked = np.asarray(times)
+    except (TypeError, ValueError):
+        asked = np.zeros(())
     if asked.ndim != 1 or asked.size == 0 or not np.issubdtype(asked.dtype, np.integer) or asked.min() < 0:
-        raise ProblemError(f"times is {times!r:.60}; give a list of whole numbers of at least 0.")
+        raise ProblemError(f"times is {shown(times)}; give a list of whole numbers of at least 0.")
     return asked.astype(np.int64)
 
 

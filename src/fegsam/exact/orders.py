@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fegsam.errors import ProblemError
 from fegsam.exact.moment_system import MomentSystem
 from fegsam.problem.checks import integer
 
@@ -17,6 +18,8 @@ AGREEMENT = 1e-9
 _CONVERGING = 0.1
 """Where two orders differ by more than this part of the error, their difference says nothing about the next one."""
 _LEAST_ROUNDS = 20
+_LONGEST = 3600.0
+"""Seconds beyond which nothing is begun without being asked for."""
 
 
 class Computed(NamedTuple):
@@ -43,10 +46,12 @@ class Orders:
         highest = self.system.highest_order
         if self.asked is not None:
             order = min(integer(self.asked, "order"), highest)
+            self._require_short(order)
             if order == highest:
                 return compute(order), order, 0.0, ""
             return compute(order), order, math.nan, f"Order {order} was asked for; leave out order= to have orders compared."
         reached = min(1, highest)
+        self._require_short(reached)
         best, gap = compute(reached), math.nan
         while reached < highest:
             rounds = min(rounds, max(best.rounds, _LEAST_ROUNDS))
@@ -60,6 +65,15 @@ class Orders:
             if gap <= AGREEMENT:
                 return best, reached, gap, ""
         return best, reached, 0.0, ""
+
+    def _require_short(self, order: int) -> None:
+        """Raise `ProblemError` where a few rounds alone would take hours, unless one has the patience."""
+        seconds = self.system.seconds(order, self.length, _LEAST_ROUNDS)
+        if seconds > max(_LONGEST, self.patience):
+            raise ProblemError(
+                f"Exact moments of order {order} would take about {seconds:.2g} s for {_LEAST_ROUNDS} rounds of {self.length} "
+                f"steps; use a smaller sync_period or fewer states, or pass patience={seconds:.1e}."
+            )
 
     def affords(self, order: int, rounds: int) -> bool:
         return self.system.fits(order) and self.system.seconds(order, self.length, rounds) <= self.patience

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fegsam.errors import ProblemError
 from fegsam.exact.long_run import LongRun, UnsolvedMoments
 from fegsam.exact.moment_system import MomentSystem
@@ -15,7 +17,8 @@ from fegsam.exact.moment_system import MomentSystem
 _QUICK = 1e-3
 """Seconds of a round up to which the limit of stability is searched for at the order in use."""
 _DIGITS = 3
-_HALVINGS = 60
+_SMALLEST_STEP = 1e-15
+"""A step below which no convergence is looked for."""
 _MARGIN = 0.9
 """An advised step that was found at a lower order is shrunk by this factor until it converges at the order in use."""
 
@@ -50,28 +53,25 @@ def require_limit(system: MomentSystem, step_size: float, length: int, run: Long
 
 
 def is_stable(system: MomentSystem, step_size: float, length: int, order: int) -> bool:
-    return LongRun(system.hierarchy(system.steps(step_size), length, order)).spectral_radius < 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return LongRun(system.hierarchy(system.steps(step_size), length, order)).spectral_radius < 1.0
 
 
 def converging_step(system: MomentSystem, unstable: float, length: int, order: int) -> float:
     """About the largest step size, of three digits, at which the error converges; it was checked. Zero if there is none."""
     quick = system.round_seconds(order, length) <= _QUICK
     low = _bisected(system, unstable, length, order if quick else min(order, 1))
-    for _ in range(_HALVINGS):
-        if low == 0.0 or is_stable(system, low, length, order):
-            return low
+    while low >= _SMALLEST_STEP and not is_stable(system, low, length, order):
         low = _rounded_down(_MARGIN * low)
-    return 0.0
+    return low if low >= _SMALLEST_STEP else 0.0
 
 
 def _bisected(system: MomentSystem, unstable: float, length: int, order: int) -> float:
     low = unstable / 2
-    for _ in range(_HALVINGS):
-        if is_stable(system, low, length, order):
-            break
-        unstable, low = low, low / 2
-    else:
-        return 0.0
+    while not is_stable(system, low, length, order):
+        unstable, low = low, low / (2.0 if low < 100.0 else 100.0)
+        if low < _SMALLEST_STEP:
+            return 0.0
     while unstable > 1.002 * low:
         middle = math.sqrt(low * unstable)
         low, unstable = (middle, unstable) if is_stable(system, middle, length, order) else (low, middle)

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from fegsam.problem.checks import flag
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.conditions import length_conditions, require_complete, step_conditions, sync_conditions
@@ -108,7 +109,7 @@ def large_enough(
     found = assumptions(problem, algorithm)
     if heterogeneous is None:
         heterogeneous = found.heterogeneity > HOMOGENEOUS * max(1.0, found.start_error)
-    return large_enough_from(found, heterogeneous)
+    return large_enough_from(found, flag(heterogeneous, "heterogeneous"))
 
 
 def large_enough_from(assumptions: Assumptions, heterogeneous: bool) -> LargeEnough:

@@ -15,6 +15,7 @@ functions of x, so the drift of ``y = 2 u_cm^2 E M``, which is at least x^2, is 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -128,7 +129,7 @@ def sharper_error_bound(
     Returns
     -------
     SharperBound
-        Infinite where the step is too large.
+        Infinite, with a warning, where the step is too large.
 
     Raises
     ------
@@ -149,7 +150,14 @@ def sharper_error_bound(
     step, steps, period = positive(step_size, "step_size"), integer(num_steps, "num_steps"), integer(sync_period, "sync_period")
     found = assumptions(problem, algorithm)
     chosen = default_output_decay(problem, algorithm, step, steps) if decay is None else fraction(decay, "decay")
-    return sharper_from(found, step_size=step, num_steps=steps, sync_period=period, decay=chosen)
+    bound = sharper_from(found, step_size=step, num_steps=steps, sync_period=period, decay=chosen)
+    if not bound.holds:
+        warnings.warn(
+            f"The sharper bound is infinite, since step_size={step:g} is too large; use at most largest_sharper_step.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return bound
 
 
 def sharper_from(given: Assumptions, *, step_size: float, num_steps: int, decay: float, sync_period: int = 1) -> SharperBound:
