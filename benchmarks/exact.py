@@ -5,8 +5,8 @@
 Processor time, best of the repeats. `set-up` is a call of `exact.moments` for the first synchronisation alone, on a
 problem whose chains nobody has looked at yet: fixed point, windows, the K steps of a round, one round. `per round` is what
 each further round takes, its error, mean and sync error included. A million agents cost as much as two. The cases
-in section `reach` are whole calls as a user makes them, in seconds on the wall, each in a process of its own for its peak
-memory.
+in the sections `reach` and `limits` are whole calls as a user makes them, each in a process of its own for its peak
+memory: those of `reach` in seconds on the wall.
 """
 
 from __future__ import annotations
@@ -170,6 +170,79 @@ def section_reach(_: int, quick: bool) -> None:
         )
 
 
+def random_features(states: int, dimension: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(states, dimension)) / np.sqrt(dimension)
+
+
+def garnet_of_kinds(states: int, actions: int, branching: int, dimension: int, kinds: int, num_agents: int) -> fg.Federation:
+    mdp = fg.examples.garnet(states, actions, branching, discount=0.9, seed=0, connected=True)
+    uniform = fg.policies.uniform(states, actions)
+    policies = (fg.policies.random(states, actions, count=kinds, seed=1) + uniform) / 2
+    features = random_features(states, dimension)
+    return fg.Federation(mdp, policies, num_agents=num_agents, target_policy=uniform, features=features)
+
+
+def thousand_kinds() -> float:
+    problem = garnet_of_kinds(20, 3, 20, 2, kinds=1000, num_agents=2000)
+    settings = {"step_size": 0.05, "sync_period": 10, "times": np.arange(0, 1001, 10)}
+    return fg.exact.moments(problem, fg.OffPolicyLinearTD(), **settings).mse[-1]
+
+
+def thousand_kinds_limit() -> float:
+    problem = garnet_of_kinds(20, 3, 20, 2, kinds=1000, num_agents=2000)
+    return fg.exact.stationary_error(problem, fg.OffPolicyLinearTD(), step_size=0.05, sync_period=10)
+
+
+def nine_states() -> float:
+    problem = garnet_of_kinds(9, 2, 9, 3, kinds=1, num_agents=10)
+    return fg.exact.stationary_error(problem, fg.OffPolicyLinearTD(2), step_size=0.05, sync_period=5)
+
+
+def thousand_states() -> float:
+    problem = garnet_of_kinds(1000, 2, 5, 10, kinds=1, num_agents=10)
+    return fg.exact.stationary_error(problem, fg.OnPolicyTD(), step_size=0.05, sync_period=5)
+
+
+def long_period() -> float:
+    problem = garnet_of_kinds(10, 2, 3, 3, kinds=2, num_agents=10)
+    settings = {"step_size": 0.01, "sync_period": 10**4, "num_steps": 10**5, "decay": 1 - 1e-4}
+    return fg.exact.weighted_error(problem, fg.OffPolicyLinearTD(), **settings)
+
+
+def independent_windows() -> float:
+    problem = garnet_of_kinds(30, 2, 3, 3, kinds=10, num_agents=20)
+    settings = {"step_size": 0.01, "sync_period": 10, "times": [40_000], "sampling": "iid"}
+    return fg.exact.moments(problem, fg.OffPolicyLinearTD(), **settings).mse[-1]
+
+
+LIMITS: dict[str, Callable[[], float]] = {
+    "1000 kinds, moments": thousand_kinds,
+    "1000 kinds, limit": thousand_kinds_limit,
+    "9 states, n=2, limit": nine_states,
+    "|S|=1000, d=10, limit": thousand_states,
+    "K=10^4, T=10^5, weighted": long_period,
+    "i.i.d., 10 kinds, T=4e4": independent_windows,
+}
+
+
+def timed(name: str) -> tuple[float, float, int]:
+    """The answer, its processor time and the peak memory; run in a process of its own."""
+    began = time.process_time()
+    found = float(LIMITS[name]())
+    return found, time.process_time() - began, peak_bytes()
+
+
+def section_limits(_: int, quick: bool) -> None:
+    print("\nLimits: whole calls as a user makes them, processor time of one thread")
+    print(f"{'':<26} {'seconds':>8} {'peak MB':>8} {'answer':>12}")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which the new processes read
+    spawn = multiprocessing.get_context("spawn")
+    for name in list(LIMITS)[2 if quick else 0 :]:
+        with ProcessPoolExecutor(1, mp_context=spawn) as process:
+            found, seconds, peak = process.submit(timed, name).result()
+        print(f"{name:<26} {seconds:8.2f} {peak / 1e6:8.0f} {found:12.6g}", flush=True)
+
+
 SECTIONS: dict[str, Callable[[int, bool], None]] = {
     "states": section_states,
     "parameters": section_parameters,
@@ -178,6 +251,7 @@ SECTIONS: dict[str, Callable[[int, bool], None]] = {
     "horizon": section_horizon,
     "order": section_order,
     "reach": section_reach,
+    "limits": section_limits,
 }
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
 
 from fegsam.errors import ProblemError
@@ -186,10 +187,13 @@ class LongRun:
     def _preconditioner(self) -> LinearOperator:
         """The average's own moments change slowly and are solved for; connected parts are gone after a round or two."""
         few = self.constant
-        slow = lu_factor(np.eye(few) - self.hierarchy.slow_map(self.means)[:few, :few])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LinAlgWarning)
+            slow = lu_factor(np.eye(few) - self.hierarchy.slow_map(self.means)[:few, :few])
+        singular = not np.all(np.diag(slow[0]))
 
         def solve(vector: np.ndarray) -> np.ndarray:
-            return np.concatenate([lu_solve(slow, vector[:few]), vector[few:]])
+            return vector if singular else np.concatenate([lu_solve(slow, vector[:few]), vector[few:]])
 
         return _operator(len(self._rest), solve)
 
