@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
+from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.long_run import LongRun
 from fegsam.exact.moment_system import MomentSystem, moment_system
 from fegsam.exact.orders import Computed, Orders
@@ -302,7 +303,7 @@ def weighted_error(
             trajectory = Trajectory(system.hierarchy(steps, length, r), system.start, rounds, progress.show)
             with np.errstate(over="ignore", invalid="ignore"):
                 total = trajectory.weighted_sum(num_steps, decay)
-        return Computed(_squares(np.array([total])), trajectory.rounds_taken)
+        return Computed(_squares(np.array([total]), trajectory.hierarchy), trajectory.rounds_taken)
 
     found, used, gap, note = orders.raised(compute, num_steps // length)
     _require_squares(found.mse, used)
@@ -341,14 +342,19 @@ def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
             trajectory.advance(int(time) // length)
             found.append(trajectory.at(int(time) % length))
     mse, mean, apart = (np.array(each) for each in zip(*found, strict=True))
+    mse = _squares(mse, trajectory.hierarchy, apart[np.isfinite(apart)].max(initial=0.0))
     mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mean, apart))
-    return Computed(_squares(mse), trajectory.rounds_taken, mean, apart)
+    return Computed(mse, trajectory.rounds_taken, mean, apart)
 
 
-def _squares(mse: np.ndarray) -> np.ndarray:
-    """Infinite once beyond all numbers; NaN where so much is left out that a squared error is negative."""
+def _squares(mse: np.ndarray, hierarchy: Hierarchy, spread: float = 0.0) -> np.ndarray:
+    """Infinite once beyond all numbers; NaN where so much is left out that a squared error is negative.
+
+    Rounding may make it negative, too, by a small part of itself and of the agents' `spread`.
+    """
     finite = np.isfinite(mse)
-    if np.any(mse[finite] < -_ROUNDING * np.abs(mse[finite]).max(initial=0.0)):
+    least = -_ROUNDING * (np.abs(mse[finite]).max(initial=0.0) + spread)
+    if hierarchy.order < hierarchy.num_agents and np.any(mse[finite] < least):
         return np.full(mse.shape, np.nan)
     return np.where(finite, mse, np.inf)
 
