@@ -3,8 +3,8 @@
     python tests/capture.py before.json            # at the commit before
     python tests/capture.py --compare before.json  # after it
 
-Every algorithm, engine, layout, way of sampling, look-ahead and sync period; runs that go on, that stop at their output and that
-diverge; a sweep's cells and a federation in this process. With NUMBA_ENABLE_CUDASIM=1 the `cuda` engine's cases too.
+Every algorithm, engine, way of sampling, look-ahead and sync period; runs that are resumed, that stop at their output and that
+diverge; a sweep's cells and a federation in this process. With NUMBA_ENABLE_CUDASIM=1 the cases of the `cuda` engine instead.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class JointRound:
         kernels = [_kernels(each, star, step_size, drawn.sync_period) for each in agents]
         self._kernels = [kernels[kind] for kind in problem.assignment]
         self._size = len(star) + 1
-        # A single agent never averages; its error just after any step is what it is.
+        # A single agent never averages, so its error does not depend on the sync period.
         self.matrix = _joint(self._kernels, self._size)
 
     def radius(self) -> float:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-import resource
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -93,15 +97,61 @@ def test_limit_of_a_thousand_states_is_that_of_the_small_step_law() -> None:
 
 
 def test_memory_is_asked_for_only_after_it_was_checked() -> None:
-    """Windows of ten transitions, of which two kinds would need gigabytes."""
-    problem = garnet(10, 3, kinds=2, num_agents=20, branching=2)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(fg.ProblemError, match=r"windows of 10 transitions.*smaller horizon"):
-        fg.exact.moments(problem, fg.OffPolicyLinearTD(10), step_size=0.01, sync_period=10, times=[4])
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+    """Windows of ten transitions, of which two kinds would need gigabytes; in a process that has no more than two."""
+    script = """
+        import resource, sys
+        sys.path[:0] = ["tests/exact"]
+        import fegsam as fg
+        from test_reach import garnet
+        problem = garnet(10, 3, kinds=2, num_agents=20, branching=2)
+        resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
+        try:
+            fg.exact.moments(problem, fg.OffPolicyLinearTD(10), step_size=0.01, sync_period=10, times=[4])
+        except fg.ProblemError as refused:
+            print(refused)
+    """
+    code = [sys.executable, "-c", textwrap.dedent(script)]
+    found = subprocess.run(code, capture_output=True, text=True, check=True, cwd=pathlib.Path(__file__).parents[2])
+    assert re.search(r"windows of 10 transitions.*smaller horizon", found.stdout)
+
+
+@pytest.mark.parametrize("question", ["moments", "weighted_error"])
+def test_readings_of_hours_are_refused_with_their_cost(question) -> None:
+    """Two states: the round itself is a matrix's power, and reading within it goes step by step."""
+    coin = fg.MarkovNoise([[0.9, 0.1], [0.1, 0.9]], num_agents=2)
+    average = fg.LinearSA([[[-1.0]], [[-0.5]]], [[0.0], [1.0]])
+    more = {"moments": {"times": [10**9 - 1]}, "weighted_error": {"num_steps": 10**10, "decay": 0.9}}[question]
+    with pytest.raises(fg.ProblemError, match="patience="):
+        getattr(fg.exact, question)(coin, average, step_size=0.1, sync_period=10**9, **more)
 
 
 def test_work_of_hours_is_refused_with_its_cost() -> None:
     problem = garnet(300, 12, kinds=2, num_agents=4)
     with pytest.raises(fg.ProblemError, match=r"about .* s for .*patience="):
         fg.exact.stationary_error(problem, fg.OffPolicyLinearTD(), step_size=0.01, sync_period=10**9)
+
+
+def test_absurd_orders_and_times_are_refused() -> None:
+    coin = fg.MarkovNoise([[0.9, 0.1], [0.1, 0.9]], num_agents=10**9)
+    average = fg.LinearSA([[[-1.0]], [[-0.5]]], [[0.0], [1.0]])
+    settings = {"step_size": 0.1, "sync_period": 1}
+    with pytest.raises(fg.ProblemError, match="order 5000"):
+        fg.exact.moments(coin, average, times=[3], order=5000, **settings)
+    for times in (np.array([2**63 + 5, 3], dtype=np.uint64), [2**63], [[1.0], [1.0, 2.0]]):
+        with pytest.raises(fg.ProblemError, match="times is"):
+            fg.exact.moments(coin, average, times=times, **settings)
+    with pytest.raises(fg.ProblemError, match=r"num_steps.*exact\.moments"):
+        fg.exact.mean_squared_error(coin, average, num_steps=10**9, **settings)
+
+
+def test_weighted_error_of_a_run_that_settles_is_that_of_its_powers() -> None:
+    """30 states have too many moments for powers of a matrix: the rounds are taken one by one until they change nothing."""
+    problem = garnet(30, 3, kinds=1, num_agents=6)
+    settings = {"step_size": 0.5, "sync_period": 2, "decay": 1 - 1e-4, "order": 1}
+    T = 20_000
+    found = fg.exact.weighted_error(problem, fg.OnPolicyTD(), num_steps=T, **settings)
+    times = np.arange(3000)
+    early = fg.exact.moments(problem, fg.OnPolicyTD(), times=times, step_size=0.5, sync_period=2, order=1).mse
+    errors = np.concatenate([early, np.resize(early[-2:], T - len(early))])
+    weights = settings["decay"] ** (T - 1.0 - np.arange(T))
+    assert_allclose(found, weights @ errors / weights.sum(), rtol=1e-9)

@@ -80,3 +80,30 @@ def test_error_beyond_all_numbers_is_infinite_and_said() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fg.exact.moments(noise, PUSHED, step_size=0.1, sync_period=1, times=[1000])
+
+
+def test_coordinate_that_grows_is_not_hidden_by_a_large_one_that_has_settled() -> None:
+    """The second coordinate starts at 1e-12 and diverges; the first stays at 1e8 squared."""
+    noise = fg.MarkovNoise(np.full((3, 3), 0.2) + 0.4 * np.eye(3), num_agents=4)
+    matrices = np.array([np.diag([-1.0, each]) for each in (-4.2, -1.0, 3.4)])
+    algorithm = fg.LinearSA(matrices, [[1e8, 1e-12], [-1e8, -1e-12], [0.0, 0.0]])
+    settings = {"step_size": 0.5, "sync_period": 1, "order": 4}
+    found = [fg.exact.moments(noise, algorithm, times=[T], **settings).mse[0] for T in (419, 440)]
+    assert 1e90 < found[0] < found[1]
+
+
+@pytest.mark.parametrize("step_size", [1e-9, 1e-12, 1e-15])
+def test_limit_that_rounding_would_spoil_is_refused(step_size) -> None:
+    coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+    average = fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [1.0]])
+    with pytest.raises(fg.ProblemError, match=r"lost in rounding.*small_step_law"):
+        fg.exact.stationary_error(coin, average, step_size=step_size, sync_period=1)
+    found = fg.exact.stationary_error(coin, average, step_size=1e-6, sync_period=1)
+    assert_allclose(found, 1e-6 / (2 - 1e-6) / 8, rtol=1e-8)
+
+
+def test_round_that_forgets_everything_has_a_limit() -> None:
+    """With step 1 the average is replaced by the last noise, in 18 parameters: one round leaves nothing of the start."""
+    coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+    replace = fg.LinearSA(np.tile(-np.eye(18), (2, 1, 1)), np.array([np.zeros(18), np.ones(18)]))
+    assert_allclose(fg.exact.stationary_error(coin, replace, step_size=1.0, sync_period=1), 18 / 8, rtol=1e-12)

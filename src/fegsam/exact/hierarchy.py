@@ -29,7 +29,7 @@ Parts = list[np.ndarray]
 _CHUNK = 1 << 18
 """Numbers of the functionals of a step that are stacked at a time."""
 _GATHERED = 1 << 22
-"""Up to so many numbers the matrices of the kinds are repeated for each of their modes."""
+"""Each kind's matrix is repeated for each of its modes while the copies have at most this many numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class Hierarchy:
         return _Advance(self, parts, means).parts()
 
     def reading(self, before: np.ndarray, offsets: np.ndarray, weights: np.ndarray) -> Reading:
-        """The weighted sum of the squares so many steps after the synchronisation, for parts whose modes are `before`."""
+        """The weighted sum of the squares `offsets` steps after the synchronisation, for parts whose modes are `before`."""
         sums = _ReadingSums(self, before)
         step = max(1, _CHUNK // (self.modes * self.size**2))
         for begin in range(0, len(offsets), step):
@@ -132,7 +132,7 @@ class Hierarchy:
         return sums.reading()
 
     def mean(self, parts: Parts, before: np.ndarray, offset: int) -> np.ndarray:
-        """(d,): E avg - theta*, so many steps after the synchronisation."""
+        """(d,): E avg - theta*, `offset` steps after the synchronisation."""
         weights = self.counts[self.kind] / self.num_agents
         first = before[:, None] * parts[0][:, -1]
         if self.order:

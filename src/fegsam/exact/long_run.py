@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs, gmres
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigs, gmres
 
 from fegsam.errors import ProblemError
 from fegsam.exact.hierarchy import Hierarchy, Parts
@@ -22,6 +22,10 @@ from fegsam.exact.hierarchy import Hierarchy, Parts
 DENSE_ENTRIES = 1600
 """Up to this many moments the round is kept as a matrix."""
 _DIRECT_ENTRIES = 150
+LOST_IN_ROUNDING = (
+    "A round hardly changes the moments, so that their limit is lost in rounding; use a larger step, or theory.small_step_law "
+    "for small ones."
+)
 _RESIDUAL = 1e-12
 _LEAST_RESIDUAL = 3e-13
 """What rounding allows."""
@@ -123,7 +127,7 @@ class LongRun:
     def stationary(self) -> np.ndarray:
         """The moments that a round leaves as they are; meaningful where the spectral radius is below one."""
         if self._overflows:
-            raise UnsolvedMoments("A round takes the moments beyond all numbers; use a smaller step.")
+            raise UnsolvedMoments("A round makes the moments overflow; use a smaller step.")
         unit = np.zeros(self.entries)
         unit[self.constant] = 1.0
         push = self.advance(unit)[self._rest]
@@ -159,10 +163,7 @@ class LongRun:
             try:
                 return np.linalg.solve(np.eye(len(rest)) - self.matrix[np.ix_(rest, rest)], push)
             except np.linalg.LinAlgError:
-                raise UnsolvedMoments(
-                    "A round hardly changes the moments, so that their limit is lost in rounding; use a larger step, or "
-                    "theory.small_step_law for small ones."
-                ) from None
+                raise UnsolvedMoments(LOST_IN_ROUNDING) from None
         if scale == 0.0:
             return push
         found, failed = self._gmres(push, residual, restart=60, maxiter=10)
@@ -264,11 +265,15 @@ class LongRun:
     def _arnoldi(self, start: np.ndarray, krylov: int, tolerance: float) -> tuple[float, np.ndarray]:
         """The largest of some leading eigenvalues, since the first to be found need not be the largest; their vectors' sum."""
         operator, size = _operator(len(self._rest), self._homogeneous), len(self._rest)
+        if not np.any(self._homogeneous(start)):
+            start = np.random.default_rng(0).standard_normal(size)
+            if not np.any(self._homogeneous(start)):
+                return 0.0, start
         for vectors in (krylov, 3 * krylov, 12 * krylov):
             settings = {"which": "LM", "v0": start, "ncv": min(vectors, size), "tol": tolerance}
             try:
                 values, found = eigs(operator, min(_LEADING, size - 2), **settings)  # pyright: ignore[reportArgumentType, reportAssignmentType]
-            except ArpackNoConvergence:
+            except ArpackError:
                 continue
             return float(np.abs(values).max()), np.real(found).sum(axis=1)
         raise UnsolvedMoments(

@@ -70,8 +70,12 @@ class MomentSystem:
     def steps(self, step_size: float) -> StepMeans:
         return StepMeans(self.moves, step_size, self.size)
 
-    def hierarchy(self, steps: StepMeans, length: int, order: int) -> Hierarchy:
+    def require_memory(self, order: int) -> None:
+        """Raise `ProblemError` where an order needs more memory than is allowed."""
         _check_memory(self.modes, self.moves.chain.nnz, len(self.counts), self.size, order)
+
+    def hierarchy(self, steps: StepMeans, length: int, order: int) -> Hierarchy:
+        self.require_memory(order)
         return Hierarchy(steps, self.counts, length, order)
 
     def fits(self, order: int) -> bool:
@@ -87,11 +91,12 @@ class MomentSystem:
             total += _PER_LEVEL * r + products + _PER_NUMBER * costs.others * self.modes * self.size**2
         return total
 
-    def seconds(self, order: int, length: int, rounds: float) -> float:
-        """About how long so many rounds take, by powers of a matrix where that is quicker."""
+    def seconds(self, order: int, length: int, rounds: float, reads: int = 0) -> float:
+        """About how long `rounds` rounds take, by powers of a matrix where these are quicker, and readings in `reads` steps."""
         modes, entries = self.modes, self.size * (self.size + 1) / 2
         packed = entries * sum(math.comb(modes + r - 1, r) for r in range(min(order, self.num_agents) + 1))
-        return min(rounds, packed if packed <= DENSE_ENTRIES else rounds) * self.round_seconds(order, length)
+        reading = round_costs(self.moves, self.size, length, 1).reading(reads)
+        return reading + min(rounds, packed if packed <= DENSE_ENTRIES else rounds) * self.round_seconds(order, length)
 
 
 def moment_system(
@@ -153,7 +158,8 @@ def _first_alike(problem: Federation | MarkovNoise, algorithm: Any, kind: int) -
 def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:
     """What the recursion takes: moments for each pair of modes, maps of second moments for each mode, and the parts."""
     maps = modes * (size * (size + 1) / 2) ** 2
-    return 8.0 * (2.0 * pairs * size**2 + maps + _COPIES * float(modes) ** order * size**2)
+    cells = float(modes) ** order if order * math.log(max(modes, 2)) < 100 else math.inf
+    return 8.0 * (2.0 * pairs * size**2 + maps + _COPIES * cells * size**2)
 
 
 def _check_memory(modes: int, pairs: int, kinds: int, size: int, order: int) -> None:

@@ -20,12 +20,11 @@ from numpy.typing import ArrayLike
 
 from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
-from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.long_run import LongRun
 from fegsam.exact.moment_system import MomentSystem, moment_system
 from fegsam.exact.orders import Computed, Orders
 from fegsam.exact.trajectory import Trajectory
-from fegsam.problem.checks import fraction, integer, positive
+from fegsam.problem.checks import LARGEST_COUNT, fraction, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.progress import Notice, Progress
 
@@ -33,10 +32,10 @@ PATIENCE = 20.0
 """Seconds up to which a further order is run."""
 _ROUNDING = 1e-9
 _LONGEST_ALONE = 32
-_MOST_TIMES = 10**8
+_MOST_TIMES = 10**6
 """A longer curve is asked for at some times, by `moments`."""
 _SOLVE_ROUNDS = 30
-"""About as many rounds as the equations of the limit and the check that it is one cost."""
+"""Solving for the limit and checking it costs about this many rounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,7 @@ class Moments:
     sync_error : (t,) array
         E Omega_t, the mean over the agents of ||theta^i_t - avg_t||_2^2.
     order : int
-        Sets of up to so many agents are kept.
+        Sets of at most `order` agents are kept.
     truncation : float
         The largest relative difference in `mse` to the order below, as a rule far more than to the order above. Zero where
         nothing was left out, NaN where no two orders were compared or where they differ by more than a tenth; `note` says why.
@@ -84,7 +83,7 @@ class ExactValue(float):
     Attributes
     ----------
     order : int
-        Sets of up to so many agents were kept.
+        Sets of at most `order` agents were kept.
     truncation : float
         The relative difference to the order below, as in `Moments`.
     note : str
@@ -135,7 +134,7 @@ def moments(
         Zeros if not given.
     sampling : {"markov", "iid"}
     order : int, optional
-        Keep connected parts of up to so many agents; by default more and more until two orders agree to 1e-9.
+        Keep connected parts of at most `order` agents; by default more and more until two orders agree to 1e-9.
     patience : float
         Seconds that a further order may take, by an estimate that does not depend on the machine.
 
@@ -158,7 +157,7 @@ def moments(
     length = _length(system, sync_period, last)
     when, place = np.unique(asked, return_inverse=True)
     steps = system.steps(step_size)
-    orders = Orders(system, length, order, positive(patience, "patience"))
+    orders = Orders(system, length, order, positive(patience, "patience"), int((when % length).max()))
 
     def compute(r: int) -> Computed:
         with Progress(last // length, "round", orders.said(r, last // length)) as progress:
@@ -166,7 +165,7 @@ def moments(
             return _along(Trajectory(hierarchy, system.start, last // length, progress.show), when)
 
     found, used, gap, note = orders.raised(compute, last // length)
-    _require_squares(found.mse, used)
+    _require_squares(found.mse, used, system)
     if not np.all(np.isfinite(found.mse)):
         first = int(when[np.argmin(np.isfinite(found.mse))])
         warnings.warn(
@@ -206,7 +205,11 @@ def mean_squared_error(
     >>> fg.exact.mean_squared_error(coin, average, step_size=0.5, sync_period=1, num_steps=2)
     array([0.25      , 0.09375   , 0.0546875])
     """
-    times = np.arange(integer(num_steps, "num_steps", most=_MOST_TIMES) + 1)
+    if integer(num_steps, "num_steps") > _MOST_TIMES:
+        raise ProblemError(
+            f"num_steps is {num_steps}, and a curve of more than {_MOST_TIMES} times was asked for; ask exact.moments for some."
+        )
+    times = np.arange(num_steps + 1)
     settings = {"step_size": step_size, "sync_period": sync_period, "initial_params": initial_params}
     return moments(problem, algorithm, times=times, **settings).mse
 
@@ -245,7 +248,7 @@ def stationary_error(
     length = _length(system, sync_period, sync_period)
 
     steps = system.steps(step_size)
-    orders = Orders(system, length, order, positive(patience, "patience"))
+    orders = Orders(system, length, order, positive(patience, "patience"), 0)
     runs: dict[int, LongRun] = {}
 
     def run_of(r: int) -> LongRun:
@@ -295,7 +298,7 @@ def weighted_error(
     system = moment_system(problem, algorithm, initial_params, "markov")
     length = _length(system, sync_period, num_steps)
     steps = system.steps(step_size)
-    orders = Orders(system, length, order, positive(patience, "patience"))
+    orders = Orders(system, length, order, positive(patience, "patience"), length)
 
     def compute(r: int) -> Computed:
         rounds = num_steps // length
@@ -303,10 +306,10 @@ def weighted_error(
             trajectory = Trajectory(system.hierarchy(steps, length, r), system.start, rounds, progress.show)
             with np.errstate(over="ignore", invalid="ignore"):
                 total = trajectory.weighted_sum(num_steps, decay)
-        return Computed(_squares(np.array([total]), trajectory.hierarchy), trajectory.rounds_taken)
+        return Computed(_squares(np.array([total])), trajectory.rounds_taken)
 
     found, used, gap, note = orders.raised(compute, num_steps // length)
-    _require_squares(found.mse, used)
+    _require_squares(found.mse, used, system)
     error = float(found.mse[0]) * (1 - decay) / -math.expm1(num_steps * math.log(decay))
     if math.isinf(error):
         warnings.warn(
@@ -323,8 +326,10 @@ def _times(times: ArrayLike) -> np.ndarray:
         asked = np.asarray(times)
     except (TypeError, ValueError):
         asked = np.zeros(())
-    if asked.ndim != 1 or asked.size == 0 or not np.issubdtype(asked.dtype, np.integer) or asked.min() < 0:
+    if asked.ndim != 1 or asked.size == 0 or not np.issubdtype(asked.dtype, np.integer):
         raise ProblemError(f"times is {shown(times)}; give a list of whole numbers of at least 0.")
+    if asked.min() < 0 or int(asked.max()) > LARGEST_COUNT:
+        raise ProblemError(f"times is {shown(times)}; give whole numbers from 0 to {LARGEST_COUNT}.")
     return asked.astype(np.int64)
 
 
@@ -342,26 +347,23 @@ def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
             trajectory.advance(int(time) // length)
             found.append(trajectory.at(int(time) % length))
     mse, mean, apart = (np.array(each) for each in zip(*found, strict=True))
-    mse = _squares(mse, trajectory.hierarchy, apart[np.isfinite(apart)].max(initial=0.0))
+    mse = _squares(mse, apart[np.isfinite(apart)].max(initial=0.0))
     mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mean, apart))
     return Computed(mse, trajectory.rounds_taken, mean, apart)
 
 
-def _squares(mse: np.ndarray, hierarchy: Hierarchy, spread: float = 0.0) -> np.ndarray:
+def _squares(mse: np.ndarray, spread: float = 0.0) -> np.ndarray:
     """Infinite once beyond all numbers; NaN where so much is left out that a squared error is negative.
 
     Rounding may make it negative, too, by a small part of itself and of the agents' `spread`.
     """
     finite = np.isfinite(mse)
     least = -_ROUNDING * (np.abs(mse[finite]).max(initial=0.0) + spread)
-    if hierarchy.order < hierarchy.num_agents and np.any(mse[finite] < least):
+    if np.any(mse[finite] < least):
         return np.full(mse.shape, np.nan)
-    return np.where(finite, mse, np.inf)
+    return np.where(finite, np.maximum(mse, 0.0), np.inf)
 
 
-def _require_squares(mse: np.ndarray, order: int) -> None:
+def _require_squares(mse: np.ndarray, order: int, system: MomentSystem) -> None:
     if np.any(np.isnan(mse)):
-        raise ProblemError(
-            f"At order {order} the squared error becomes negative, since too much is left out; use a smaller step, or pass "
-            f"order={order + 1}."
-        )
+        raise ProblemError(f"At order {order} the squared error becomes negative{stability.why_not_positive(order, system)}")

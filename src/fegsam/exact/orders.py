@@ -40,6 +40,8 @@ class Orders:
     length: int
     asked: int | None
     patience: float
+    reads: int
+    """steps after a synchronisation at which moments are read, one after the other"""
 
     def raised(self, compute: Callable[[int], Computed], rounds: int) -> tuple[Computed, int, float, str]:
         """What is computed, its order, the relative difference to the order below, and why it tells nothing."""
@@ -68,26 +70,30 @@ class Orders:
 
     def _require_short(self, order: int) -> None:
         """Raise `ProblemError` where a few rounds alone would take hours, unless one has the patience."""
-        seconds = self.system.seconds(order, self.length, _LEAST_ROUNDS)
+        self.system.require_memory(order)
+        seconds = self._seconds(order, _LEAST_ROUNDS)
         if seconds > max(_LONGEST, self.patience):
             raise ProblemError(
                 f"Exact moments of order {order} would take about {seconds:.2g} s for {_LEAST_ROUNDS} rounds of {self.length} "
                 f"steps; use a smaller sync_period or fewer states, or pass patience={seconds:.1e}."
             )
 
+    def _seconds(self, order: int, rounds: int) -> float:
+        return self.system.seconds(order, self.length, rounds, self.reads)
+
     def affords(self, order: int, rounds: int) -> bool:
-        return self.system.fits(order) and self.system.seconds(order, self.length, rounds) <= self.patience
+        return self.system.fits(order) and self._seconds(order, rounds) <= self.patience
 
     def too_dear(self, order: int, gap: float, rounds: int) -> str:
         """Why nothing is known of what is left out beyond this order; `gap`: to the order below, NaN if there is none."""
         known = "No two orders were compared" if math.isnan(gap) else f"Orders {order - 1} and {order} differ by {gap:.2g}"
         if not self.system.fits(order + 1):
             return f"{known}, and order {order + 1} needs more memory than is allowed."
-        seconds = self.system.seconds(order + 1, self.length, rounds)
+        seconds = self._seconds(order + 1, rounds)
         return f"{known}, and order {order + 1} takes about {seconds:.2g} s; pass patience={seconds:.1e} to run it."
 
     def said(self, order: int, rounds: int) -> str:
-        return f"exact moments of order {order}, about {self.system.seconds(order, self.length, rounds):.2g} s"
+        return f"exact moments of order {order}, about {self._seconds(order, rounds):.2g} s"
 
 
 def _relative_gap(finer: np.ndarray, coarser: np.ndarray) -> float:

@@ -26,7 +26,7 @@ _SPARSE = 2e-9
 _STEP = 4e-5
 """Seconds of a step however small it is."""
 _ROUNDS = 60
-"""So many rounds, at the least, share the cost of a dense matrix."""
+"""The cost of a dense matrix is assumed to be shared by this many rounds."""
 _KEPT_BYTES = 1 << 28
 _CHUNK = 1 << 22
 
@@ -66,6 +66,10 @@ class Costs:
         return _DENSE * sum(
             powers * float(each * inner) ** 3 / _ROUNDS + self._columns(inner) * float(each * inner) ** 2 for each in self.modes
         )
+
+    def reading(self, steps: int) -> float:
+        """Of the functionals that read the moments after each of the first `steps` steps."""
+        return steps * (2 * _STEP + _SPARSE * self.pairs * (self.size + self.size**2))
 
     def is_dense(self, inner: int) -> bool:
         """Whether dense matrices are quicker."""
@@ -123,7 +127,7 @@ class Round:
         return self.packing.unpacked(_apply(self._both_power, self.packing.packed(f).swapaxes(1, 2)).swapaxes(1, 2))
 
     def left_mean(self, steps: int) -> np.ndarray:
-        """(G, D, D): E[T | first mode], T the product of so many steps."""
+        """(G, D, D): E[T | first mode], T the product of `steps` steps."""
         if steps == self.length and not self.steps.left.knows(steps) and self._left_power is not None:
             return self._left_sums
         return self.steps.left.after(steps)
@@ -198,7 +202,7 @@ class Round:
 
 
 _Blocks = list[tuple[np.ndarray, np.ndarray]]
-"""Kinds with as many modes: where their modes stand, (kinds, m), and their matrices, (kinds, m * inner, m * inner)."""
+"""Kinds with the same number m of modes: their modes, (kinds, m), and their matrices, (kinds, m * inner, m * inner)."""
 
 
 def round_costs(moves: Moves, size: int, length: int, order: int) -> Costs:
@@ -208,7 +212,7 @@ def round_costs(moves: Moves, size: int, length: int, order: int) -> Costs:
 
 
 def _alike(begin: np.ndarray) -> list[np.ndarray]:
-    """For each number of modes m: (kinds, m), the modes of the kinds that have as many."""
+    """For each number of modes m: (kinds, m), the modes of the kinds that have m."""
     many = np.diff(begin)
     return [begin[:-1][many == m][:, None] + np.arange(m) for m in np.unique(many)]
 

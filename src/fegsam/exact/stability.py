@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fegsam.errors import ProblemError
-from fegsam.exact.long_run import LongRun, UnsolvedMoments
+from fegsam.exact.long_run import LOST_IN_ROUNDING, LongRun, UnsolvedMoments
 from fegsam.exact.moment_system import MomentSystem
 
 _QUICK = 1e-3
 """Seconds of a round up to which the limit of stability is searched for at the order in use."""
+_ACCURACY = 1e-8
+"""Relative accuracy that rounding must leave to a limit."""
 _DIGITS = 3
 _SMALLEST_STEP = 1e-15
 """A step below which no convergence is looked for."""
@@ -45,9 +49,17 @@ def require_limit(system: MomentSystem, step_size: float, length: int, run: Long
     if not run.is_positive(run.stationary):
         order = run.hierarchy.order
         raise ProblemError(
-            f"The stationary moments at order {order} are not those of a random variable, since too much is left out; "
-            f"use a smaller step, or pass order={order + 1}."
+            f"The stationary moments at order {order} are not those of a random variable{why_not_positive(order, system)}"
         )
+    if np.finfo(float).eps > _ACCURACY * (1.0 - run.spectral_radius):
+        raise UnsolvedMoments(LOST_IN_ROUNDING)
+
+
+def why_not_positive(order: int, system: MomentSystem) -> str:
+    """The end of a sentence that says what has a negative square."""
+    if order < system.highest_order:
+        return f", since too much is left out; use a smaller step, or pass order={order + 1}."
+    return ", since it is lost in rounding; use a larger step, or theory.small_step_law for small ones."
 
 
 def is_stable(system: MomentSystem, step_size: float, length: int, order: int) -> bool:

@@ -184,7 +184,7 @@ class RankOneMoves:
         return blocks
 
     def _pieces(self, each: int) -> list[slice]:
-        """Runs of modes whose pairs, with so many numbers each, are gathered at a time."""
+        """Runs of modes whose pairs, with `each` numbers, are gathered at a time."""
         modes, width = self.target.shape
         step = max(1, _CHUNK // (width * each))
         return [slice(begin, min(begin + step, modes)) for begin in range(0, modes, step)]
@@ -220,15 +220,20 @@ class DenseMoves:
         steps = self._steps(step_size)
         return steps.swapaxes(-1, -2) @ _along_modes(self._ways[1], functional) @ steps
 
-    def _of_pairs(self, by_mode: np.ndarray, pairs: slice) -> np.ndarray:
-        source = np.repeat(np.arange(len(by_mode)), np.diff(self.chain.indptr))[pairs]
-        return self.chain.data[pairs, None, None] * by_mode[source]
+    @cached_property
+    def _source(self) -> np.ndarray:
+        """(pairs,): the mode that each entry of the chain leads from."""
+        return np.repeat(np.arange(len(self.increments)), np.diff(self.chain.indptr))
 
     def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
-        return self._of_pairs(self._steps(step_size)[:, 0], pairs)
+        steps = np.eye(self.increments.shape[-1]) + step_size * self.increments[self._source[pairs]]
+        return self.chain.data[pairs, None, None] * steps
 
     def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
-        return self._of_pairs(Packing(self.increments.shape[-1]).conjugation(self._steps(step_size)[:, 0]), pairs)
+        modes, place = np.unique(self._source[pairs], return_inverse=True)
+        packing = Packing(self.increments.shape[-1])
+        maps = packing.conjugation(np.eye(packing.size) + step_size * self.increments[modes])
+        return self.chain.data[pairs, None, None] * maps[place]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +251,10 @@ class IndependentMoves:
 
     @property
     def chain(self) -> sparse.csr_array:
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> sparse.csr_array:
         return sparse.csr_array(sparse.eye_array(len(self.first)))
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -12,8 +13,8 @@ from fegsam.exact.long_run import DENSE_ENTRIES, LongRun, apply_power
 _MIXED = 1e-13
 """A distribution of the modes this close to the stationary one (in L1) is taken for it."""
 _KEPT_BYTES = 1 << 26
-_SETTLED = 1e-14
-"""Where all rounds ahead change the moments by less than this part of the error, they are taken for settled."""
+_SETTLED = 1e-12
+"""Where all remaining rounds change the moments by less than this part of themselves, they are taken for settled."""
 
 
 class Trajectory:
@@ -44,12 +45,6 @@ class Trajectory:
         self._means: RoundMeans | None = None
         self._readings: dict[int, Reading] = {}
 
-    def settle(self, parts: Parts) -> None:
-        """Stand where a run stands in the long run."""
-        self.parts = parts
-        self.before = self.hierarchy.round.moves.stationary
-        self._settle()
-
     @property
     def means(self) -> RoundMeans:
         if self._means is None:
@@ -72,14 +67,17 @@ class Trajectory:
             self._settle()
 
     def _changes_no_more(self, found: Parts) -> bool:
-        """Whether as many rounds as are ahead, each with the change of this one, leave the error as it is."""
-        error = float(np.trace(found[0][:-1, :-1]))
+        """Whether all moments stay the same if every remaining round changes them as much as this one.
+
+        Each entry is compared with the sizes of its own two coordinates, or a large one would hide a small one that grows.
+        """
+        sizes = np.sqrt(np.maximum(np.diag(found[0]), 0.0))
+        limit = _SETTLED * np.outer(sizes, sizes) / max(1, self._last_round - self.rounds)
         agents = float(self.hierarchy.num_agents)
-        change = sum(
-            agents**r * float(np.abs(new - old).max(initial=0.0))
+        return all(
+            bool(np.all(agents**r * np.abs(new - old) <= limit))
             for r, (new, old) in enumerate(zip(found, self.parts, strict=True))
         )
-        return change * max(1, self._last_round - self.rounds) <= _SETTLED * error
 
     def long_run(self) -> LongRun | None:
         """The map of a round, where the rounds ahead are better done by powers of its matrix."""
@@ -107,7 +105,7 @@ class Trajectory:
             self._told(self.rounds)
 
     def at(self, steps: int) -> tuple[float, np.ndarray, float]:
-        """So many steps after the last synchronisation: E||avg - theta*||^2, E avg - theta*, sync error."""
+        """`steps` steps after the last synchronisation: E||avg - theta*||^2, E avg - theta*, sync error."""
         if steps == 0:
             return float(np.trace(self.parts[0][:-1, :-1])), self.parts[0][:-1, -1], 0.0
         reading = self._readings.get(steps)
@@ -123,10 +121,16 @@ class Trajectory:
         """sum_{t<T} c^(T-1-t) E||avg_t - theta*||^2, from the start."""
         length = self.hierarchy.length
         rounds, rest = divmod(num_steps, length)
-        total, over_a_round, known_for = 0.0, self._weighted(length, decay), self.before
+        total, over_a_round, known_for = 0.0, Reading([], []), None
         while self.rounds < rounds:
             if known_for is not self.before:
                 over_a_round, known_for = self._weighted(length, decay), self.before
+            if self._settled:
+                left, rate = rounds - self.rounds, length * math.log(decay)
+                repeated = math.expm1(left * rate) / math.expm1(rate)
+                total = total * math.exp(left * rate) + repeated * _paired(over_a_round.parts, self.parts)
+                self.rounds = rounds
+                break
             run = self.long_run()
             if run is None:
                 total = total * decay**length + _paired(over_a_round.parts, self.parts)

@@ -95,7 +95,7 @@ class _Steps:
     reward: np.ndarray
 
     def paths(self, length: int) -> float:
-        """How many paths of so many transitions there are."""
+        """How many paths of `length` transitions there are."""
         count = np.ones(len(self.start) - 1)
         for _ in range(length):
             count = np.bincount(self.state, weights=count[self.next], minlength=len(count))
