@@ -61,7 +61,7 @@ def _candidates() -> Iterator[pathlib.Path]:
         yield from sorted(root.parent.glob(f"{package.__name__}.libs/*.dll"))
 
 
-# The number of threads belongs to the process, so who limits it must count, for the process, how many want it limited.
+# The thread count is per process, so we count the callers that hold the limit.
 _lock = threading.Lock()
 _inside = 0
 _before: list[int] = []

@@ -83,7 +83,7 @@ def _require_plain(path: str | os.PathLike[str], found: os.stat_result) -> None:
 
 
 def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """The bytes of a plain file; `OSError` if it is not one, or has more than `most` bytes.
+    """The bytes of a plain file; `OSError` if it is not one, or has more than `most` bytes: half of the memory by default.
 
     >>> read_plain("/dev/zero")
     Traceback (most recent call last):
@@ -91,9 +91,15 @@ def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """
     with open_plain(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if most is not None and size > most:
+        most = memory_limit() // 2 if most is None else most
+        if size > most:
             raise OSError(errno.EFBIG, f"it has {size} bytes, and {most} are the most", str(path))
         return file.read(size)
+
+
+def memory_limit() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def label_of(owner: str) -> bytes:
@@ -102,7 +108,7 @@ def label_of(owner: str) -> bytes:
 
 
 def append_seal(path: pathlib.Path, owner: str = "") -> None:
-    """Seal a file; what follows in its place would break the seal."""
+    """Seal a file; any later change breaks the seal."""
     with path.open("rb+") as file:
         state = _hashed(file, os.fstat(file.fileno()).st_size)
         end = label_of(owner) + _MAGIC

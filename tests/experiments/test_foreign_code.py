@@ -19,6 +19,7 @@ from fegsam.errors import ProblemError, SpecError
 from fegsam.experiments.foreign_code import TrustError
 from fegsam.experiments.spec import EXAMPLE, load_study, parse_study
 from fegsam.experiments.sweep import load_results, run_sweep
+from fegsam.history import load_history
 from fegsam.report.study import report_study
 
 RULE = """
@@ -287,3 +288,37 @@ def test_a_report_does_not_write_through_links_that_lead_out_of_the_results(resu
     report_study(results)
     assert (tmp_path / "precious").read_text() == "mine"
     assert not (results / "figures" / "1-error-curves.svg").is_symlink()
+
+
+def test_rule_is_stored_by_whatever_path_it_is_named(marker: pathlib.Path, results: pathlib.Path) -> None:
+    """A way round the folder's name must not make a stranger's rule one's own, even without the results' cells."""
+    shutil.rmtree(results / "cells")
+    text = (results / "study.toml").read_text().replace("rule.py:rule", "inputs/../inputs/rule.py:rule")
+    (results / "study.toml").write_text(text)
+    with pytest.raises(TrustError, match=r"rule\.py"):
+        load_study(results / "study.toml").cells()[0].build()
+    assert not marker.exists()
+
+
+def test_files_that_only_claim_to_be_large_are_refused(tmp_path: pathlib.Path) -> None:
+    """A terabyte of nothing: a hole that takes no room on the disk and no memory here."""
+    hole = tmp_path / "hole.nc"
+    with hole.open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(ProblemError, match=r"hole\.nc.*1000000000000 bytes"):
+        load_history(hole)
+    os.link(hole, tmp_path / "rewards.npy")
+    study = STUDY.replace("kernels = [[0.5, 0.5], [0.5, 0.5]]", 'kernels = "rewards.npy"')
+    (tmp_path / "study.toml").write_text(study)
+    with pytest.raises(SpecError, match=r"rewards\.npy.*bytes"):
+        load_study(tmp_path / "study.toml")
+
+
+def test_array_under_a_wrong_name_is_not_read_whole(tmp_path: pathlib.Path) -> None:
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+    (tmp_path / "kernels.npz").write_bytes(head.getvalue())
+    study = STUDY.replace("kernels = [[0.5, 0.5], [0.5, 0.5]]", 'kernels = "kernels.npz:kernels"')
+    (tmp_path / "study.toml").write_text(study)
+    with pytest.raises(SpecError, match=r"not an \.npz file"):
+        load_study(tmp_path / "study.toml")

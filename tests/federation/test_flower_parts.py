@@ -33,7 +33,7 @@ from fegsam.federation.grid_transport import PAYLOAD, RECORD, GridTransport, pac
 from fegsam.federation.processes import alive, end_all, environment, marked
 from fegsam.federation.share import load_share, load_terms, save_share
 from fegsam.federation.state import append_event
-from fegsam.federation.supervisor import node_command
+from fegsam.federation.supervisor import forget_apps, node_command
 from fegsam.federation.transport import Lost
 from fegsam.federation.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
 
@@ -526,3 +526,16 @@ def test_the_page_on_deployment_lists_what_leaves_a_node() -> None:
     rows = dict(re.findall(r"^\| (\w+) \| ([\w, ]+) \|$", listed, re.MULTILINE))
     rows.pop("message")
     assert rows == {kind.__name__: ", ".join(field.name for field in dataclasses.fields(kind)) for kind in FROM_NODE}
+
+
+def test_apps_that_a_home_holds_are_removed_whatever_they_are(tmp_path: pathlib.Path) -> None:
+    """Flower would run them: a folder, a file, and a link to a folder elsewhere, which itself is left alone."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "x.py").write_text("")
+    for make in (pathlib.Path.mkdir, pathlib.Path.touch, lambda path: path.symlink_to(elsewhere)):
+        for name in ("app", "apps"):
+            make(tmp_path / name)
+        forget_apps(tmp_path)
+        assert not any(os.path.lexists(tmp_path / name) for name in ("app", "apps"))
+    assert (elsewhere / "x.py").exists()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import zipfile
 from collections.abc import Collection
 from typing import IO
@@ -15,15 +14,11 @@ from typing import IO
 import numpy as np
 
 from fegsam.errors import ProblemError
+from fegsam.safe_files import memory_limit
 
 
 class TooLargeError(ProblemError):
     """An array that does not fit into the machine's memory, or is larger than the file that should hold it."""
-
-
-def memory_limit() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def require_memory(size: int, what: str) -> None:

@@ -70,7 +70,7 @@ def file_ref(value: str, directory: Path) -> FileRef:
         content = _bytes(whole)
     except SpecError as error:
         raise ValueError(f"is {value!r}, but {error}") from None
-    stored = whole.parent == copy.parent or (directory / CELLS).is_dir()
+    stored = whole.resolve().is_relative_to((directory / INPUTS).resolve()) or (directory / CELLS).is_dir()
     return FileRef(str(whole.resolve()), name, hashlib.sha256(content).hexdigest(), stored)
 
 
@@ -152,11 +152,12 @@ def _sparse(content: bytes) -> Any:
 
 def _open(content: bytes) -> Any:
     try:
-        stored = np.load(io.BytesIO(content), allow_pickle=False)
-        stored.files  # noqa: B018  an .npy file under a wrong name has none
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise _Unusable("that is not an .npz file: save it with numpy.savez") from None
-    return stored
+        # An .npy file under a wrong name would be read whole.
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            return np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile):
+        pass
+    raise _Unusable("that is not an .npz file: save it with numpy.savez")
 
 
 def _bytes(path: Path) -> bytes:

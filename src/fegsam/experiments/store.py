@@ -140,7 +140,7 @@ class Store:
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
-        """What the system refuses is said in the package's words."""
+        """Turn an OSError into a ProblemError."""
         try:
             yield
         except OSError as error:

@@ -140,7 +140,9 @@ def read_standing(directory: Path) -> Standing:
     try:
         events = read_events(directory)
     except OSError as error:
-        raise FederationError(f"the log of events in {directory} cannot be read ({error.strerror}): check it.") from None
+        raise FederationError(
+            f"the log of events in {directory} cannot be read ({error.strerror}): put a whole copy of it back."
+        ) from None
     if not events:
         raise FederationError(f"{directory} has no log of events: no federation has run there.")
     standing = Standing()
@@ -148,5 +150,7 @@ def read_standing(directory: Path) -> Standing:
         for event in events:
             standing.take(event)
     except (KeyError, TypeError) as error:
-        raise FederationError(f"the log of events in {directory} is not what fegsam writes ({error!r}): check it.") from None
+        raise FederationError(
+            f"the log of events in {directory} is not what fegsam writes ({error!r}): put a whole copy of it back."
+        ) from None
     return standing

@@ -102,7 +102,7 @@ def init(
     ----------
     spec : a study; its first cell is run, under `seed` or its first seed
     hosts : under which nodes reach the server, the first of them by default
-    num_nodes : the agents are dealt out to so many; one node an agent by default
+    num_nodes : number of nodes to which the agents are dealt; one node for each agent by default
     rules : what differs from `Rules`
     trust : as in `load_study`
     """

@@ -82,7 +82,7 @@ def run_locally(
 
 def _of_study(node: NodeSide, spec: Path) -> NodeSide:
     """A node that needs a whole study takes the one that was given, which has been checked, not the copy in the results."""
-    return replace(node, experiment=spec.resolve(), trust=True) if node.experiment.suffix == ".toml" else node
+    return replace(node, experiment=spec.absolute(), trust=True) if node.experiment.suffix == ".toml" else node
 
 
 def finished(output: Path, settings: Settings) -> Path:

@@ -55,7 +55,7 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     """Flower's SuperNode for a node, and its home; `server` is where to reach the server if not where the node's file says."""
     home = side.directory / "flower"
     home.mkdir(exist_ok=True, mode=0o700)
-    _forget_apps(home)
+    forget_apps(home)
     config = {"experiment": str(side.experiment), "state-dir": str(side.state), "agents": ",".join(map(str, side.agents))}
     more = ({} if side.seed is None else {"seed": side.seed}) | ({"trust": True} if side.trust else {})
     (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
@@ -66,10 +66,13 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     return [*command, "--node-config", str(home / "node-config.toml"), "--host", HOST, "--port", str(free_port())], home
 
 
-def _forget_apps(home: Path) -> None:
+def forget_apps(home: Path) -> None:
     """Remove the apps that a directory holds: Flower would run what lies there as if it had come from the server."""
     for folder in (home / "app", home / "apps"):
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.is_symlink() or folder.is_file():
+            folder.unlink()
+        elif folder.exists():
+            shutil.rmtree(folder)
 
 
 @contextmanager
@@ -148,7 +151,7 @@ class Supervisor:
         if self._fresh:
             for file in (*self._home.glob("superlink.db*"), self._home / "run"):
                 file.unlink(missing_ok=True)
-        _forget_apps(self._home)
+        forget_apps(self._home)
         self._app = self._home / "app"
         self._app.mkdir(exist_ok=True)
         (self._app / "pyproject.toml").write_text(toml_text(APP), encoding="utf-8")

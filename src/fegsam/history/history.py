@@ -90,7 +90,7 @@ class History:
         return card(f"{settings.algorithm}: {drawn}", rows, picture)
 
     def plot(self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None) -> Axes:
-        """Draw an error over time: the mean over seeds, and its 95 % interval as a band, which no single seed has.
+        """Draw an error over time: the mean over seeds, and its 95 % interval as a band (none for a single seed).
 
         The axis is logarithmic, and the interval is that of the logarithm: it is positive wherever the error is.
 

@@ -16,7 +16,7 @@ from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.markov_chain import check_ergodic, eliminated, stationary_law
 
 SMALL_STATES = 64
-"""Chains of up to so many states are handled as stacks of dense matrices, as there may be one for each of 10^5 agents."""
+"""Chains of at most this many states are handled as stacks of dense matrices: there may be one for each of 10^5 agents."""
 STACK_ENTRIES = 2**22
 """The size of a stack, and of the transitions that it is made of."""
 

@@ -200,7 +200,7 @@ def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
 
 
 def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
-    """The x with ``matrix @ x = right``; where there is none in double precision, an error that names `what` the matrix is of.
+    """The x with ``matrix @ x = right``; where there is none in double precision, an error that names the matrix, `what`.
 
     >>> import numpy as np
     >>> solve(np.array([[2.0]]), np.array([1.0]), "the mean")

@@ -132,7 +132,7 @@ def stationary_law(kernel: sparse.csr_array) -> FloatArray:
 
 
 def eliminated(chain: FloatArray) -> FloatArray:
-    """The stationary law of a dense ergodic chain (S, S), which is overwritten.
+    """The stationary distribution of a dense ergodic chain (S, S), which is overwritten.
 
     >>> eliminated(np.array([[0.5, 0.5], [0.25, 0.75]]))
     array([0.33333333, 0.66666667])

@@ -24,7 +24,7 @@ from fegsam.problem.markov_chain import check_ergodic
 MIXING_LIMIT = 2000
 """Mixing constants take dense powers of the kernel, so there is a limit to the states."""
 PAIRWISE_LIMIT = 256
-"""Up to so many states all pairs of rows are compared, beyond each with the mean row."""
+"""All pairs of rows are compared up to this many states; beyond, each row is compared with the mean row."""
 SMALLEST_DISTANCE = 1e-10
 """Distances below drown in rounding: they are taken to be this large."""
 POINTS_PER_OCTAVE = 32
