@@ -50,7 +50,7 @@ def print_table(histories: dict[int, fg.History]) -> float:
         print(f"  {agents:6d}   {found.value:.2e} [{found.low:.2e}, {found.high:.2e}]   {one / found.value:6.2f}")
     short = [f"{agents}" for agents, history in histories.items() if find_plateau(history).reached is False]
     if short:
-        print(f"\n  No plateau was reached by T = {NUM_STEPS} with so many agents: {', '.join(short)}. Run for longer.")
+        print(f"\n  No plateau was reached by T = {NUM_STEPS} with N = {', '.join(short)}. Run for longer.")
     slope = slope_estimate(list(histories), np.stack([plateau(history) for history in histories.values()], axis=1), method="t")
     print(f"\n  slope of log error against log N: {slope} (linear speed-up is -1)")
     return slope.value

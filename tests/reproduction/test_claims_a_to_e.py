@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from fegsam.reproduction.differing_agents import by_environments, by_policies, p
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.thresholds import claim_spec
 from fegsam.theory.drift import drift
+from fegsam.theory.large_enough import LargeEnough
 from reproduction.controls import Faulty
 
 
@@ -89,6 +92,17 @@ def test_corollary_of_agents_that_differ_is_admitted_from_some_number_of_steps_o
     admitted = named(corollary.examine(claim_spec("corollary", True).resized(**few)), "T large enough")[0]
     assert admitted.outcome == "holds"
     assert 1e6 < admitted.estimate.value < 1e12
+
+
+def test_corollary_of_which_nothing_is_proved_cannot_be_told() -> None:
+    spec = claim_spec("corollary", True)
+    unknown = LargeEnough(math.inf, math.inf, heterogeneous=True, limit=0.1, drift=0.1, num_agents=4)
+    assert "nothing is proved" in unknown.why
+    outcomes = [
+        corollary._admitted("TD", found, spec).outcome
+        for found in (unknown, replace(unknown, log_fails_from=20.0), replace(unknown, num_steps=1e9))
+    ]
+    assert outcomes == ["cannot be told", "does not hold", "holds"]
 
 
 def test_corollary_has_three_usable_problems_for_each_algorithm() -> None:

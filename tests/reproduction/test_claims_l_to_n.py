@@ -26,7 +26,10 @@ def outcomes(verdicts: list[Verdict]) -> dict[str, str]:
 
 
 def test_example_diverges_below_the_closed_form_and_converges_from_it_on() -> None:
-    verdicts, _ = look_ahead._example(AHEAD, "cpu")
+    verdicts, figure = look_ahead._example(AHEAD, "cpu")
+    for series in figure.series:
+        # Intervals on a logarithmic axis are those of the logarithm.
+        np.testing.assert_allclose(np.multiply(series.low, series.high), np.square(series.y), rtol=1e-9)
     assert set(outcomes(verdicts).values()) == {"holds"}
     assert [verdict.claim[-5:] for verdict in verdicts[1:]] == ["n = 1", "n = 2", "n = 3"]
 
@@ -115,11 +118,22 @@ def test_variance_grows_with_the_corrected_order_and_faster_than_the_printed_one
         assert [verdict.outcome for verdict in problem_size._verdicts(SIZE, variance)] == ["does not hold", "holds"]
 
 
-def test_true_number_of_steps_grows_as_the_closed_form_of_independent_states() -> None:
+@pytest.mark.parametrize("algorithm", [fg.OffPolicyTabularTD(), fg.QLearning()])
+def test_true_number_of_steps_grows_as_the_closed_form_of_independent_states(algorithm: Any) -> None:
     """alpha is of order accuracy / |S|, and the slowest rate alpha mu_min, so T is of order |S| / mu_min up to a logarithm."""
-    truth = {parameter: problem_size.growths(SIZE, fg.OffPolicyTabularTD(), parameter)[-1] for parameter in ("mu_min", "|S|")}
+    truth = {parameter: problem_size.growths(SIZE, algorithm, parameter)[-1] for parameter in ("mu_min", "|S|")}
+    assert {growth.quantity for growth in truth.values()} == {"The true T"}
     assert truth["mu_min"].exponent == pytest.approx(-1.0, abs=0.05)
     assert truth["|S|"].exponent == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("parameter", problem_size.NAMES)
+def test_small_step_law_of_q_learning_holds_throughout_the_families(parameter: str) -> None:
+    """Else the true number of steps would not be true."""
+    for problem in problem_size.family(parameter, 2, SIZE.sizes)[1]:
+        plan = fg.theory.complexity(problem, fg.QLearning(), accuracy=SIZE.sizes.accuracy)
+        given = {"step_size": plan.step_size, "sync_period": plan.sync_period}
+        assert fg.theory.small_step_law(problem, fg.QLearning(), **given).holds
 
 
 @pytest.mark.parametrize(("parameter", "sign"), [("mu_min", -1), ("|S|", 1)])

@@ -6,23 +6,22 @@ that of the slowest direction of the mean increment's matrix: ``(1 - alpha lambd
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fegsam.engines.run import Engine
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import Estimate, curve_estimate, ratio_estimate, slope_estimate
+from fegsam.experiments.plateaus import find_plateau
 from fegsam.history import History
 from fegsam.problem.federation import Federation
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.reproduction.plateaus import unsettled
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases, mean_matrix
-from fegsam.reproduction.runs import exact_plateau, levels, plateau_run, run_case, sampled
+from fegsam.reproduction.runs import SHARES, exact_plateau, levels, plateau_run, run_case, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
-
-SHARES = (1.0, 0.5, 0.25)
-"""Of a case's step size, whose curves are drawn."""
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
@@ -132,19 +131,18 @@ def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureD
     steps = round(sizes.curve_relaxations * case.relaxation / min(SHARES))
     settings = {"num_steps": steps, "sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
     series: list[Series] = []
-    falling: list[str] = []
+    reached: dict[str, bool | None] = {}
     for share in SHARES:
         name = f"α = {share * case.step_size:g}"
         history = run_case(
             case, sizes.curve_agents, step_size=share * case.step_size, record=max(1, steps // 80), **settings
         )  # fmt: skip
-        series += _curve(case, history, name)
-        if unsettled(history.data.squared_error_2.transpose("seed", "time").values):
-            falling.append(name)
+        drawn, reached[name] = _curve(case, history, name)
+        series += drawn
     return FigureData(
         key=f"decay-{case.number}",
         title=f"{case.name}: error over time",
-        caption=_curve_caption(falling),
+        caption=_curve_caption(reached),
         x_label="steps",
         y_label="squared error E‖θ − θ*‖²",
         x_scale="linear",
@@ -152,20 +150,33 @@ def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureD
     )
 
 
-def _curve_caption(falling: list[str]) -> str:
-    """What the curves show; no floor is spoken of that was not reached."""
-    if not falling:
+def _curve_caption(reached: Mapping[str, bool | None]) -> str:
+    """What the curves show, given whether each reached its plateau; no floor is spoken of that was not reached.
+
+    >>> _curve_caption({"α = 0.2": True, "α = 0.1": None, "α = 0.05": False}).partition(". ")[2]
+    'No floor was reached at α = 0.05. Whether one was reached cannot be told at α = 0.1.'
+    """
+    short, unclear = ([name for name, found in reached.items() if found is kind] for kind in (False, None))
+    if not short and not unclear:
         return "Larger steps forget the start sooner and end at a higher floor."
-    return f"Larger steps forget the start sooner. No floor was reached at {', '.join(falling)}: the error was still falling."
+    caption = "Larger steps forget the start sooner."
+    if short:
+        caption += f" No floor was reached at {', '.join(short)}."
+    if unclear:
+        caption += f" Whether one was reached cannot be told at {', '.join(unclear)}."
+    return caption
 
 
-def _curve(case: Case, history: History, name: str) -> list[Series]:
+def _curve(case: Case, history: History, name: str) -> tuple[list[Series], bool | None]:
+    """The error over time, and whether it reached its plateau."""
     found, times = curve_estimate(history.data.squared_error_2, positive=True), history.data.time.values
     drawn = [Series(name, times, found.value, found.low, found.high, group=name)]
+    excess = None
     if case.has_exact:
         settings = history.settings
         problem = case.federate(settings.num_agents)
         steps = {"step_size": settings.step_size, "sync_period": settings.sync_period}
         truth = moments(problem, case.algorithm, times=times, order=1, **steps).mse
         drawn.append(Series(f"{name}, exact", times, truth, style="exact", group=name))
-    return drawn
+        excess = float(truth[times >= settings.num_steps / 2].mean()) - exact_plateau(case, history)
+    return drawn, find_plateau(history, error="squared_error_2", excess=excess).reached

@@ -27,7 +27,7 @@ from fegsam.reproduction.runs import sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
 from fegsam.theory.corollary import Schedule, schedule
 from fegsam.theory.drift import drift
-from fegsam.theory.large_enough import large_enough
+from fegsam.theory.large_enough import LargeEnough, large_enough
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
@@ -131,11 +131,10 @@ def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None
     slope = slope_estimate(product, np.stack(samples, axis=1) / np.log(product))
     last, (agents, steps) = plans[-1], chosen[-1]
     detail = f"step sizes {plans[0].step_size:.3g} to {last.step_size:.3g}"
-    found = large_enough(federate(agents), algorithm)
     verdicts = [
         spec.verdict("slope", name, slope, detail),
         _communications(name, last, agents, steps, spec),
-        spec.verdict("admitted", name, certain(found.num_steps), f"N = {agents}: {found.why}"),
+        _admitted(name, large_enough(federate(agents), algorithm), spec),
     ]
     drawn = [sampled(place, list(product), samples, place)]
     if truth:
@@ -158,6 +157,13 @@ def _at_output(history: History, times: np.ndarray, errors: np.ndarray) -> np.nd
     """The mean of (..., time) errors under the output time's law."""
     weights = np.exp((times - history.settings.num_steps) * -math.log(history.settings.output_decay))
     return errors @ weights / weights.sum()
+
+
+def _admitted(name: str, found: LargeEnough, spec: ClaimSpec) -> Verdict:
+    """Whether some T is large enough; where none was found and nothing is proved, the number is not known."""
+    known = found.holds or math.isfinite(found.log_fails_from)
+    steps = certain(found.num_steps if known else math.nan)
+    return spec.verdict("admitted", name, steps, f"N = {found.num_agents}: {found.why}")
 
 
 def _communications(name: str, plan: Schedule, agents: int, steps: int, spec: ClaimSpec) -> Verdict:

@@ -28,7 +28,7 @@ from fegsam.report.verdict import Outcome
 from fegsam.reproduction.differing_agents import by_environments, by_policies
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, Case
-from fegsam.reproduction.runs import estimates, levels, plateau_run, sampled
+from fegsam.reproduction.runs import estimates, exact_plateau, levels, plateau_run, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
 from fegsam.theory.small_step import small_step_law
 
@@ -123,14 +123,6 @@ def _long_run(case: Case, problem: Any, point: np.ndarray, period: int) -> np.nd
     return moments(problem, case.algorithm, times=[steps], **common).mean[0]
 
 
-def _exact_error(case: Case, problem: Any, period: int) -> float:
-    """The exact long-run error, the mean over a round."""
-    times = period * math.ceil(4 * case.relaxation / period) + np.arange(0, period, max(1, period // 6))
-    common = {"step_size": case.step_size, "sync_period": period, "sampling": "iid", "order": 1}
-    found = moments(problem, case.algorithm, times=times, initial_params=fixed_point(problem, case.algorithm), **common)
-    return float(found.mse.mean())
-
-
 def _truth(case: Case) -> str:
     return "exact" if case.has_exact else "without noise"
 
@@ -175,11 +167,12 @@ def _rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[V
     verdicts, series, drifts = [], [], []
     for only, name in ((True, "rewards alone differ"), (False, "transitions alone differ")):
         case = by_environments(2, sizes.places[0], sizes.strength, sizes.step_size, only_rewards=only)
-        found = [levels(plateau_run(case, 4 * sizes.agents, sync_period=period, **settings)) for period in periods]
+        histories = [plateau_run(case, 4 * sizes.agents, sync_period=period, **settings) for period in periods]
+        found = [levels(history) for history in histories]
         series.append(sampled(name, periods, found, name))
         rise = ratio_estimate(found[-1], found[0], paired=True)
         problem = case.federate(4 * sizes.agents)
-        truth = [_exact_error(case, problem, period) for period in periods]
+        truth = [exact_plateau(case, history) for history in histories]
         series.append(Series(f"{name}, exact", periods, truth, style="exact", group=name))
         exact = truth[-1] / truth[0]
         detail = f"error {rise} times that with K = 1, exactly {exact:.3f}; ε = {heterogeneity(problem, case.algorithm):.3g}"

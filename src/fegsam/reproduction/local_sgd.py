@@ -132,8 +132,8 @@ def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     beyond = np.array(periods[1:]) - 1
     alike = [_offsets(spec, labels, period, engine) for period in (1, periods[-1])]
     alike_error = [(each**2).sum(axis=2).mean(axis=1) for each in alike]
-    (none, _), (_, often) = _exact(spec, labels, periods[-1]), _exact(spec, labels, 1)
-    rarely, exact_drift = _exact(spec, labels, periods[-1])[1], _exact(spec, data, periods[-1])[0]
+    (none, rarely), (_, often) = _exact(spec, labels, periods[-1]), _exact(spec, labels, 1)
+    exact_drift, _ = _exact(spec, data, periods[-1])
     rise = ratio_estimate(alike_error[1], alike_error[0], paired=True)
     share = Estimate(*(bound * often / rarely for bound in (rise.value, rise.low, rise.high)))
     verdicts = [

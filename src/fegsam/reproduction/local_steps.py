@@ -12,11 +12,8 @@ from fegsam.engines.run import Engine
 from fegsam.experiments.estimates import Estimate, ratio_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases
-from fegsam.reproduction.runs import estimates, exact_level, exact_plateau, levels, plateau_run
+from fegsam.reproduction.runs import SHARES, estimates, exact_level, exact_plateau, levels, plateau_run
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
-
-SHARES = (1.0, 0.5, 0.25)
-"""Of a case's step size, at which the price is computed."""
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:

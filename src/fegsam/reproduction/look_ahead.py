@@ -103,9 +103,9 @@ def _example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
         change = ratio_estimate(errors[:, -1], errors[:, 0], paired=True)
         detail = f"the mean increment is {-matrix:.3g} alpha times the error; {steps} steps"
         verdicts.append(spec.verdict("below" if matrix < 0 else "above", f"{where}, n = {horizon}", change, detail))
-        curve = curve_estimate(errors / errors[:, :1])
+        curve = curve_estimate(errors / errors[:, :1], positive=True)
         times = history.data.time.values
-        series.append(Series(f"n = {horizon}", times, curve.value, np.maximum(curve.low, 1e-12), curve.high))
+        series.append(Series(f"n = {horizon}", times, curve.value, curve.low, curve.high))
     return verdicts, FigureData(
         key="look-ahead",
         title="Too short a look ahead diverges",
@@ -138,12 +138,12 @@ def _threshold(spec: ClaimSpec) -> Verdict:
         scan = fg.theory.scan_horizons(problem, fg.OffPolicyLinearTD(), [1, needed, needed + 1])
         without += scan.levels[0] != "identity"
         horizons.append(needed)
-        # Below 1 it suffices for the 2-norm to do; that it does is asked apart.
+        # A number below 1 proves that the agents contract in the 2-norm; that the search says so is checked as well.
         found = zip(scan.operator_norms[1:], scan.levels[1:], strict=True)
         norms += [norm if level == "identity" else math.inf for norm, level in found]
     detail = (
-        f"{len(horizons)} problems, n from {min(horizons)} to {max(horizons)}; at n = 1 the 2-norm does not do for {without} "
-        "of them"
+        f"{len(horizons)} problems, n from {min(horizons)} to {max(horizons)}; at n = 1 the agents of {without} of them "
+        "do not contract in the 2-norm"
     )
     return spec.verdict("threshold", "random problems", certain(max(norms)), detail)
 

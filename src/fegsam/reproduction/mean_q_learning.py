@@ -73,7 +73,7 @@ class MeanQLearning:
         return -step_size * (period - 1) / 2 * np.linalg.solve(np.tensordot(self.weights, matrices, axes=1), pull)
 
     def after(self, start: np.ndarray, step_size: float, period: int, rounds: int) -> np.ndarray:
-        """(S*A,): the table after so many rounds of `period` steps and an averaging."""
+        """(S*A,): the table after `rounds` rounds, each of `period` steps and an averaging."""
         table = start
         for _ in range(rounds):
             tables = np.tile(table, (len(self.weights), 1))

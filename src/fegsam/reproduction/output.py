@@ -131,7 +131,7 @@ def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | 
     return FigureData(
         f"output_{case.key}",
         case.name,
-        "Error of what is handed out after so many steps: the random time trails, the weighted mean is lowest at last.",
+        "Error of what is handed out after a number of steps: the random time trails, the weighted mean is lowest at last.",
         "steps T",
         "E‖output − θ*‖²",
         series=tuple(series),

@@ -17,6 +17,8 @@ from fegsam.report import Series
 from fegsam.reproduction.problems import Case
 from fegsam.reproduction.thresholds import fresh_seeds
 
+SHARES = (1.0, 0.5, 0.25)
+"""Of a case's step size, at which claims compare step sizes."""
 _ANY_DECAY = 0.5
 """Of the output time, where it is not used: finding the default takes the theorem's norm."""
 
@@ -87,13 +89,14 @@ def exact_plateau(case: Case, history: History) -> float:
         sync_period=settings.sync_period,
         times=times,
         initial_params=fixed_point(problem, case.algorithm),
+        sampling=settings.sampling,
         order=1,
     )
     return float(found.mse.mean())
 
 
 ENDLESS = 10**9
-"""Agents: so many that nothing is left of what N divides."""
+"""A number of agents at which the part of the error that N divides is negligible."""
 
 
 def exact_level(case: Case, agents: int | None, sync_period: int, step_size: float | None = None) -> float:

@@ -13,11 +13,8 @@ from fegsam.engines.run import Engine
 from fegsam.experiments.estimates import Estimate, plateau, ratio_estimate, slope_estimate, speed_up
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases
-from fegsam.reproduction.runs import estimates, exact_level, exact_plateau, levels, plateau_run, run_case, sampled
+from fegsam.reproduction.runs import SHARES, estimates, exact_level, exact_plateau, levels, plateau_run, run_case, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, exponent
-
-SHARES = (1.0, 0.5, 0.25)
-"""Of a case's step size, at which the floor is computed."""
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
@@ -53,7 +50,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
             f"At a fixed step size the proportionality ends. Agents that average every {sizes.sync_period} steps are each as "
             "biased as one alone, and the square of that bias is a floor that no number of agents divides. What is judged is "
             "the error above the floor; where exact answers exist, the lines go on beyond the agents that were run, and the "
-            "flat lines are the floors. For Q-learning no floor is known, and its error is judged as it is.",
+            "flat lines are the floors. For Q-learning no exact floor is known, and its error is judged as it is.",
         ),
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.experiments.estimates import Estimate, short, slope_estimate
+from fegsam.experiments.estimates import Estimate, slope_estimate
 from fegsam.report import Verdict, judge
 from fegsam.report.verdict import Kind
 
@@ -26,7 +26,7 @@ FIRST_SEED = 1_000_000
 
 
 def fresh_seeds(count: int) -> range:
-    """So many seeds that no threshold was chosen by.
+    """`count` seeds by which no threshold was chosen.
 
     >>> fresh_seeds(3)
     range(1000000, 1000003)
@@ -98,10 +98,12 @@ def bounds_text(low: float | None, high: float | None) -> str:
 
     >>> bounds_text(0.4, 0.6), bounds_text(2.0, None), bounds_text(None, None)
     ('0.4 to 0.6', 'at least 2', 'a finite number')
+    >>> bounds_text(0.985, 1.015)
+    '0.985 to 1.015'
     """
     if low is None:
-        return "a finite number" if high is None else f"at most {short(high)}"
-    return f"at least {short(low)}" if high is None else f"{short(low)} to {short(high)}"
+        return "a finite number" if high is None else f"at most {high:g}"
+    return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
 
 
 @dataclass(frozen=True)
@@ -144,14 +146,14 @@ class ClaimSpec:
         """The verdict on whether the truth lies within the bounds of a check.
 
         `names` fill in the claim's sentence. `kind` is another one than the spec's, where some cases are computed and others
-        measured.
+        measured. An estimate of NaN is a number that is not known: nothing can be told.
 
         >>> claim_spec("sampling", quick=True).verdict("price", "coin", Estimate(1.0, 0.99, 1.01), factor=2.64).outcome
         'holds'
         """
         found = self.checks[check]
         outcome = judge(estimate, *found.bounds)
-        if found.bounds == (None, None):
+        if found.bounds == (None, None) and not math.isnan(estimate.value):
             outcome = "holds" if math.isfinite(estimate.value) else "does not hold"
         return Verdict(
             where, found.claim.format(**names), outcome, estimate, found.threshold, detail, kind or found.kind, found.theorem,
