@@ -357,7 +357,10 @@ FOREIGN = {
     "labels that are a number": (lambda: mdp(labels=7), "labels is 7, but must name the states: give a sequence of 2 labels"),
     "a ragged assignment": (lambda: noise(assignment=[[0], [0, 0]]), "assignment is a list that cannot be read.*whole numbers"),
     "a ragged record": (lambda: run(record=[[0], [0, 0]]), "record is .*give a whole number, or a list"),
-    "a word for a waiting factor": (lambda: bound(tau_factor="x"), "tau_factor is 'x', but the theorem needs at least 2"),
+    "a word for a waiting factor": (lambda: bound(tau_factor="x"), "tau_factor is 'x', but must be a number from 2 to 1e"),
+    "a waiting factor beyond all numbers": (
+        lambda: bound(tau_factor=1e200), r"tau_factor is 1e\+200, but must be a number from 2 to 1e\+100; give such"
+    ),
     "a list for a precision": (lambda: fg.engines.Cuda(precision=["float64"]), r"precision is \['float64'\]; give"),
     "an array for a sampling": (lambda: run(sampling=np.ones(2)), r"sampling is array.*; give 'markov' or 'iid'"),
     "an array for a flag": (lambda: run(record_params=np.ones(2)), "record_params is array.* must be True or False"),
@@ -412,6 +415,12 @@ def test_a_bound_at_an_absurd_step_is_a_bound_with_a_warning_and_not_an_overflow
         found = bound(step_size)
     assert not found.holds
     assert found.vacuous
+
+
+def test_constants_that_are_lost_come_with_a_cure() -> None:
+    cure = r"are not finite at step_size 1e\+90; use a smaller step_size, or rewards in a larger unit\."
+    with pytest.warns(RuntimeWarning, match=cure):
+        fg.theory.constants(golden.federation(), fg.OnPolicyTD(), step_size=1e90)
 
 
 def test_a_whole_number_is_a_step_size() -> None:

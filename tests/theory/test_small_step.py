@@ -9,6 +9,7 @@ proportion to the step size.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -378,6 +379,37 @@ def test_mean_matrix_and_rate_agree_with_the_mean_field() -> None:
             np.testing.assert_allclose(noise.mean_matrix, -matrix, atol=1e-13)
         law = small_step_law(fed, algorithm, step_size=0.01, sync_period=1)
         assert law.rate == pytest.approx(0.01 * np.linalg.eigvals(field.matrices.mean(axis=0)).real.min())
+
+
+def two_kinds(rates: tuple[float, float], agents: int = 4) -> tuple[fg.MarkovNoise, fg.LinearSA]:
+    """Agents without noise that move towards 1 and 0 at these rates."""
+    noise = fg.MarkovNoise([[[1.0]]] * 2, num_agents=agents)
+    return noise, fg.LinearSA(np.array([[[[-rate]]] for rate in rates]), np.array([[[rates[0]]], [[0.0]]]))
+
+
+def test_the_drift_is_exact_to_first_order_where_the_law_holds() -> None:
+    """Where the agents meet, theta = sum_i (1 - F_i^K) theta_i / sum_i (1 - F_i^K) with F_i = 1 - alpha a_i."""
+    alpha, rates = 1e-4, (1.0, 2.0)
+    theta = rates[0] / sum(rates)
+    for period in (2, 10, 100, 1000, 1300, 1400, 10**4, 10**6):
+        law = small_step_law(*two_kinds(rates), step_size=alpha, sync_period=period)
+        gains = [-math.expm1(period * math.log1p(-alpha * rate)) for rate in rates]
+        exact = gains[0] / sum(gains) - theta
+        assert law.stiffness == pytest.approx(alpha * (period - 1) * 1.5 / 2, rel=1e-12)
+        assert law.holds == (law.stiffness <= 0.1) == (not law.limits)
+        if law.holds:
+            assert law.drift[0] == pytest.approx(exact, rel=max(law.stiffness, 1e-3))
+        if period > 10**5:
+            assert abs(law.drift[0]) > 10 * abs(exact)
+            assert "the law is a guide" in str(law)
+
+
+def test_agents_that_do_not_drift_are_not_stiff() -> None:
+    settings = {"step_size": 1e-2, "sync_period": 10**5}
+    assert small_step_law(*two_kinds((1.0, 1.0)), **settings).holds
+    assert small_step_law(*two_kinds((1.0, 2.0), agents=1), **settings).holds
+    assert small_step_law(federation(4, behavior_policies=fg.policies.uniform(20, 3)), fg.OffPolicyLinearTD(), **settings).holds
+    assert small_step_law(*two_kinds((1.0, 2.0)), step_size=1e-2, sync_period=1).stiffness == 0
 
 
 def halve(params: Any, y: Any, kind: Any, out: Any) -> None:

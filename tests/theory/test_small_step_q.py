@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import norm
 import fegsam as fg
 import golden
 from fegsam.exact import stationary_error
-from fegsam.theory import SmallStepLaw, small_step_law
+from fegsam.theory import SmallStepLaw, complexity, small_step_law
 from fegsam.theory.curvature import copy_covariances, expected_excess
 from fegsam.theory.lyapunov import stationary_covariance
 
@@ -191,8 +192,43 @@ def test_the_curvature_vanishes_exponentially_as_the_step_shrinks() -> None:
     assert sizes[1] < sizes[0] / 10
     assert sizes[2] < sizes[1] / 100
     assert [law.holds for law in laws] == [False, True, True]
-    assert "below 3 the law is a guide" in str(laws[0])
+    assert "standard deviations, below 3" in str(laws[0])
     assert "the law holds" in str(laws[2])
+
+
+@pytest.mark.parametrize("agents", [1, 4])
+@pytest.mark.parametrize("accuracy", [1e-2, 1e-3])
+def test_a_plan_near_a_tie_keeps_its_accuracy_and_says_that_the_law_is_a_guide(agents: int, accuracy: float) -> None:
+    """The bias goes as sqrt(alpha) there, so the step of a linear rule would be too large."""
+    fed = nearly_tied(0.001, agents)
+    with pytest.warns(RuntimeWarning, match="small-step law is only a guide to this plan, since the smallest action gap is"):
+        plan = complexity(fed, Q, accuracy=accuracy)
+    assert sum(plan.parts.values()) <= accuracy
+    at_one = small_step_law(fed, Q, step_size=plan.step_size, sync_period=1)
+    assert 0.24 * accuracy < at_one.mse <= 0.25 * accuracy * (1 + 1e-8)
+
+
+def test_a_plan_far_from_ties_needs_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan = complexity(dense(5), Q, accuracy=1e-3)
+    assert sum(plan.parts.values()) <= 1e-3
+
+
+def test_two_environments_that_seldom_meet_are_beyond_the_law() -> None:
+    """Each agent reaches its own Q*, so their average tends to the mean of the two; the law's drift goes on growing with K."""
+    worlds = [fg.examples.garnet(4, 2, 3, 0.8, seed=seed) for seed in (1, 2)]
+    policy = fg.policies.uniform(4, 2)
+    fed = fg.Federation(worlds, policy, num_agents=2)
+    own = [fg.fixed_point(fg.Federation(world, policy, num_agents=1), Q) for world in worlds]
+    farthest = np.linalg.norm(np.mean(own, axis=0) - fg.fixed_point(fed, Q))
+    law = small_step_law(fed, Q, step_size=3e-4, sync_period=10**6)
+    assert law.gap_ratio > 3
+    assert np.linalg.norm(law.drift) > 5 * farthest
+    assert not law.holds
+    assert "above 0.1, where the drift levels off" in str(law)
+    assert "the law holds" not in str(law)
+    assert small_step_law(fed, Q, step_size=3e-4, sync_period=100).holds
 
 
 def test_equally_good_actions_are_refused_with_a_cure() -> None:

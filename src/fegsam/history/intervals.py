@@ -119,7 +119,7 @@ def draw_counts(seeds: int, seed: int) -> np.ndarray:
 
 
 def percentiles(values: np.ndarray, seeds: int, level: float) -> tuple[float, float]:
-    """Percentiles further out than the level asks for, as Student's quantiles are further out than the normal law's."""
+    """Percentiles further out than the level asks for, as Student's quantiles are further out than normal quantiles."""
     outside = (1 - fraction(level, "level")) / 2
     tail = float(ndtr(math.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, outside)))
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")

@@ -239,7 +239,9 @@ def bound_from(
 ) -> Bound:
     """`error_bound` from what the assumptions give."""
     if not isinstance(tau_factor, int | float | np.integer | np.floating) or not 2 <= tau_factor <= LARGEST_ENTRY:
-        raise ProblemError(f"tau_factor is {shown(tau_factor)}, but the theorem needs at least 2; give such a number.")
+        raise ProblemError(
+            f"tau_factor is {shown(tau_factor)}, but must be a number from 2 to {LARGEST_ENTRY:g}; give such a number."
+        )
     agents = assumptions.num_agents
     period = sync_period if agents > 1 else 1
     c = constants_from(assumptions, step_size, tau_factor=tau_factor)

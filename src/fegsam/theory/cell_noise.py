@@ -36,7 +36,7 @@ class CellNoise:
     chain: sparse.csr_array
     """(S, S)"""
     law: np.ndarray
-    """(S,)"""
+    """(S,): the stationary distribution of the chain"""
     state: np.ndarray
     """(E,), as the following: where each transition starts"""
     cell: np.ndarray

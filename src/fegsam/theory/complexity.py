@@ -11,6 +11,7 @@ The corollary (`corollary`) says what T steps bring; here an accuracy is given, 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,10 @@ __all__ = ["Complexity", "Schedule", "complexity", "complexity_from_bound", "sch
 
 FIRST_ORDER = 0.1
 """alpha ||A|| stays below this, so that the small-step law is near the truth."""
+ROUNDING = 1e-9
+"""The relative error that the solution of an equation may have."""
+NEAR_ENOUGH = 1.01
+"""A step size is found to within this factor where each trial solves a Lyapunov equation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +104,8 @@ def complexity(problem: Federation | MarkovNoise, algorithm: Any, *, accuracy: f
         Of the last iterate in the 2-norm ("small_step"), or of the output in the theorem's norm ("bound").
     source : str
         "small_step": a quarter of the accuracy is left to the variance and bias at K = 1, which gives the step size, and
-        as much again to local steps, which gives K. "bound": likewise, with the terms of the theorem.
+        as much again to local steps, which gives K; a `RuntimeWarning` says where the law is only a guide at that choice.
+        "bound": likewise, with the terms of the theorem.
 
     Examples
     --------
@@ -124,13 +130,16 @@ def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Compl
     matrix = np.sum([share * noise.mean_matrix for share, noise in agent_noises(algorithm, problem, point)], axis=0)
     unit = FIRST_ORDER / float(np.linalg.norm(matrix, 2))
     at_unit = small_step_law(problem, algorithm, step_size=unit, sync_period=1)
-    # The variance goes as alpha, the squared bias as alpha^2: V x + W x^2 = accuracy / 4 at x = alpha / unit.
+    # Of a linear rule the variance goes as alpha, the squared bias as alpha^2: V x + W x^2 = accuracy / 4 at x = alpha / unit.
     V, W = at_unit.variance, float(at_unit.bias @ at_unit.bias)
-    step = unit * min(1.0, accuracy / 2 / (V + math.sqrt(V * V + W * accuracy)) if V + W > 0 else 1.0)
-    decay = linalg.expm(unit * matrix)
+    linear = unit * min(1.0, accuracy / 2 / (V + math.sqrt(V * V + W * accuracy)) if V + W > 0 else 1.0)
 
-    def law(period: int) -> SmallStepLaw:
+    def law(period: int, step: float) -> SmallStepLaw:
         return small_step_law(problem, algorithm, step_size=step, sync_period=period)
+
+    # In Q-learning near a tie the bias goes as sqrt(alpha), and the step must be smaller.
+    step = _last_step(lambda x: law(1, x).mse <= accuracy / 4 * (1 + ROUNDING), linear, NEAR_ENOUGH)
+    decay = linalg.expm(unit * matrix)
 
     def steps(bias: np.ndarray) -> int:
         # |x + bias|^2 <= accuracy / 2 + |bias|^2 for every x up to this size.
@@ -138,8 +147,15 @@ def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Compl
         left = accuracy / 2 / (size + math.sqrt(size * size + accuracy / 2))
         return math.ceil(_times_to_shrink(decay, point, left) * (unit / step))
 
-    period = _last_period(lambda K: law(K).mse <= accuracy / 2, steps(law(1).bias))
-    final = law(period)
+    period = _last_period(lambda K: law(K, step).mse <= accuracy / 2, steps(law(1, step).bias))
+    final = law(period, step)
+    if not final.holds:
+        warnings.warn(
+            f"The small-step law is only a guide to this plan, since {final.limits[0]}; ask for a smaller accuracy, or "
+            "check the plan with run.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     total = max(steps(final.bias), period)
     return Complexity(
         num_steps=total,
@@ -188,15 +204,17 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
     return Complexity(steps, steps // period, step, period, accuracy, "bound", bound.terms)
 
 
-def _last_step(passes: Callable[[float], bool], top: float) -> float:
-    """A step at most `top` that passes, and near one that does not."""
+def _last_step(passes: Callable[[float], bool], top: float, factor: float = 1.0) -> float:
+    """A step at most `top` that passes, and near one that does not: within `factor`, or as near as 40 halvings bring it."""
     good = top
     while not passes(good):
         good /= 2
         if good == 0.0:
-            raise ProblemError("No positive step size makes the bound that small; ask for a larger accuracy.")
+            raise ProblemError("No positive step size makes the error that small; ask for a larger accuracy.")
     bad = min(top, 2 * good)
-    for _ in range(40 if bad > good else 0):
+    for _ in range(40):
+        if bad <= factor * good:
+            break
         middle = math.sqrt(good * bad)
         good, bad = (middle, bad) if passes(middle) else (good, middle)
     return good

@@ -145,7 +145,12 @@ def constants(
     # Without noise of G zeta_2 is infinite as it should be.
     lost = [name for name, value in values.items() if not math.isfinite(value) and name != "zeta_2"]
     if lost:
-        warnings.warn(f"The constants {', '.join(lost)} are not finite at step_size {step:g}.", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"The constants {', '.join(lost)} are not finite at step_size {step:g}; use a smaller step_size, or rewards in a "
+            "larger unit.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return values
 
 

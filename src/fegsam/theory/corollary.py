@@ -115,13 +115,16 @@ def schedule(
     """
     steps = integer(num_steps, "num_steps", least=2, most=LARGEST_LENGTH)
     found = assumptions(problem, algorithm)
-    if heterogeneous is not None:
-        heterogeneous = flag(heterogeneous, "heterogeneous")
-    else:
-        heterogeneous = found.heterogeneity > HOMOGENEOUS * max(1.0, found.start_error)
-    made = schedule_from(found, steps, heterogeneous)
+    made = schedule_from(found, steps, is_heterogeneous(found, heterogeneous))
     warn_unless_finite(made.bound)
     return made
+
+
+def is_heterogeneous(assumptions: Assumptions, asked: bool | None) -> bool:
+    """Which of the corollary's two cases to take: the one that was asked for, or if None that of the agents' fixed points."""
+    if asked is None:
+        return assumptions.heterogeneity > HOMOGENEOUS * max(1.0, assumptions.start_error)
+    return flag(asked, "heterogeneous")
 
 
 def schedule_from(assumptions: Assumptions, num_steps: int, heterogeneous: bool) -> Schedule:

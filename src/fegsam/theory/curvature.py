@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri
 from fegsam.theory.cell_noise import CellNoise
 
 PHASES = 8
-"""At most so many times between two synchronisations are looked at."""
+"""Largest number of times between two synchronisations at which the covariance is computed."""
 POINTS = 2**14
 """Quasi-random points for states with three actions or more: the excess is right to about a thousandth."""
 
@@ -82,7 +82,7 @@ def curvature(
 def copy_covariances(
     matrix: np.ndarray, gamma: np.ndarray, covariance: np.ndarray, alpha: float, period: int
 ) -> Iterator[tuple[float, np.ndarray]]:
-    """Weights that add up to one, and the covariance (d, d) of an agent's copy at so many phases of a period."""
+    """Weights that add up to one, and the covariance (d, d) of an agent's copy at up to `PHASES` times of a period."""
     stride = -(-period // PHASES)
     first = (stride - 1) // 2
     step = np.eye(len(matrix)) + alpha * matrix

@@ -16,17 +16,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fegsam.problem.checks import flag
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.assumptions import Assumptions, assumptions
 from fegsam.theory.conditions import length_conditions, require_complete, step_conditions, sync_conditions
 from fegsam.theory.constants import constants_from
-from fegsam.theory.corollary import HOMOGENEOUS, schedule_choice
+from fegsam.theory.corollary import is_heterogeneous, schedule_choice
 
 LAST = 10**30
-"""The largest number of steps that is looked at."""
+"""The largest number of steps to check."""
 PER_DECADE = 8
-"""So many numbers of steps are looked at between a number and ten times it."""
+"""Numbers of steps to check in each decade."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class LargeEnough:
     Attributes
     ----------
     num_steps : float
-        The theorem admits the schedule at this T and at all larger ones that were looked at, up to `last`; infinite where
-        no T is large enough.
+        The theorem admits the schedule at this T and at all larger ones that were checked, up to `last`; infinite where none
+        was found; see `log_fails_from`.
     log_fails_from : float
         Where no T is large enough: c2a fails for every T from exp of this on, by the inequality in this module's opening.
         Infinite where nothing is proved.
@@ -76,9 +75,12 @@ class LargeEnough:
     def why(self) -> str:
         """The proof, or what was found, in a sentence."""
         if self.holds:
-            return f"every condition holds at T = {self.num_steps:.3g} and at all larger T up to {self.last:.0e}"
+            return (
+                f"every condition holds at T = {self.num_steps:.3g} and at all larger T that were checked, "
+                f"{PER_DECADE} a decade up to {self.last:.0e}"
+            )
         if math.isinf(self.log_fails_from):
-            return f"some condition fails at T = {self.last:.0e}, the largest T that was looked at; nothing is proved beyond it"
+            return f"some condition fails at T = {self.last:.0e}, the largest T that was checked; nothing is proved beyond it"
         least = 4 * (math.log(self.num_agents) + self.log_fails_from) / (self.drift * self.num_agents)
         decades = self.log_fails_from / math.log(10)
         first = f"{10**decades:.3g}" if decades < 12 else f"10^{decades:.4g}"
@@ -107,9 +109,7 @@ def large_enough(
     (True, [])
     """
     found = assumptions(problem, algorithm)
-    if heterogeneous is None:
-        heterogeneous = found.heterogeneity > HOMOGENEOUS * max(1.0, found.start_error)
-    return large_enough_from(found, flag(heterogeneous, "heterogeneous"))
+    return large_enough_from(found, is_heterogeneous(found, heterogeneous))
 
 
 def large_enough_from(assumptions: Assumptions, heterogeneous: bool) -> LargeEnough:

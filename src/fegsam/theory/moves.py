@@ -55,14 +55,14 @@ class Moves:
         return weights
 
     def count(self, horizon: int) -> float:
-        """How many windows of so many transitions there are, for all the kinds together."""
+        """How many windows of `horizon` transitions there are, for all the kinds together."""
         paths = np.ones(int(self.state[-1]) + 1)
         for _ in range(horizon):
             paths = np.bincount(self.state, paths[self.next])
         return len(self.kinds) * float(paths.sum())
 
     def windows(self, horizon: int) -> np.ndarray:
-        """(W, n): every window of so many transitions, as indices of moves."""
+        """(W, n): every window of `horizon` transitions, as indices of moves."""
         begin = np.flatnonzero(np.r_[True, np.diff(self.state) > 0])
         many = np.diff(np.r_[begin, len(self.state)])
         found = np.arange(len(self.state))[:, None]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import finite_array, fraction, integer, positive, real_array
+from fegsam.problem.checks import LARGEST_LENGTH, array_shape, finite_array, fraction, integer, positive, real_array
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.drift import drift
 
@@ -45,7 +45,7 @@ class OutputTimeDistribution:
     decay: float
 
     def __post_init__(self) -> None:
-        integer(self.num_steps, "num_steps")
+        integer(self.num_steps, "num_steps", most=LARGEST_LENGTH)
         fraction(self.decay, "decay")
 
     @property
@@ -58,7 +58,7 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).probabilities([1, 2])
         array([0.8, 0. ])
         """
-        t = np.arange(self.num_steps) if times is None else finite_array(times, "times", "(t,)")
+        t = np.arange(*array_shape(num_steps=self.num_steps)) if times is None else finite_array(times, "times", "(t,)")
         rate, last = self._rate, self.num_steps - 1
         back = np.clip(last - t, 0, None)
         mass = np.exp(-rate * back) * (math.expm1(-rate) / math.expm1(-rate * self.num_steps))
@@ -96,7 +96,7 @@ class OutputTimeDistribution:
         u = real_array(uniforms, "uniforms", "(t,)")
         if not np.all((u >= 0) & (u < 1)):
             raise ProblemError("A uniform number for the output time lies outside [0, 1); draw it from there.")
-        steps, rate = self.num_steps, self._rate
+        steps, rate = integer(self.num_steps, "num_steps"), self._rate  # the times that are drawn are 64-bit
         # The first n > 0 with cdf(n - 1) > u solves exp(-rate (T - n)) = u + (1 - u) exp(-rate T) =: 1 + tail.
         tail = (1 - u) * math.expm1(-rate * steps)
         with np.errstate(divide="ignore"):
@@ -151,7 +151,7 @@ def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step
     0.9375
     """
     check_algorithm(algorithm, problem)
-    step_size, num_steps = positive(step_size, "step_size"), integer(num_steps, "num_steps")
+    step_size, num_steps = positive(step_size, "step_size"), integer(num_steps, "num_steps", most=LARGEST_LENGTH)
     found = drift(problem, algorithm)
     decay = 1 - step_size * found.beta * found.drift / 2
     if 0 < decay < 1:

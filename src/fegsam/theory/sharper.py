@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import fraction, integer, positive
+from fegsam.problem.checks import LARGEST_LENGTH, fraction, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import number, text_table
 from fegsam.theory.assumptions import Assumptions, assumptions
@@ -31,9 +31,9 @@ from fegsam.theory.conditions import require_complete
 from fegsam.theory.output_time import OutputTimeDistribution, default_output_decay
 
 ENVELOPES = 24
-"""So many smoothings psi of the sup norm are tried."""
+"""Number of smoothings psi of the sup norm to try."""
 WINDOWS = 60
-"""So many windows tau are tried, in geometric progression."""
+"""Largest number of windows tau to try, in geometric progression."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SharperBound:
     stationary : float
         The bound on the expected squared error of the average in the long run.
     initial : float
-        What the start adds to the output: ``total - stationary`` up to the times that have no bound but the start's.
+        The rest of `total`: the times before the recursion applies, and what the start adds after them.
     norm : str
         "sup", "2" or "weighted".
     start_error : float
@@ -147,13 +147,15 @@ def sharper_error_bound(
     >>> sharp.holds, plain.total / sharp.total > 1000
     (True, True)
     """
-    step, steps, period = positive(step_size, "step_size"), integer(num_steps, "num_steps"), integer(sync_period, "sync_period")
+    step, steps = positive(step_size, "step_size"), integer(num_steps, "num_steps", most=LARGEST_LENGTH)
+    period = integer(sync_period, "sync_period", most=LARGEST_LENGTH)
     found = assumptions(problem, algorithm)
     chosen = default_output_decay(problem, algorithm, step, steps) if decay is None else fraction(decay, "decay")
     bound = sharper_from(found, step_size=step, num_steps=steps, sync_period=period, decay=chosen)
     if not bound.holds:
         warnings.warn(
-            f"The sharper bound is infinite, since step_size={step:g} is too large; use at most largest_sharper_step.",
+            f"The sharper bound is infinite, since step_size={step:g} is too large; use at most "
+            f"largest_sharper_step(problem, algorithm, sync_period={period}).",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -366,9 +368,10 @@ def largest_sharper_step(problem: Federation | MarkovNoise, algorithm: Any, *, s
     >>> largest_sharper_step(fed, fg.OnPolicyTD()) > 1000 * fg.theory.largest_step(fed, fg.OnPolicyTD())
     True
     """
+    period = integer(sync_period, "sync_period", most=LARGEST_LENGTH)
     given = assumptions(problem, algorithm)
     require_complete(given)
-    period = integer(sync_period, "sync_period") if given.num_agents > 1 else 1
+    period = period if given.num_agents > 1 else 1
 
     def passes(alpha: float) -> bool:
         return any(

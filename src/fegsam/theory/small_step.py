@@ -50,10 +50,14 @@ from fegsam.theory.cell_noise import CellNoise
 from fegsam.theory.curvature import NO_CURVATURE, curvature
 from fegsam.theory.lyapunov import slowest_rate, stationary_covariance
 
+SAME_MATRIX = 1e-12
+"""Mean matrices whose entries differ by at most this part of the largest entry are the same."""
 MOST_PARAMETERS = 5000
 """The Lyapunov equation takes several dense (d, d) matrices, and time in proportion to d^3."""
 RELIABLE_GAP = 3.0
 """Standard deviations by which the greedy action must lead for the law of Q-learning to be called exact to first order."""
+FIRST_ORDER_SHARE = 0.1
+"""The largest `stiffness` at which the drift is called exact to first order: the terms left out are about this part of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +80,10 @@ class SmallStepLaw:
     gap_ratio : float
         Q-learning: the smallest ratio of an action gap, ``max Q*(s, .) - Q*(s, a)``, to the standard deviation of that gap in
         one agent's copy of Q. Infinite for the linear algorithms.
+    stiffness : float
+        ``alpha (K - 1) ||A||_2 / 2``: how far agents go towards their own fixed points between synchronisations. Where it is
+        not small the true drift grows more slowly with K than the law's. Zero for one agent, for agents of one kind, and in
+        the linear algorithms for agents that share A, as they do not drift.
 
     Examples
     --------
@@ -94,16 +102,29 @@ class SmallStepLaw:
     rate: float
     curvature_bias: np.ndarray | float = 0.0
     gap_ratio: float = math.inf
+    stiffness: float = 0.0
 
     @property
     def holds(self) -> bool:
-        """Whether the rule is linear within the fluctuations, so that the law is first-order exact.
+        """Whether the law is exact to first order: `limits` is empty.
 
-        Always for the linear algorithms. For Q-learning where the greedy action of every state leads by `RELIABLE_GAP`
-        standard deviations. Below, the law is a guide: the curvature is in it, but the variance is that of the unique
-        greedy policy, while the agents' greedy policies vary.
+        For Q-learning the greedy action of every state must lead by `RELIABLE_GAP` standard deviations. Below, the law is a
+        guide: the curvature is in it, but the variance is that of the unique greedy policy, while the agents' greedy policies
+        vary. For heterogeneous agents the `stiffness` must be at most `FIRST_ORDER_SHARE`. Above, the law overstates the drift.
         """
-        return self.gap_ratio >= RELIABLE_GAP
+        return not self.limits
+
+    @property
+    def limits(self) -> list[str]:
+        """Why the law is only a guide, a sentence for each reason; empty where it holds."""
+        found = []
+        if not self.gap_ratio >= RELIABLE_GAP:
+            found.append(f"the smallest action gap is {self.gap_ratio:.3g} standard deviations, below {RELIABLE_GAP:g}")
+        if not self.stiffness <= FIRST_ORDER_SHARE:
+            found.append(
+                f"alpha (K - 1) ||A|| / 2 is {self.stiffness:.3g}, above {FIRST_ORDER_SHARE:g}, where the drift levels off"
+            )
+        return found
 
     @property
     def variance(self) -> float:
@@ -136,10 +157,11 @@ class SmallStepLaw:
         ]
         if self.gap_ratio < math.inf:
             lines.insert(-1, ("  of the maximum", norm(self.curvature_bias)))
-            verdict = "the law holds" if self.holds else f"below {RELIABLE_GAP:g} the law is a guide"
-            lines.append(("smallest action gap", f"{self.gap_ratio:.3g} standard deviations: {verdict}"))
+            lines.append(("smallest action gap", f"{self.gap_ratio:.3g} standard deviations"))
+            lines += [("the law holds", "")] if self.holds else []
+        lines += [("the law is a guide", reason) for reason in self.limits]
         width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)
+        return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in lines)
 
 
 def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float, sync_period: int) -> SmallStepLaw:
@@ -148,8 +170,8 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     The law of the limit of `fegsam.exact.stationary_error`, at a fraction of the cost: one sparse solve per kind of agents
     and one Lyapunov equation, whatever N and K. It keeps the covariance up to terms of order ``alpha^2 / N`` and the bias up to
     terms of order ``alpha^2``; so the relative error of ``mse`` falls in proportion to alpha, for every N. Steps are small if
-    ``alpha`` times the largest eigenvalue of A is small against one, and for heterogeneous agents ``alpha K`` times it:
-    beyond, the true drift stops growing with K and the law overstates it.
+    ``alpha ||A||`` is small against one, and for heterogeneous agents ``alpha K ||A||``: beyond, the true drift stops growing
+    with K and the law overstates it. `SmallStepLaw.holds` and `SmallStepLaw.limits` say so.
 
     Parameters
     ----------
@@ -215,10 +237,12 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     agents = problem.num_agents
     mean_matrix, pull, memory = np.zeros((dimension, dimension)), np.zeros(dimension), np.zeros(dimension)
     total, long_run = np.zeros((dimension, dimension)), []
+    first, share_matrix = kinds[0][1].mean_matrix, True
     for share, noise in kinds:
         matrix = noise.mean_matrix
         own, correlation = lagged_moments(noise, agents, period)
         mean_matrix += share * matrix
+        share_matrix = share_matrix and np.allclose(matrix, first, rtol=0.0, atol=SAME_MATRIX * np.abs(first).max())
         total += share * own
         pull += share * matrix @ noise.mean_offset
         memory += share * correlation
@@ -231,6 +255,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     wait = (period - 1) / 2 if len(kinds) > 1 else 0.0
     cells = [(share, noise) for share, noise in kinds if isinstance(noise, CellNoise)]
     bend = curvature(cells, long_run, covariance, point, alpha, period if agents > 1 else 1) if cells else NO_CURVATURE
+    drifts = period > 1 and agents > 1 and len(kinds) > 1 and (bool(cells) or not share_matrix)
     pulls = np.column_stack([alpha * memory, alpha * wait * pull, np.broadcast_to(bend.pull, dimension)])
     biases = -np.linalg.solve(mean_matrix, pulls)
     return SmallStepLaw(
@@ -244,6 +269,7 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
         rate=alpha * slowest_rate(mean_matrix),
         curvature_bias=biases[:, 2],
         gap_ratio=bend.gap_ratio,
+        stiffness=alpha * wait * float(np.linalg.norm(mean_matrix, 2)) if drifts else 0.0,
     )
 
 
