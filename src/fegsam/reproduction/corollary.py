@@ -145,7 +145,7 @@ def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None
 def _run(
     problem: Federation | MarkovNoise, algorithm: Any, plan: Schedule, spec: ClaimSpec, engine: str | Engine | None
 ) -> History:
-    """Recorded in the last fifth, where nearly all of the output time's law lies."""
+    """Recorded in the last fifth, where nearly all of the output time's distribution lies."""
     times = np.unique(np.linspace(0.8 * plan.num_steps, plan.num_steps - 1, spec.sizes.points).astype(int))
     return run(
         problem, algorithm, step_size=plan.step_size, sync_period=plan.sync_period, num_steps=plan.num_steps,
@@ -154,7 +154,7 @@ def _run(
 
 
 def _at_output(history: History, times: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """The mean of (..., time) errors under the output time's law."""
+    """The mean of (..., time) errors under the output time's distribution."""
     weights = np.exp((times - history.settings.num_steps) * -math.log(history.settings.output_decay))
     return errors @ weights / weights.sum()
 
