@@ -22,10 +22,21 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.server import Server
-from fegsam.federation.state import AgentFile, Computed
-from fegsam.federation.wire import FROM_NODE, FROM_SERVER, Ask, Expected, Hello, Reply, Request, check_reply, decode, encode
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.state import AgentFile, Computed
+from fegsam.federation.protocol.wire import (
+    FROM_NODE,
+    FROM_SERVER,
+    Ask,
+    Expected,
+    Hello,
+    Reply,
+    Request,
+    check_reply,
+    decode,
+    encode,
+)
 
 ACTIONS = 5
 PERIOD = 10

@@ -23,7 +23,7 @@ from fegsam.bench.jax_scan import import_jax
 from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
 from fegsam.bench.tables import Tables, q_learning_tables
 from fegsam.bench.timing import Effort, Field
-from fegsam.engines.sampling import first_states
+from fegsam.engines.cpu.sampling import first_states
 
 AGENTS = (4096, 1_000_000)
 FORMS = ("choice", "categorical", "alias")

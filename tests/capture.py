@@ -27,7 +27,7 @@ import fegsam as fg
 from federation.in_memory import InMemory, serve, spread
 from fegsam.experiments.spec import EXAMPLE, parse_study
 from fegsam.experiments.sweep import run_sweep
-from fegsam.federation.experiment import Experiment
+from fegsam.federation.protocol.experiment import Experiment
 
 
 def digest(history: Any) -> str:

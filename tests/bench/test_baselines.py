@@ -13,8 +13,8 @@ from fegsam.bench.jax_scan import JaxScan, import_jax
 from fegsam.bench.numpy_loop import numpy_loop
 from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
 from fegsam.bench.tables import q_learning_tables
+from fegsam.engines.cpu.sampling import first_states
 from fegsam.engines.randomness import PATH, words
-from fegsam.engines.sampling import first_states
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-from fegsam.engines.cuda_layout import Device, Shape, make_layout
-from fegsam.engines.cuda_memory import Where
-from fegsam.engines.cuda_paths import pack
+from fegsam.engines.cuda.layout import Device, Shape, make_layout
+from fegsam.engines.cuda.memory import Where
+from fegsam.engines.cuda.paths import pack
 from fegsam.engines.plan import lower
 from fegsam.history.history import Checkpoint
 
@@ -49,7 +49,7 @@ def test_says_what_to_install_without_a_gpu(run) -> None:
 
 @pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU")
 def test_refuses_a_gpu_that_is_too_old(monkeypatch) -> None:
-    from fegsam.engines import cuda_device
+    from fegsam.engines.cuda import device as cuda_device
 
     old = types.SimpleNamespace(name=b"an old one", compute_capability=(6, 1))
     monkeypatch.setattr(cuda_device.cuda, "get_current_device", lambda: old)
@@ -175,7 +175,7 @@ def test_where_blocks_run_in_turn_there_is_one_and_it_fits() -> None:
 @pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="needs Numba's own types")
 @pytest.mark.parametrize(("states", "copied"), [(100, True), (512, False)])
 def test_blocks_copy_what_the_compiler_lets_them(states: int, copied: bool) -> None:
-    from fegsam.engines.cuda_rule import copies
+    from fegsam.engines.cuda.rule import copies
 
     mdp = fg.examples.garnet(states, 2, 1, discount=0.9, seed=0)
     fed = fg.Federation(mdp, fg.policies.uniform(states, 2), num_agents=2, target_policy=fg.policies.uniform(states, 2))

@@ -176,10 +176,10 @@ def test_reference_and_cpu_agree_on_when_many_seeds_diverge(name) -> None:
 
 def test_divergence_is_told_when_memory_is_short(monkeypatch) -> None:
     """Rounds are then run in pieces, and again for the records that do not fit."""
-    monkeypatch.setattr("fegsam.engines.layout._STEPS_PER_TILE", 4)
-    monkeypatch.setattr("fegsam.engines.layout._STEPS_PER_CALL", 10)
+    monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_TILE", 4)
+    monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_CALL", 10)
     for name in ("_ROW_BYTES", "_SLOT_BYTES", "_LOG_BYTES"):
-        monkeypatch.setattr(f"fegsam.engines.layout.{name}", 500)
+        monkeypatch.setattr(f"fegsam.engines.cpu.layout.{name}", 500)
     for name in FORMS.values():
         for num_agents in (1, 3):
             some = homogeneous(name, num_agents)

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 import fegsam as fg
-from fegsam.federation.experiment import Experiment
+from fegsam.federation.protocol.experiment import Experiment
 
 _LEARNT = {
     "on_policy_td": "horizon = 2",

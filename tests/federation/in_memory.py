@@ -6,10 +6,10 @@ import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.node import Node
-from fegsam.federation.server import Outcome, Rules, Server
-from fegsam.federation.transport import Lost
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.node import Node
+from fegsam.federation.protocol.server import Outcome, Rules, Server
+from fegsam.federation.protocol.transport import Lost
 
 Behaviour = Callable[[Node, bytes], "bytes | Lost | None"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fegsam.federation.flower_client import node_of, node_settings
-from fegsam.federation.grid_transport import packed, unpacked
-from fegsam.federation.wire import FROM_NODE, Reply, decode, encode
+from fegsam.federation.flower.client import node_of, node_settings
+from fegsam.federation.flower.grid_transport import packed, unpacked
+from fegsam.federation.protocol.wire import FROM_NODE, Reply, decode, encode
 
 LIES_FILE = "lies.json"
 """Beside the node's state: {round: lie}."""

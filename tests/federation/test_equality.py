@@ -11,7 +11,7 @@ import cases
 import fegsam as fg
 from federation.in_memory import InMemory, serve, spread
 from fegsam.experiments.spec import EXAMPLE, parse_study
-from fegsam.federation.experiment import Experiment
+from fegsam.federation.protocol.experiment import Experiment
 
 HOMES = {1: [(0, 1, 2, 3)], 2: [(0, 3), (1, 2)], 4: [(2,), (0,), (3,), (1,)]}
 STEPS = 107

@@ -10,14 +10,14 @@ import pytest
 
 import cases
 from federation.in_memory import InMemory, serve, spread
-from fegsam.federation import wire
 from fegsam.federation.errors import FederationError
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.node import Node
-from fegsam.federation.server import Rules, Server
-from fegsam.federation.state import AgentFile
-from fegsam.federation.transport import Lost
-from fegsam.federation.wire import FROM_NODE, FROM_SERVER, Failure, Hello, Reply, Request, Trouble, decode, encode
+from fegsam.federation.protocol import wire
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.node import Node
+from fegsam.federation.protocol.server import Rules, Server
+from fegsam.federation.protocol.state import AgentFile
+from fegsam.federation.protocol.transport import Lost
+from fegsam.federation.protocol.wire import FROM_NODE, FROM_SERVER, Failure, Hello, Reply, Request, Trouble, decode, encode
 
 HOMES = [(0,), (1,), (2,), (3,)]
 PERIOD, STEPS = 7, 66

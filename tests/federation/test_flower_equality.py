@@ -18,9 +18,9 @@ pytest.importorskip("flwr")
 from deployed import ALGORITHMS, assert_equal, simulated, write_study
 
 from fegsam.cli import main
-from fegsam.federation.ledger import read_events
-from fegsam.federation.processes import marked
-from fegsam.federation.supervisor import mark_of
+from fegsam.federation.flower.processes import marked
+from fegsam.federation.flower.supervisor import mark_of
+from fegsam.federation.protocol.ledger import read_events
 
 PATIENCE = 560.0
 """Seconds for a run of a few rounds; twenty times what it takes on a machine that is not busy."""

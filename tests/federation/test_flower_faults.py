@@ -21,13 +21,13 @@ pytest.importorskip("flwr")
 
 from deployed import assert_equal, simulated, write_study
 
-from fegsam.federation.deployment import load_node
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.flower_server import FLOWER_FOLDER, Job
-from fegsam.federation.ledger import Event, read_events
-from fegsam.federation.processes import end_all, environment, marked
-from fegsam.federation.superlink import free_port
-from fegsam.federation.supervisor import mark_of, node_command
+from fegsam.federation.flower.deployment import load_node
+from fegsam.federation.flower.processes import end_all, environment, marked
+from fegsam.federation.flower.server import FLOWER_FOLDER, Job
+from fegsam.federation.flower.superlink import free_port
+from fegsam.federation.flower.supervisor import mark_of, node_command
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.ledger import Event, read_events
 
 pytestmark = pytest.mark.slow
 

@@ -25,17 +25,19 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation import deployment, flower_client, flower_server, local
 from fegsam.federation.board import Board, Standing, described, table
-from fegsam.federation.deployment import init, load_node, load_server
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.grid_transport import PAYLOAD, RECORD, GridTransport, packed, unpacked
-from fegsam.federation.processes import alive, end_all, environment, marked
-from fegsam.federation.share import load_share, load_terms, save_share
-from fegsam.federation.state import append_event
-from fegsam.federation.supervisor import forget_apps, node_command
-from fegsam.federation.transport import Lost
-from fegsam.federation.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
+from fegsam.federation.flower import client as flower_client
+from fegsam.federation.flower import deployment, local
+from fegsam.federation.flower import server as flower_server
+from fegsam.federation.flower.deployment import init, load_node, load_server
+from fegsam.federation.flower.grid_transport import PAYLOAD, RECORD, GridTransport, packed, unpacked
+from fegsam.federation.flower.processes import alive, end_all, environment, marked
+from fegsam.federation.flower.supervisor import forget_apps, node_command
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.share import load_share, load_terms, save_share
+from fegsam.federation.protocol.state import append_event
+from fegsam.federation.protocol.transport import Lost
+from fegsam.federation.protocol.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
 
 ROOT = pathlib.Path(__file__).parents[2]
 STARTED = {"event": "started", "clock": 0.0, "round": 0, "rounds": 3, "agents": 2}

@@ -12,16 +12,16 @@ pytest.importorskip("ray")
 
 from deployed import assert_equal, simulated, write_study
 
-from fegsam.federation.deployment import init
-from fegsam.federation.flower_server import FLOWER_FOLDER, OUTPUT, SERVER
-from fegsam.federation.processes import OFFLINE
+from fegsam.federation.flower.deployment import init
+from fegsam.federation.flower.processes import OFFLINE
+from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER
 
 AGENTS = 32
 
 SIMULATE = f"""
 import os, pathlib
 from flwr.simulation import run_simulation
-from fegsam.federation import flower_client, flower_server
+from fegsam.federation.flower import client as flower_client, server as flower_server
 
 server = pathlib.Path(os.environ["{SERVER}"])
 

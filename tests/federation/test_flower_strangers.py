@@ -24,11 +24,11 @@ from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 from test_flower_faults import PATIENCE, command, named, strangers, try_to_join, wait_for
 
-from fegsam.federation.credentials import make_authority, make_node, make_server, private_directory
-from fegsam.federation.flower_server import FLOWER_FOLDER
-from fegsam.federation.gate import Gate, Tls
-from fegsam.federation.processes import program
-from fegsam.federation.superlink import free_port
+from fegsam.federation.flower.credentials import make_authority, make_node, make_server, private_directory
+from fegsam.federation.flower.gate import Gate, Tls
+from fegsam.federation.flower.processes import program
+from fegsam.federation.flower.server import FLOWER_FOLDER
+from fegsam.federation.flower.superlink import free_port
 
 HEARTBEAT = "/v1/fleet/send-node-heartbeat"
 

@@ -18,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fegsam as fg
-from fegsam.federation import wire
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.inbox import Inbox
-from fegsam.federation.ledger import Ledger, Standing
-from fegsam.federation.roster import Roster
-from fegsam.federation.server import Round, Rules
-from fegsam.federation.wire import (
+from fegsam.federation.protocol import wire
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.inbox import Inbox
+from fegsam.federation.protocol.ledger import Ledger, Standing
+from fegsam.federation.protocol.roster import Roster
+from fegsam.federation.protocol.server import Round, Rules
+from fegsam.federation.protocol.wire import (
     FROM_NODE,
     Accepted,
     Expected,

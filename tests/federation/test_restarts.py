@@ -12,13 +12,13 @@ import pytest
 import cases
 from federation.in_memory import InMemory, serve, spread
 from fegsam.federation.errors import FederationError, StateError
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.ledger import Ledger, read_events
-from fegsam.federation.node import Node
-from fegsam.federation.server import Rules, Server
-from fegsam.federation.state import AgentFile, HeldError, held, read_sealed, write_sealed
-from fegsam.federation.transport import Lost
-from fegsam.federation.wire import FROM_NODE, FROM_SERVER, Failure, Reply, Request, Trouble, decode, encode
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.ledger import Ledger, read_events
+from fegsam.federation.protocol.node import Node
+from fegsam.federation.protocol.server import Rules, Server
+from fegsam.federation.protocol.state import AgentFile, HeldError, held, read_sealed, write_sealed
+from fegsam.federation.protocol.transport import Lost
+from fegsam.federation.protocol.wire import FROM_NODE, FROM_SERVER, Failure, Reply, Request, Trouble, decode, encode
 
 HOMES = [(0, 1), (2,), (3,)]
 PERIOD, STEPS = 7, 66

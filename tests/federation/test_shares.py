@@ -9,9 +9,9 @@ import cases
 import fegsam as fg
 from federation.in_memory import InMemory, serve
 from fegsam.federation.errors import StateError
-from fegsam.federation.experiment import Experiment
-from fegsam.federation.server import Server
-from fegsam.federation.share import load_share, load_terms, save_share, save_terms
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
 
 SHARED = ("alg2", "alg3", "alg4", "alg5", "alg5-preconditioned")
 

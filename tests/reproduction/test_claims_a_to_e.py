@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-from fegsam.engines.run import Engine
 from fegsam.report import Section, Verdict
 from fegsam.reproduction import bias_variance, corollary, heterogeneity, local_steps, problems, reproduce, speed_up
 from fegsam.reproduction.differing_agents import by_environments, by_policies, preferences
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.thresholds import claim_spec
+from fegsam.run import Engine
 from fegsam.theory.drift import drift
 from fegsam.theory.large_enough import LargeEnough
 from reproduction.controls import Faulty

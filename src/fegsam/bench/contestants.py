@@ -19,7 +19,7 @@ from fegsam.bench.jax_scan import JaxScan, import_jax
 from fegsam.bench.numpy_loop import numpy_loop
 from fegsam.bench.problems import STEP_SIZE, Case
 from fegsam.bench.tables import Tables, q_learning_tables
-from fegsam.engines.sampling import first_states
+from fegsam.engines.cpu.sampling import first_states
 from fegsam.errors import ProblemError
 
 Clock = Literal["cpu", "wall"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fegsam.federation.errors import FederationError
-from fegsam.federation.ledger import Event, read_events
+from fegsam.federation.protocol.ledger import Event, read_events
 
 _QUIET = frozenset({"round", "started", "resumed", "finished", "joined", "waiting"})
 """Events that are no trouble; all others are shown as they come."""

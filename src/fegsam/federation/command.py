@@ -108,7 +108,7 @@ def _rules(given: argparse.Namespace) -> dict[str, int | float]:
 
 def _run(given: argparse.Namespace) -> int:
     from fegsam.federation.board import Board
-    from fegsam.federation.local import run_locally
+    from fegsam.federation.flower.local import run_locally
 
     with Board() as board:
         history = run_locally(
@@ -126,7 +126,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _init(given: argparse.Namespace) -> int:
-    from fegsam.federation.deployment import init
+    from fegsam.federation.flower.deployment import init
 
     nodes = init(
         given.directory,
@@ -151,10 +151,10 @@ def _init(given: argparse.Namespace) -> int:
 
 def _server(given: argparse.Namespace) -> int:
     from fegsam.federation.board import Board
-    from fegsam.federation.deployment import load_server
-    from fegsam.federation.local import finished
-    from fegsam.federation.share import load_terms
-    from fegsam.federation.supervisor import Supervisor
+    from fegsam.federation.flower.deployment import load_server
+    from fegsam.federation.flower.local import finished
+    from fegsam.federation.flower.supervisor import Supervisor
+    from fegsam.federation.protocol.share import load_terms
 
     side = load_server(given.directory)
     with Board() as board:
@@ -165,9 +165,9 @@ def _server(given: argparse.Namespace) -> int:
 
 def _node(given: argparse.Namespace) -> int:
     """Becomes Flower's SuperNode: what supervises this process supervises the node."""
-    from fegsam.federation.deployment import load_node
-    from fegsam.federation.processes import environment
-    from fegsam.federation.supervisor import mark_of, node_command
+    from fegsam.federation.flower.deployment import load_node
+    from fegsam.federation.flower.processes import environment
+    from fegsam.federation.flower.supervisor import mark_of, node_command
 
     side = replace(load_node(given.directory), trust=given.trust)
     side.check_trust()

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.run import Engine, run
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.exact.moments import moments
 from fegsam.exact.rounds import Costs
 from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import Setting
+from fegsam.run import Engine, run
 
 _PATIENCE = 1.0
 """Seconds that exact moments may take."""

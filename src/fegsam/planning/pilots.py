@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.run import Engine
 from fegsam.planning.measured import run_errors
 from fegsam.planning.settings import MORE_STEPS, Goal, Setting
+from fegsam.run import Engine
 
 _SEEDS = range(10**6, 10**6 + 128)
 _SIGMAS = 2.0

@@ -12,7 +12,6 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.rule import check_algorithm
-from fegsam.engines.run import Engine
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.experiments.estimates import Estimate
@@ -24,6 +23,7 @@ from fegsam.planning.search import Search
 from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.run import Engine
 from fegsam.tables import html_table, text_table
 
 _LAW_PARAMETERS = 100

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fegsam.engines.run import Engine
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import Estimate, curve_estimate, ratio_estimate, slope_estimate
@@ -22,6 +21,7 @@ from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases, mean_matrix
 from fegsam.reproduction.runs import SHARES, exact_plateau, levels, plateau_run, run_case, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+from fegsam.run import Engine
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.run import Engine, run
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import slope_estimate
 from fegsam.history import History
@@ -25,6 +24,7 @@ from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, ingredients, small_lake, smooth_features
 from fegsam.reproduction.runs import sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
+from fegsam.run import Engine, run
 from fegsam.theory.corollary import Schedule, schedule
 from fegsam.theory.drift import drift
 from fegsam.theory.large_enough import LargeEnough, large_enough

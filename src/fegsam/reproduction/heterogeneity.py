@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.run import Engine
 from fegsam.exact.fixed_points import fixed_point, heterogeneity
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import Estimate, mean_estimate, ratio_estimate, slope_estimate
@@ -30,6 +29,7 @@ from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, Case
 from fegsam.reproduction.runs import estimates, exact_plateau, levels, plateau_run, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+from fegsam.run import Engine
 from fegsam.theory.small_step import small_step_law
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fegsam.engines.run import Engine
 from fegsam.experiments.estimates import Estimate, ratio_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases
 from fegsam.reproduction.runs import SHARES, estimates, exact_level, exact_plateau, levels, plateau_run
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+from fegsam.run import Engine
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:

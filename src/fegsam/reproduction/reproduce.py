@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from fegsam.engines.run import Engine
 from fegsam.problem.toy_text import from_gymnasium
 from fegsam.report import Section, save
 from fegsam.reproduction.thresholds import FIRST_SEED
+from fegsam.run import Engine
 
 CLAIMS = (
     "speed_up",

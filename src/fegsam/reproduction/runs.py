@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fegsam.engines.plan import Sampling
-from fegsam.engines.run import Engine, run
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.moments import moments, stationary_error
 from fegsam.experiments.estimates import Estimate, mean_estimate
@@ -16,6 +15,7 @@ from fegsam.history import History
 from fegsam.report import Series
 from fegsam.reproduction.problems import Case
 from fegsam.reproduction.thresholds import fresh_seeds
+from fegsam.run import Engine, run
 
 SHARES = (1.0, 0.5, 0.25)
 """Of a case's step size, at which claims compare step sizes."""

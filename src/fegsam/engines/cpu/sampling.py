@@ -1,0 +1,153 @@
+"""Paths for a tile of agents, compiled: words first, in a loop that vectorises, then the agents in lockstep.
+
+A path never depends on the parameters, so it can be drawn ahead of the updates; and while one agent waits for its
+table entry, the others' loads are under way.
+"""
+
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fegsam.compilation import compiled
+from fegsam.engines.cpu.team import private
+from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, TWO, choose, choose_index, philox, words
+
+TILE = 32
+LANES = 512
+
+
+class Tile(NamedTuple):
+    """Scratch of one thread: the paths of up to TILE agents over one stretch of time."""
+
+    states: np.ndarray
+    """uint32 (TILE, length)"""
+    actions: np.ndarray
+    flat_states: np.ndarray
+    """the same memory as one row"""
+    flat_actions: np.ndarray
+    words: np.ndarray
+    """uint32 (4, LANES)"""
+    pairs: np.ndarray
+    """uint64 (LANES): the counters that the words are made from"""
+    agents: np.ndarray
+    """uint64 (LANES)"""
+    mdps: np.ndarray
+    """uint64 (TILE): first row of the agent's MDP"""
+    policies: np.ndarray
+    """uint64 (TILE): first row of the agent's policy"""
+    current: np.ndarray
+    """uint64 (TILE): the state that each agent is in"""
+
+
+def make_tile(agents: int, length: int) -> Tile:
+    states, actions = private((2, agents, length), np.uint32)
+    return Tile(
+        states=states,
+        actions=actions,
+        flat_states=states.reshape(-1),
+        flat_actions=actions.reshape(-1),
+        words=private((4, LANES), np.uint32),
+        pairs=private((LANES,), np.uint64),
+        agents=private((LANES,), np.uint64),
+        mdps=private((TILE,), np.uint64),
+        policies=private((TILE,), np.uint64),
+        current=private((TILE,), np.uint64),
+    )
+
+
+@compiled(forceinline=True)
+def enter(tile, chain, agents, first, count):
+    """Note where the laws of agents first..first+count-1 begin."""
+    for a in range(count):
+        kind = agents.kinds[first + a]
+        tile.mdps[a] = agents.mdps[kind] * chain.num_states
+        tile.policies[a] = agents.policies[kind] * chain.num_states
+
+
+@compiled
+def make_words(tile, seed, first, count, first_pair, num_pairs, purpose):
+    """Words of `num_pairs` pairs of steps for each agent: lane ``pair * count + agent``."""
+    pairs, agents = tile.pairs, tile.agents
+    lanes, many, base = np.uint64(num_pairs * count), np.uint64(count), np.uint64(first)
+    for p in range(np.uint64(num_pairs)):
+        for a in range(many):
+            pairs[p * many + a] = first_pair + p
+            agents[p * many + a] = base + a
+    w0, w1, w2, w3 = tile.words[0], tile.words[1], tile.words[2], tile.words[3]
+    k0, k1 = seed & MASK, seed >> HALF
+    for i in range(lanes):
+        pair = pairs[i]
+        a0, a1, a2, a3 = philox(pair & MASK, pair >> HALF, agents[i], purpose, k0, k1)
+        w0[i] = a0
+        w1[i] = a1
+        w2[i] = a2
+        w3[i] = a3
+
+
+@compiled(forceinline=True)
+def extend(tile, chain, seed, first, count, time, steps, ahead):
+    """Draw transitions time+ahead-1 .. time+ahead+steps-2 behind the `ahead` states that stand in each agent's row."""
+    states, actions, current, words = tile.flat_states, tile.flat_actions, tile.current, tile.words
+    mdps, policies = tile.mdps, tile.policies
+    policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
+    # Unsigned throughout: a signed index costs a wrap-around test each.
+    agents, pitch, known = np.uint64(count), np.uint64(tile.states.shape[1]), np.uint64(ahead)
+    for a in range(agents):
+        current[a] = states[a * pitch + known - ONE]
+    most_pairs = LANES // count
+    done = 0
+    while done < steps:
+        step = np.uint64(time + ahead - 1 + done)
+        first_pair = step >> ONE
+        span = min(steps - done, 2 * most_pairs - np.int64(step & ONE))
+        make_words(tile, seed, first, count, first_pair, (np.int64(step & ONE) + span + 1) // 2, PATH)
+        for l in range(np.uint64(span)):
+            lane = (((step + l) >> ONE) - first_pair) * agents
+            half = TWO * ((step + l) & ONE)
+            action_words, state_words = words[half], words[half + ONE]
+            column = known + np.uint64(done) + l
+            for a in range(agents):
+                s = current[a]
+                action = choose_index(np.uint64(action_words[lane + a]), (policies[a] + s) * num_actions, num_actions, policy)
+                row = (mdps[a] + s) * num_actions + action
+                begin, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
+                s = np.uint64(choose(np.uint64(state_words[lane + a]), begin, size, entries))
+                actions[a * pitch + column - ONE] = action
+                states[a * pitch + column] = s
+                current[a] = s
+        done += span
+
+
+@compiled
+def first_states(chain, seed, first, count, out):
+    """The states at time 0 of agents first..first+count-1."""
+    for a in range(count):
+        word, _ = words(seed, np.uint64(first + a), np.uint64(0), FIRST_STATE)
+        out[a] = choose_index(word, np.uint64(0), chain.num_states, chain.first)
+
+
+@compiled
+def draw_windows(tile, chain, agents, seed, first, count, time, steps, window):
+    """One window from the stationary law for each step, `window` transitions long, one behind the other in the row."""
+    for a in range(count):
+        agent = np.uint64(first + a)
+        law = np.uint64(agents.kinds[first + a]) * chain.num_states
+        for k in range(steps):
+            at = np.uint64(time + k)
+            word, _ = words(seed, agent, at, IID)
+            s = choose_index(word, law, chain.num_states, chain.law)
+            column = k * (window + 1)
+            tile.states[a, column] = s
+            for l in range(window):
+                action_word, state_word = words(seed, agent, at, IID + np.uint64(l) + ONE)
+                start = (tile.policies[a] + s) * chain.num_actions
+                action = choose_index(action_word, start, chain.num_actions, chain.policy)
+                row = (tile.mdps[a] + s) * chain.num_actions + action
+                begin, size = np.uint64(chain.row[TWO * row]), np.uint64(chain.row[TWO * row + ONE])
+                s = np.uint64(choose(state_word, begin, size, chain.entry))
+                tile.actions[a, column + l] = action
+                tile.states[a, column + l + 1] = s

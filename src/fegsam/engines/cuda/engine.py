@@ -1,0 +1,202 @@
+"""The `cuda` engine: the same rules and the same random numbers on one GPU, through numba-cuda.
+
+This module drives seeds and launches; the kernels are in `cuda_kernel`, their place on the GPU in `cuda_layout`.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fegsam.compilation import explained, renewed, rule_key
+from fegsam.engines.plan import LARGEST, Plan, plan_end
+from fegsam.engines.schedule import Call, Limits, Schedule, most_in_a_round
+from fegsam.errors import ProblemError, shown
+from fegsam.history.history import Checkpoint, History
+from fegsam.history.recorder import Recorder
+from fegsam.history.settings import Settings
+from fegsam.progress import Notice, Progress
+
+_PRECISIONS = {"float64": (np.float64, LARGEST), "float32": (np.float32, 1e35)}
+"""The type of a parameter, and beyond which size one counts as no longer finite."""
+_FIRST_STEPS = 1 << 24
+"""Agent-steps of the first launch; the next ones are longer or shorter as it took."""
+_SECONDS = 0.5
+"""How long a launch may take: Python looks up in between."""
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """Run on a GPU.
+
+    Parameters
+    ----------
+    precision : "float64" or "float32"
+        Of the agents' parameters; paths are the same in both, and averages are float64.
+    layout : "shared", "overlay" or "table", optional
+        Where an agent's parameters lie; by default what suits the problem's size.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fg.engines.Cuda(precision="float32").name
+    'cuda float32'
+    """
+
+    precision: str = "float64"
+    layout: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.precision, str) or self.precision not in _PRECISIONS:
+            raise ProblemError(f"precision is {shown(self.precision)}; give 'float64' or 'float32'.")
+        if self.layout is not None and (not isinstance(self.layout, str) or self.layout not in ("shared", "overlay", "table")):
+            raise ProblemError(f"layout is {shown(self.layout)}; give 'shared', 'overlay' or 'table', or leave it out.")
+
+    @property
+    def name(self) -> str:
+        """As it stands in a history's settings."""
+        return "cuda" if self.precision == "float64" else "cuda float32"
+
+    def __call__(self, plan: Plan, settings: Settings) -> History:
+        _require_gpu()
+        run = _Run(plan, settings, self)
+        run.all_seeds()
+        return run.recorder.history(plan.output_times, run.checkpoint())
+
+
+def _require_gpu() -> None:
+    from numba import cuda
+
+    if not cuda.is_available():
+        raise ProblemError(
+            "engine='cuda' needs an NVIDIA GPU with its driver, and numba-cuda: pip install 'fegsam[cuda]' on a machine that "
+            "has one; engine='cpu' runs the same here."
+        )
+
+
+_kernels: dict[Any, Any] = {}
+"""Compiled loops, kept per process, since a rule may be compiled only once."""
+
+
+class _Run:
+    """All seeds of one call, in batches that run at once."""
+
+    def __init__(self, plan: Plan, settings: Settings, engine: Cuda) -> None:
+        # Numba's CUDA modules load here, so that nothing else waits for them.
+        from fegsam.engines.cuda import device as cuda_device
+        from fegsam.engines.cuda import layout as cuda_layout
+        from fegsam.engines.cuda import rule as cuda_rule
+
+        self.plan, self.settings = plan, settings
+        self.real, self.largest = _PRECISIONS[engine.precision]
+        self.recorder = Recorder(plan.truth, settings)
+        output = plan.output_times
+        self.ends = output if settings.stop_at_output else np.full_like(output, settings.num_steps)
+        self.times = np.union1d(settings.record, np.union1d(output, self.ends))
+        self.shape = cuda_layout.make_shape(plan, settings, np.dtype(self.real).itemsize)
+        self.tables = cuda_device.upload(plan, self.real)
+        wanted = most_in_a_round(self.times, settings.sync_period) if plan.num_agents > 1 else 1
+        copied = cuda_rule.copies(plan)
+        device = cuda_device.describe(sum(copied.values()))
+        self.layout = cuda_layout.make_layout(self.shape, device, engine.layout, wanted, self.tables.num_bytes)
+        key = rule_key(plan.rule)
+        slot = (plan.form, key if key is not None else plan.rule, self.layout.name, self.real, plan.window, settings.sampling)
+        slot += (
+            self.layout.where,
+            self.layout.together,
+            self.layout.registers,
+            plan.num_agents == 1,
+            cuda_device.constants(plan, copied),
+        )
+        if slot not in _kernels:
+            _kernels[slot] = cuda_device.Kernels(
+                plan, renewed(plan.rule), self.layout, self.real, settings.sampling == "iid", copied
+            )  # fmt: skip
+        self.kernels = _kernels[slot]
+        self._params = np.full((len(settings.seeds), plan.dimension), np.nan)
+        self._states = np.zeros((len(settings.seeds), plan.num_agents), np.uint32)
+
+    def checkpoint(self) -> Checkpoint | None:
+        if self.settings.stop_at_output:
+            return None
+        return Checkpoint(plan_end(self.plan, self.settings), self._params, self._states)
+
+    def all_seeds(self) -> None:
+        from fegsam.engines.cuda.device import Batch
+
+        start = self.plan.start.time
+        total = int(np.maximum(self.ends - start, 0).sum()) * self.plan.num_agents
+        seeds = np.arange(len(self.settings.seeds))
+        done, steps = 0, float(_FIRST_STEPS)
+        with Progress(total, "agent-steps") as progress:
+            for first in range(0, len(seeds), self.layout.seeds):
+                members = seeds[first : first + self.layout.seeds]
+                with Notice("fegsam: compiling for this GPU"), explained(self.plan.rule):
+                    batch = Batch(self, members)
+                    batch.launch(start, start, [np.zeros(0, np.int64)] * len(members))
+                self._hand_over(members, np.array([start]), batch.averages()[:, None], np.zeros((len(members), 1)))
+                end, time = int(self.ends[members].max()), start
+                while time < end:
+                    time, taken, moved = self._some_calls(batch, members, time, end, steps)
+                    done += moved
+                    progress.show(done)
+                    steps = min(max(steps * _SECONDS / max(taken, 1e-3), steps / 4), steps * 8)
+                    if not batch.alive.any():
+                        break
+                self._keep(batch, members)
+
+    def _some_calls(self, batch: Any, members: np.ndarray, time: int, end: int, steps: float) -> tuple[int, float, int]:
+        """One call of the schedule that starts at `time`; where it ended, the seconds it took, and its agent-steps."""
+        agents, period = self.plan.num_agents, self.settings.sync_period if self.plan.num_agents > 1 else 1
+        most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
+        limits = Limits(max(1, most), self.layout.rows, self.layout.cuts)
+        begun, reached = clock.perf_counter(), time
+        for call in Schedule(self.times, end, time, end, period, False, limits):
+            if call.time > time:
+                break
+            self._one_call(batch, members, call)
+            reached = call.stop
+        return reached, clock.perf_counter() - begun, (reached - time) * agents * len(members)
+
+    def _one_call(self, batch: Any, members: np.ndarray, call: Call) -> None:
+        outputs, recorded = self.plan.output_times, np.isin(call.cuts, self.settings.record)
+        wanted = [
+            call.cuts[(call.cuts <= self.ends[i]) & (recorded | np.isin(call.cuts, (outputs[i], self.ends[i])))]
+            for i in members
+        ]
+        rows, omegas, failures = batch.launch(call.time, call.stop, wanted)
+        for slot, index in enumerate(members):
+            if not batch.alive[slot]:
+                continue
+            times = wanted[slot]
+            failure, agent = failures[slot]
+            whole = times < failure
+            count = int(whole.sum())
+            self._hand_over(
+                members[slot : slot + 1], times[whole], rows[slot : slot + 1, :count], omegas[slot : slot + 1, :count]
+            )
+            if failure <= call.stop:
+                batch.alive[slot] = False
+                self.recorder.add_divergence(int(index), failure, int(self.plan.agents.kinds[agent]))
+
+    def _hand_over(self, members: np.ndarray, times: np.ndarray, rows: np.ndarray, omegas: np.ndarray) -> None:
+        """Averages (seeds, times, d) of some seeds."""
+        for slot, index in enumerate(map(int, members)):
+            self.recorder.add(index, times, rows[slot], omegas[slot])
+            for time, add in (
+                (self.plan.output_times[index], self.recorder.add_output),
+                (self.ends[index], self.recorder.add_final),
+            ):
+                found = np.flatnonzero(times == time)
+                if len(found):
+                    add(index, rows[slot, found[0]])
+
+    def _keep(self, batch: Any, members: np.ndarray) -> None:
+        averages, states = batch.averages(), batch.states()
+        alive = np.flatnonzero(batch.alive)
+        self._params[members[alive]] = averages[alive]
+        if self.settings.sampling == "markov":
+            self._states[members[alive]] = states[alive]

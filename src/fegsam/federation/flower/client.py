@@ -1,0 +1,82 @@
+"""The node on Flower: a ClientApp that hands each payload to the node's handler and carries back what it answers.
+
+Flower runs a new process for each message, so nothing is kept in memory: an agent's state is in a file under the node's
+`state-dir`, and the node's settings are in its `--node-config`: `experiment` (a share, or a study and a `seed`), `agents`
+("0,3"), `state-dir`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fegsam.federation.errors import FederationError
+from fegsam.federation.flower.grid_transport import packed, unpacked
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.node import Node
+from fegsam.federation.protocol.share import load_share
+
+try:
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+except ImportError as error:
+    raise FederationError("A federation on several machines needs Flower; run: pip install 'fegsam[flower]'") from error
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """Which agents of which experiment live on a node, and where their state is kept."""
+
+    experiment: Path
+    """a share, or the TOML file of a study"""
+    seed: int | None
+    agents: tuple[int, ...]
+    state_dir: Path
+    trust: bool = False
+    """whether the code that a study names may run"""
+
+
+def node_settings(context: Context) -> NodeSettings:
+    """From the SuperNode's `--node-config`."""
+    config = context.node_config
+    seed = config.get("seed")
+    return NodeSettings(
+        experiment=Path(str(config["experiment"])),
+        seed=None if seed is None else int(seed),
+        agents=tuple(int(agent) for agent in str(config["agents"]).split(",")),
+        state_dir=Path(str(config["state-dir"])),
+        trust=bool(config.get("trust", False)),
+    )
+
+
+def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
+    """A ClientApp for the node that `settings` describes."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        try:
+            node = node_of(settings(context))
+        except Exception as error:
+            # Flower sends the words of an exception to the server; here they may name what is on this machine.
+            traceback.print_exception(error)
+            raise FederationError("the node cannot be set up; its own log says why.") from None
+        # A message without a payload is answered like any other that cannot be read: by the node, with a named reason.
+        return Message(packed(node.answer(unpacked(message.content) or b"")), reply_to=message)
+
+    return app
+
+
+@lru_cache(maxsize=64)
+def node_of(settings: NodeSettings) -> Node:
+    """The node with its agents; in a process that lives on, made once."""
+    path = settings.experiment
+    is_spec = path.suffix == ".toml"
+    experiment = Experiment.from_spec(path, settings.seed, trust=settings.trust) if is_spec else load_share(path)
+    return experiment.node(settings.agents, settings.state_dir)
+
+
+app = client_app(node_settings)

@@ -1,0 +1,228 @@
+"""A federation as directories to be copied to its machines: one for the server, one for each node.
+
+    DIR/authority/       ca.key: signs certificates; is needed by nobody while the federation runs, so keep it elsewhere
+    DIR/server/          federation.toml, the terms (no environment, no policy), certificate and key, the nodes' public keys
+    DIR/nodes/NAME/      node.toml, the share of its agents (nothing of the others), the node's key, the authority's certificate
+
+`init` writes them, `load_server` and `load_node` read them. Paths in the files are relative to the file's own directory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fegsam.errors import ProblemError, SpecError
+from fegsam.experiments.foreign_code import check_trust
+from fegsam.experiments.spec import MOST_BYTES, load_study
+from fegsam.experiments.spec_text import SpecText
+from fegsam.experiments.tables import Seed, Table, Text
+from fegsam.experiments.toml_lines import toml_text
+from fegsam.federation.errors import FederationError
+from fegsam.federation.flower.credentials import make_authority, make_node, make_server, private_directory, write_new
+from fegsam.federation.flower.gate import Tls
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.server import Rules
+from fegsam.federation.protocol.share import save_share, save_terms
+from fegsam.safe_files import read_plain
+
+SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = "federation.toml", "node.toml", "terms", "share", "study.toml"
+
+
+class _ServerTable(Table):
+    listen: Text
+    insecure: bool = False
+
+
+class _NodeTable(Table):
+    name: Text
+    server: Text
+    agents: list[int]
+    experiment: Text = SHARE_FILE
+    """the share of its agents, or a study"""
+    seed: Seed | None = None
+    """where it is a study"""
+    state: Text = "state"
+    insecure: bool = False
+
+
+@dataclass(frozen=True)
+class ServerSide:
+    """What `DIR/server` says."""
+
+    directory: Path
+    listen: tuple[str, int]
+    tls: Tls | None
+    terms: Path
+    rules: Rules
+    node_keys: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class NodeSide:
+    """What `DIR/nodes/NAME` says."""
+
+    directory: Path
+    name: str
+    server: str
+    authority: Path | None
+    """None: plain text and no key"""
+    key: Path
+    experiment: Path
+    seed: int | None
+    agents: tuple[int, ...]
+    state: Path
+    trust: bool = False
+    """whether the code that its study names may run"""
+
+    def check_trust(self) -> None:
+        """Refuse a node whose study names code that may not run, before anything is started."""
+        if self.experiment.suffix == ".toml":
+            check_trust(load_study(self.experiment, trust=self.trust).cells()[0])
+
+
+def init(
+    directory: Path,
+    spec: Path,
+    *,
+    seed: int | None,
+    hosts: Sequence[str],
+    port: int,
+    num_nodes: int | None,
+    rules: Mapping[str, Any],
+    insecure: bool,
+    trust: bool | None = None,
+) -> list[Path]:
+    """Write the directories of a federation; the nodes' directories.
+
+    Parameters
+    ----------
+    spec : a study; its first cell is run, under `seed` or its first seed
+    hosts : under which nodes reach the server, the first of them by default
+    num_nodes : number of nodes to which the agents are dealt; one node for each agent by default
+    rules : what differs from `Rules`
+    trust : as in `load_study`
+    """
+    experiment = Experiment.from_spec(spec, seed, trust=trust)
+    dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
+    _check_rules(rules, str(directory / "server" / SERVER_FILE)).check(experiment.num_agents)
+    if not hosts:
+        raise FederationError("the server has no host: give the name or address under which nodes reach it.")
+    local = all(_is_loopback(host) for host in hosts)
+    private_directory(directory)
+    server = private_directory(directory / "server")
+    keys = private_directory(server / "nodes")
+    if not insecure:
+        make_server(server, hosts, make_authority(private_directory(directory / "authority")))
+    head = {"listen": address("127.0.0.1" if local else "0.0.0.0", port), "insecure": insecure}
+    write_new(server / SERVER_FILE, toml_text({"server": head, "rules": dict(rules)}).encode())
+    save_terms(experiment.terms(), server / TERMS_FILE)
+    private_directory(directory / "nodes")
+    nodes = []
+    for number, agents in enumerate(dealt):
+        name = f"node-{number}"
+        node = private_directory(directory / "nodes" / name)
+        if not insecure:
+            make_node(node / "node.key", keys / f"{name}.pub")
+            write_new(node / "ca.pem", (server / "ca.pem").read_bytes())
+        head = {"name": name, "server": address(hosts[0], port), "agents": agents, "insecure": insecure}
+        write_new(node / NODE_FILE, toml_text({"node": head | _hand_over(experiment, spec, agents, node)}).encode())
+        nodes.append(node)
+    return nodes
+
+
+def _hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:
+    """Give a node what its agents need, and nothing of the others where that can be parted; what its file says of it."""
+    try:
+        save_share(experiment, agents, node / SHARE_FILE)
+    except ProblemError:
+        study = load_study(spec, trust=False)
+        write_new(node / STUDY_FILE, study.text.encode())
+        study.copy_inputs(node)
+        return {"experiment": STUDY_FILE, "seed": experiment.seed}
+    return {"experiment": SHARE_FILE}
+
+
+def deal(num_agents: int, num_nodes: int) -> list[list[int]]:
+    """Agents 0, 1, ... to nodes 0, 1, ..., and round again.
+
+    >>> deal(5, 2)
+    [[0, 2, 4], [1, 3]]
+    """
+    if not 1 <= num_nodes <= num_agents:
+        raise FederationError(f"the nodes are {num_nodes}, but {num_agents} agents live on 1 to {num_agents} nodes.")
+    return [list(range(node, num_agents, num_nodes)) for node in range(num_nodes)]
+
+
+def load_server(directory: Path) -> ServerSide:
+    source = _read(directory / SERVER_FILE)
+    head = source.check(source.tables.get("server", {}), _ServerTable, ("server",))
+    directory = directory.resolve()
+    return ServerSide(
+        directory=directory,
+        listen=split_address(head.listen, source.name),
+        tls=None if head.insecure else Tls(directory / "ca.pem", directory / "server.pem", directory / "server.key"),
+        terms=directory / TERMS_FILE,
+        rules=_check_rules(source.tables.get("rules", {}), source.name),
+        node_keys=tuple(sorted((directory / "nodes").glob("*.pub"))),
+    )
+
+
+def load_node(directory: Path) -> NodeSide:
+    source = _read(directory / NODE_FILE)
+    head = source.check(source.tables.get("node", {}), _NodeTable, ("node",))
+    split_address(head.server, source.name)
+    directory = directory.resolve()
+    return NodeSide(
+        directory=directory,
+        name=head.name,
+        server=head.server,
+        authority=None if head.insecure else directory / "ca.pem",
+        key=directory / "node.key",
+        experiment=directory / head.experiment,
+        seed=head.seed,
+        agents=tuple(head.agents),
+        state=directory / head.state,
+    )
+
+
+def address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(text: str, where: str) -> tuple[str, int]:
+    """
+    >>> split_address("[::1]:8000", "federation.toml")
+    ('::1', 8000)
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise FederationError(f"{where}: {text!r} is no address: write host:port.")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _read(path: Path) -> SpecText:
+    try:
+        return SpecText(read_plain(path, MOST_BYTES).decode(), str(path), path.parent)
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read ({error.strerror}): `fegsam federate init` writes it.") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path} cannot be read (it is not UTF-8): `fegsam federate init` writes it.") from None
+
+
+def _check_rules(given: Mapping[str, Any], where: str) -> Rules:
+    known = [field.name for field in fields(Rules)]
+    for name in given:
+        if name not in known:
+            raise FederationError(f"{where}: rules.{name} is not known: choose from {', '.join(known)}.")
+    return Rules(**given)

@@ -1,0 +1,84 @@
+"""The server on Flower: a ServerApp that runs the server loop over the Grid.
+
+Flower starts it in a process of its own. What it needs is named in its environment: the directory of the server's files, and
+the directory of results. There it says how it is doing (`Job`), since Flower takes a server app that was killed for running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fegsam.errors import ProblemError
+from fegsam.federation.errors import FederationError
+from fegsam.federation.flower.deployment import load_server
+from fegsam.federation.flower.grid_transport import GridTransport
+from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.share import load_terms
+
+try:
+    from flwr.app import Context
+    from flwr.serverapp import Grid, ServerApp
+except ImportError as error:
+    raise FederationError("A federation on several machines needs Flower; run: pip install 'fegsam[flower]'") from error
+
+SERVER, OUTPUT = "FEGSAM_SERVER", "FEGSAM_OUTPUT"
+"""Environment variables: the two directories."""
+
+HISTORY_FILE = "history.nc"
+FLOWER_FOLDER = "flower"
+"""In the directory of results: what Flower writes."""
+
+app = ServerApp()
+
+
+@dataclass(frozen=True)
+class Job:
+    """How a server app is doing: it runs, it finished, or it failed with an error."""
+
+    pid: int
+    state: str
+    error: str = ""
+
+    def write(self, directory: Path) -> None:
+        waiting = Job._path(directory).with_suffix(".part")
+        waiting.write_text(json.dumps(asdict(self)), encoding="utf-8")
+        waiting.replace(Job._path(directory))
+
+    @staticmethod
+    def read(directory: Path) -> Job | None:
+        try:
+            return Job(**json.loads(Job._path(directory).read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+
+    @staticmethod
+    def clear(directory: Path) -> None:
+        Job._path(directory).unlink(missing_ok=True)
+
+    @staticmethod
+    def _path(directory: Path) -> Path:
+        return directory / "server-app.json"
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    output, pid = Path(os.environ[OUTPUT]), os.getpid()
+    home = output / FLOWER_FOLDER
+    Job(pid, "running").write(home)
+    try:
+        _run(grid, output)
+    except ProblemError as error:
+        Job(pid, "failed", str(error)).write(home)
+        raise
+    Job(pid, "finished").write(home)
+
+
+def _run(grid: Grid, directory: Path) -> None:
+    side = load_server(Path(os.environ[SERVER]))
+    # A node that comes back later than this is asked anew.
+    transport = GridTransport(grid, lifetime=side.rules.round_timeout)
+    outcome = Server(load_terms(side.terms), transport, directory, rules=side.rules).run()
+    outcome.history.save(directory / HISTORY_FILE)

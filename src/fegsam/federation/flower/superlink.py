@@ -1,0 +1,128 @@
+"""Flower's SuperLink, run for one federation: started, told who may come, given the app, ended.
+
+It listens on the loopback address alone (`gate` says why). It is told what to do through Flower's own command line.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fegsam.experiments.toml_lines import toml_text
+from fegsam.federation.errors import FederationError
+from fegsam.federation.flower import commands as flower_commands
+from fegsam.federation.flower.gate import Tls
+from fegsam.federation.flower.processes import program, start
+
+HOST = "127.0.0.1"
+_NAME = "fegsam"
+_PATIENCE = 120.0
+"""Seconds for the SuperLink to listen, and for each command to it; the slowest machine needs a tenth."""
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+class SuperLink:
+    """One SuperLink with its files in `home`.
+
+    Parameters
+    ----------
+    home : Path
+        Its database (registered keys and runs outlive it), its log and the connection file of Flower's command line.
+    environ : mapping
+        Of its processes: the server app is one of them.
+    tls : Tls, or None for plain text, and then for nodes without keys
+    """
+
+    def __init__(self, home: Path, environ: Mapping[str, str], tls: Tls | None, port: int) -> None:
+        self.home, self.port = home, port
+        self._environ, self._tls = environ, tls
+        self.process: subprocess.Popen[bytes] | None = None
+        connection: dict[str, str | bool] = {"address": f"{HOST}:{port}"}
+        connection |= {"insecure": True} if tls is None else {"root-certificates": str(tls.authority)}
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.toml").write_text(toml_text({f"superlink.{_NAME}": connection}), encoding="utf-8")
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        secured = ["--insecure"]
+        if self._tls is not None:
+            tls = self._tls
+            secured = ["--ssl-ca-certfile", str(tls.authority), "--ssl-certfile", str(tls.certificate)]
+            secured += ["--ssl-keyfile", str(tls.key), "--enable-supernode-auth"]
+        address = ["--host", HOST, "--port", str(self.port), "--database", str(self.home / "superlink.db")]
+        command = [program("flower-superlink"), *address, *secured, "--disable-runtime-dependency-installation"]
+        self.process = start(command, self.home / "superlink.log", self._environ)
+        deadline = time.monotonic() + _PATIENCE
+        while not self._listens():
+            if not self.running or time.monotonic() > deadline:
+                raise FederationError(f"Flower's SuperLink did not start: see {self.home / 'superlink.log'}.")
+            time.sleep(0.1)
+
+    def prepare(self, keys: Sequence[Path], app: Path, unfinished: str | None = None) -> str:
+        """Let the nodes with these public keys in (who is in stays so), end the run `unfinished`, run the app; its run's id."""
+        commands = [["supernode", "register", str(key), _NAME] for key in keys]
+        commands += [["stop", unfinished, _NAME]] if unfinished else []
+        *before, submitted = self._tell([*commands, ["run", str(app), _NAME]])
+        for key, answer in zip(keys, before, strict=False):
+            if not answer.get("success") and "already in use" not in str(answer):
+                raise FederationError(f"the key {key} was not registered: {_reason(answer)}.")
+        if not submitted.get("success"):
+            raise FederationError(f"Flower did not take the app: {_reason(submitted)}.")
+        return str(submitted["run-id"])
+
+    def _tell(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """Run commands of Flower's command line; what each answers."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", flower_commands.__name__, json.dumps(commands)],
+            env=self._environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        with process:
+            try:
+                out, _ = process.communicate(timeout=_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise FederationError(f"Flower's SuperLink does not answer: see {self.home / 'superlink.log'}.") from None
+        parts = out.split(flower_commands.SEPARATOR)[:-1]
+        if len(parts) != len(commands):
+            raise FederationError(f"Flower's command line failed: {out.strip()[-300:]}")
+        return [_parsed(part) for part in parts]
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.port), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """The JSON object among lines of other kinds."""
+    try:
+        return json.loads(text[text.index("{") : text.rindex("}") + 1])
+    except ValueError:
+        return {"success": False, "error-message": text.strip()[-300:]}
+
+
+def _reason(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("error-message", answer)).rstrip(".")

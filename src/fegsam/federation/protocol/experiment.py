@@ -1,0 +1,229 @@
+"""What a server and its nodes agree on: one setting under one seed, with a fingerprint that stands for it.
+
+A node needs what its own agents need: `Experiment.only` leaves out the environments and policies of all others, and
+keeps the fingerprint. A server needs the sizes, the start and the fingerprint, which are its `Terms`; with the fixed point in
+them it can show the error, without it the errors in its history are NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fegsam.algorithms.rule import Algorithm
+from fegsam.engines.plan import Plan, Sampling, check_sampling, check_seeds
+from fegsam.errors import ProblemError
+from fegsam.federation.protocol.agent import SimulatedAgent
+from fegsam.federation.protocol.node import Node
+from fegsam.history.recorder import Truth
+from fegsam.history.settings import Settings
+from fegsam.problem.checks import flat_params, integer, positive
+from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.run import content_fingerprint, run
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """All that a server knows."""
+
+    fingerprint: str
+    settings: Settings
+    """as of ``fegsam.run`` on engine "federation", recorded at synchronisations (and the end) alone"""
+    initial_params: np.ndarray
+    """(d)"""
+    truth: Truth
+    """what the average is measured against; NaN where it is not known"""
+    output_time: int
+
+    @property
+    def seed(self) -> int:
+        return self.settings.seeds[0]
+
+    @property
+    def rounds(self) -> int:
+        """How often the agents are asked; the last round may be shorter, and its average is only measured."""
+        return -(-self.settings.num_steps // self.settings.sync_period)
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """One setting under one seed, the arguments as in ``fegsam.run``.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> experiment = Experiment(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=52)
+    >>> experiment.terms().rounds, experiment.terms().settings.record[-3:].tolist()
+    (11, [45, 50, 52])
+    """
+
+    problem: Federation | MarkovNoise
+    algorithm: Algorithm
+    step_size: float
+    sync_period: int
+    num_steps: int
+    seed: int = 0
+    sampling: Sampling = "markov"
+    initial_params: ArrayLike | None = None
+    record: int | ArrayLike | None = None
+    """times at which the average is recorded, each at the synchronisation before it; by default about 200"""
+    record_params: bool = False
+    output_decay: float | None = None
+    fixed_point: ArrayLike | None = None
+    agreed: str | None = None
+    """the fingerprint, where `problem` is only a part of what it stands for"""
+    present: tuple[int, ...] | None = None
+    """the agents whose environments and policies `problem` has; None: all"""
+
+    def __post_init__(self) -> None:
+        self.algorithm.check(self.problem)
+        positive(self.step_size, "step_size")
+        integer(self.sync_period, "sync_period")
+        integer(self.num_steps, "num_steps")
+        check_seeds((self.seed,))
+        check_sampling(self.sampling)
+
+    @staticmethod
+    def from_spec(path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None) -> Experiment:
+        """The first cell of a study under its first seed, or under another; `trust` is as in `load_study`."""
+        # Only studies need what reads them: a node with its share of an experiment does without.
+        from fegsam.experiments.spec import load_study
+
+        return Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
+
+    @staticmethod
+    def from_cell(cell: Any, seed: int | None = None) -> Experiment:
+        """One cell of a study under its first seed, or under another."""
+        problem, algorithm = cell.build()
+        algorithm.check(problem)
+        arguments = cell.arguments(algorithm.dimension(problem))
+        if arguments.pop("stop_at_output"):
+            raise ProblemError("run.stop_at_output is true, but a federation runs to its end: set it to false.")
+        seeds = arguments.pop("seeds")
+        return Experiment(problem, algorithm, seed=seeds[0] if seed is None else seed, **arguments)
+
+    @property
+    def num_agents(self) -> int:
+        return self.problem.num_agents
+
+    @property
+    def _here(self) -> Sequence[int]:
+        return range(self.num_agents) if self.present is None else self.present
+
+    @cached_property
+    def start(self) -> np.ndarray:
+        """(d): where every agent starts."""
+        dimension = self.algorithm.dimension(self.problem)
+        return (
+            np.zeros(dimension)
+            if self.initial_params is None
+            else flat_params(self.initial_params, "initial_params", dimension)
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that decides the parameters: equal for equal experiments, on every machine."""
+        if self.agreed is not None:
+            return self.agreed
+        numbers = (float(self.step_size), self.sync_period, self.num_steps, self.seed, self.sampling)
+        content = content_fingerprint(self.problem, self.algorithm, self.start)
+        return hashlib.sha256(f"{content} {numbers!r}".encode()).hexdigest()
+
+    def agent(self, agent: int) -> SimulatedAgent:
+        """Agent number `agent`, at its start."""
+        if agent not in self._here:
+            raise ProblemError(f"agent is {agent}; this machine has what agents {_listed(self._here)} need.")
+        return SimulatedAgent(
+            self.problem, self.algorithm, step_size=self.step_size, seed=self.seed, agent=agent, sampling=self.sampling
+        )
+
+    def node(self, agents: Iterable[int], state_dir: str | pathlib.Path) -> Node:
+        """A node with these agents; others' environments and policies are left out."""
+        part = self.only(agents)
+        return Node(self.fingerprint, part.present or (), part.agent, state_dir)
+
+    def only(self, agents: Iterable[int]) -> Experiment:
+        """The experiment with the environments and behaviour policies of these agents alone.
+
+        Markov noise stays whole, since what the agents learn from it is the algorithm's.
+        """
+        agents, problem = tuple(agents), self.problem
+        if not agents:
+            raise ProblemError("agents is empty; give at least one.")
+        for agent in agents:
+            if agent not in self._here:
+                raise ProblemError(f"agents has {agent}; this experiment has agents {_listed(self._here)}.")
+        if not isinstance(problem, Federation):
+            return dataclasses.replace(self, agreed=self.fingerprint, present=agents)
+        kinds, place = np.unique(problem.assignment[list(agents)], return_inverse=True)
+        # Agents that live elsewhere get any kind: they are never run here.
+        assignment = np.zeros(problem.num_agents, np.int64)
+        assignment[list(agents)] = place
+        policies = problem.behavior_policies
+        part = Federation(
+            [problem.mdps[kind] for kind in kinds] if len(problem.mdps) > 1 else problem.mdps,
+            policies[kinds] if policies is not None and len(policies) > 1 else policies,
+            num_agents=problem.num_agents,
+            assignment=assignment,
+            target_policy=problem.target_policy,
+            features=problem.features,
+            initial_distribution=problem.initial_distribution,
+        )
+        return dataclasses.replace(self, problem=part, agreed=self.fingerprint, present=agents)
+
+    def terms(self, truth: bool = True) -> Terms:
+        """What the server needs. With `truth` the fixed point is solved for, unless it was given."""
+        if self.present is not None:
+            raise ProblemError(
+                "the experiment is the share of some agents, but terms are of all: make them where all of it is."
+            )
+        arguments: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("step_size", "sync_period", "num_steps", "sampling", "initial_params", "record", "record_params")
+        }
+        if not truth:
+            # Zeros stand in for a fixed point that is not looked for, and no norm is needed for a decay.
+            decay = self.output_decay or 1 - 1 / max(2, self.num_steps)
+            arguments |= {"fixed_point": np.zeros_like(self.start), "output_decay": decay}
+        else:
+            arguments |= {"fixed_point": self.fixed_point, "output_decay": self.output_decay}
+        prepared = cast(
+            _Prepared, run(self.problem, self.algorithm, seeds=(self.seed,), engine=cast(Any, _prepare), **arguments)
+        )
+        plan, settings = prepared
+        found = plan.truth if truth else Truth(np.full_like(self.start, np.nan), plan.truth.norm)
+        settings = dataclasses.replace(
+            settings,
+            record=_at_synchronisations(settings),
+            engine="federation",
+            fingerprint=settings.fingerprint if truth else content_fingerprint(self.problem, self.algorithm, self.start),
+        )
+        return Terms(self.fingerprint, settings, self.start, found, int(plan.output_times[0]))
+
+
+_Prepared = tuple[Plan, Settings]
+
+
+def _prepare(plan: Plan, settings: Settings) -> _Prepared:
+    """An engine that runs nothing: `run` has checked its arguments and found the truth, and hands over what it made."""
+    return plan, settings
+
+
+def _listed(agents: Sequence[int]) -> str:
+    return f"0 to {agents[-1]}" if isinstance(agents, range) else ", ".join(map(str, agents))
+
+
+def _at_synchronisations(settings: Settings) -> np.ndarray:
+    """Each recorded time, put at the synchronisation before it; the end stays."""
+    inside = settings.record[settings.record < settings.num_steps]
+    ends = settings.record[settings.record == settings.num_steps]
+    return np.union1d(inside // settings.sync_period * settings.sync_period, ends)

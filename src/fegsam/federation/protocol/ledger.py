@@ -1,0 +1,145 @@
+"""What the server keeps: where the federation stands, what it recorded, and a log of all that happened.
+
+    DIR/checkpoint       the average after the last closed round, and what is known of each agent
+    DIR/record-*         the averages that the history is made of, one file each
+    DIR/events.jsonl     one JSON object a line
+    DIR/.lock            the process that is at work here
+
+The checkpoint is on the disk before the next round is asked for, and a record before its checkpoint: a server that dies
+resumes at the round it was in, with the average that the nodes were sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from fegsam.federation.errors import StateError
+from fegsam.federation.protocol.experiment import Terms
+from fegsam.federation.protocol.state import append_event, held, read_sealed, write_sealed
+from fegsam.history.history import History
+from fegsam.history.recorder import Recorder
+from fegsam.safe_files import read_plain
+
+Event = dict[str, Any]
+
+EVENTS_FILE = "events.jsonl"
+
+
+@dataclass(eq=False)
+class Standing:
+    """Where a federation stands between two rounds."""
+
+    round: int
+    """how many are closed"""
+    average: np.ndarray
+    times: list[int]
+    """steps of each agent when last heard of"""
+    unheard: list[int]
+    """steps it was asked for since, in rounds that went on without it"""
+    offences: list[int]
+    communications: int = 0
+    """replies that went into an average"""
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+    @staticmethod
+    def first(terms: Terms) -> Standing:
+        agents = terms.settings.num_agents
+        return Standing(0, terms.initial_params.copy(), [0] * agents, [0] * agents, [0] * agents)
+
+
+class Ledger:
+    """The files of one federation's server."""
+
+    def __init__(self, terms: Terms, directory: str | pathlib.Path, on_event: Callable[[Event], None] | None = None) -> None:
+        self._terms, self._on_event = terms, on_event
+        self.directory = pathlib.Path(directory)
+        self._checkpoint = self.directory / "checkpoint"
+
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """Two servers never work in one directory."""
+        return held(self.directory / ".lock", "a federation's server")
+
+    def event(self, name: str, **details: Any) -> None:
+        """Log it, and tell who watches."""
+        event = {"event": name, "clock": time.time(), **details}
+        append_event(self.directory / EVENTS_FILE, event)
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def load(self) -> Standing | None:
+        """Where the federation stands, or None where it has not begun."""
+        try:
+            header, arrays = read_sealed(self._checkpoint)
+        except FileNotFoundError:
+            return None
+        if header.pop("fingerprint") != self._terms.fingerprint:
+            raise StateError(
+                f"{str(self.directory)!r} holds another experiment's federation; choose another directory, or remove that one."
+            )
+        return Standing(average=arrays["average"].copy(), **header)
+
+    def save(self, standing: Standing) -> None:
+        header = asdict(standing)
+        average = header.pop("average")
+        write_sealed(self._checkpoint, {"fingerprint": self._terms.fingerprint, **header}, {"average": average})
+
+    def record(self, name: str, average: np.ndarray, sync_error: float = 0.0) -> None:
+        """Keep an average: a time's under that time, or the output's. It stays once a checkpoint is saved behind it."""
+        header = {"fingerprint": self._terms.fingerprint, "sync_error": sync_error}
+        write_sealed(self._record_file(name), header, {"average": average}, followed=True)
+
+    def _record_file(self, name: str) -> pathlib.Path:
+        return self.directory / f"record-{name}"
+
+    def history(self, final: np.ndarray) -> History:
+        """The simulator's history, from the records."""
+        terms, recorder = self._terms, Recorder(self._terms.truth, self._terms.settings)
+        for at in terms.settings.record:
+            average, sync_error = self._read(str(at))
+            recorder.add(0, np.array([at]), average[None], np.array([sync_error]))
+        recorder.add_output(0, self._read("output")[0])
+        recorder.add_final(0, final)
+        return recorder.history(np.array([terms.output_time]), None)
+
+    def participation(self) -> np.ndarray:
+        """bool (rounds, N): whose reply went into each average, from the log; of a round closed twice, the last counts."""
+        taken = np.zeros((self._terms.rounds, self._terms.settings.num_agents), bool)
+        for event in read_events(self.directory):
+            if event["event"] == "round":
+                taken[event["round"]] = False
+                taken[event["round"], event["answered"]] = True
+        return taken
+
+    def _read(self, name: str) -> tuple[np.ndarray, float]:
+        path = self._record_file(name)
+        try:
+            header, arrays = read_sealed(path)
+        except FileNotFoundError:
+            raise StateError(f"{str(path)!r} is missing; put it back, or start in an empty directory.") from None
+        if header["fingerprint"] != self._terms.fingerprint:
+            raise StateError(f"{str(path)!r} is another experiment's; put the right one back.")
+        return arrays["average"].copy(), float(header["sync_error"])
+
+
+def read_events(directory: str | pathlib.Path) -> list[Event]:
+    """All events so far; a last line that a crash cut short is left out, as is whatever else is no event."""
+    events = []
+    try:
+        lines = read_plain(pathlib.Path(directory) / EVENTS_FILE).decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            event = json.loads(line)
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                events.append(event)
+    return events

@@ -1,0 +1,124 @@
+"""What one machine is given of an experiment, as a file: a node the share of its agents, a server its terms.
+
+So a machine need not have the study, which says everything of everybody. Sealed files (see `state`): plain numbers, no code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
+from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.errors import ProblemError
+from fegsam.federation.errors import StateError
+from fegsam.federation.protocol.experiment import Experiment, Terms
+from fegsam.federation.protocol.state import read_sealed, write_sealed
+from fegsam.history.recorder import Truth, ValueForm
+from fegsam.history.settings import Settings
+from fegsam.problem.federation import Federation
+from fegsam.problem.mdp import MDP
+
+_ALGORITHMS = {kind.__name__: kind for kind in (OnPolicyTD, OffPolicyTabularTD, QLearning, OffPolicyLinearTD)}
+_OPTIONAL = ("behavior_policies", "target_policy", "features", "initial_distribution", "assignment")
+
+
+def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Path) -> None:
+    """Write what `agents` need to run, and nothing of the others.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> experiment = Experiment(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=50)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_share(experiment, [1, 3], f"{folder}/share")
+    ...     share = load_share(f"{folder}/share")
+    >>> share.present, share.fingerprint == experiment.fingerprint
+    ((1, 3), True)
+    """
+    part = experiment.only(agents)
+    problem, name = part.problem, type(part.algorithm).__name__
+    if not isinstance(problem, Federation) or name not in _ALGORITHMS:
+        raise ProblemError(f"{name} has no share that could be written: give its machines the study.")
+    arrays = {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
+    for number, mdp in enumerate(problem.mdps):
+        rows = mdp.transitions
+        arrays |= {f"data {number}": rows.data, f"indices {number}": rows.indices, f"indptr {number}": rows.indptr}
+        arrays[f"rewards {number}"] = mdp.rewards
+    header = {
+        "what": "share",
+        "fingerprint": part.fingerprint,
+        "present": part.present,
+        "num_agents": problem.num_agents,
+        "discount": problem.discount,
+        "num_mdps": len(problem.mdps),
+        "algorithm": [name, vars(part.algorithm)],
+        "numbers": {name: getattr(part, name) for name in ("step_size", "sync_period", "num_steps", "seed", "sampling")},
+    }
+    write_sealed(pathlib.Path(path), header, arrays)
+
+
+def load_share(path: str | pathlib.Path) -> Experiment:
+    """The experiment as the agents of a share know it."""
+    header, arrays = _read(path, "share")
+    mdps = []
+    for number in range(header["num_mdps"]):
+        rewards = arrays[f"rewards {number}"]
+        states, actions = rewards.shape
+        parts = tuple(arrays[f"{part} {number}"] for part in ("data", "indices", "indptr"))
+        mdps.append(MDP(sparse.csr_array(parts, shape=(states * actions, states)), rewards, header["discount"]))
+    name, options = header["algorithm"]
+    problem = Federation(mdps, num_agents=header["num_agents"], **{name: arrays.get(name) for name in _OPTIONAL})
+    return Experiment(
+        problem,
+        _ALGORITHMS[name](**options),
+        agreed=header["fingerprint"],
+        present=tuple(header["present"]),
+        **header["numbers"],
+    )
+
+
+def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
+    """Write all that a server needs: no environment, no policy."""
+    settings = {field.name: getattr(terms.settings, field.name) for field in dataclasses.fields(Settings)}
+    arrays = {"record": settings.pop("record"), "start": terms.initial_params, "fixed_point": terms.truth.fixed_point}
+    value = terms.truth.value
+    if value is not None:
+        arrays |= {"gram": value.gram, "slope": value.slope, "floor": np.array(value.floor)}
+    header = {
+        "what": "terms", "fingerprint": terms.fingerprint, "settings": settings, "norm": terms.truth.norm,
+        "output_time": terms.output_time,
+    }  # fmt: skip
+    write_sealed(pathlib.Path(path), header, arrays)
+
+
+def load_terms(path: str | pathlib.Path) -> Terms:
+    """What `save_terms` wrote."""
+    header, arrays = _read(path, "terms")
+    plain = header["settings"]
+    value = ValueForm(arrays["gram"], arrays["slope"], float(arrays["floor"])) if "gram" in arrays else None
+    return Terms(
+        fingerprint=header["fingerprint"],
+        settings=Settings(**{**plain, "seeds": tuple(plain["seeds"])}, record=arrays["record"].copy()),
+        initial_params=arrays["start"],
+        truth=Truth(arrays["fixed_point"], header["norm"], value),
+        output_time=header["output_time"],
+    )
+
+
+def _read(path: str | pathlib.Path, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    try:
+        header, arrays = read_sealed(pathlib.Path(path))
+    except FileNotFoundError:
+        raise StateError(f"There is no {what} at {str(path)!r}; copy it there.") from None
+    if header.get("what") != what:
+        raise StateError(f"{str(path)!r} is not a {what}; copy the right file there.")
+    return header, arrays
