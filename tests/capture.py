@@ -52,7 +52,7 @@ def simulated() -> Iterator[tuple[str, Any]]:
         for name in cases.ALGORITHMS:
             for n in (1, 3) if name in cases.WITH_WINDOW else (1,):
                 for sampling in ("markov", "iid"):
-                    for period in (3,) if short else (1, 7):
+                    for period in (3,) if short else (1, 7, 50):
                         case = cases.case(name, n=n, num_agents=3 if short else 5, differ="both")
                         options = {"sampling": sampling, "engine": engine, "seeds": (0, 2**63)}
                         history = case.run(alpha=0.1, K=period, T=10 if short else 40, **options)
