@@ -61,7 +61,7 @@ KINDS: tuple[Callable[[bytes, np.random.Generator], bytes], ...] = (
 
 
 def damaged(content: bytes, count: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
-    """So many damaged copies, each with what was done to it, all kinds in turn."""
+    """Damaged copies, each with what was done to it, all kinds of damage in turn."""
     for number in range(count):
         kind = KINDS[number % len(KINDS)]
         yield f"{kind.__name__[1:]} {number}", kind(content, np.random.default_rng([seed, number]))

@@ -38,7 +38,7 @@ def sampled(folds: float, seeds: int, study: int) -> np.ndarray:
 
 
 def geometric(folds: float, start: float = 100.0, floor: float = 1.0) -> np.ndarray:
-    """An error whose distance from the floor decays by e so many times during the run."""
+    """An error whose distance from the floor shrinks by the given number of factors e during the run."""
     return floor + (start - floor) * np.exp(-folds * POINTS)
 
 
