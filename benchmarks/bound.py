@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.theory.assumptions import Assumptions, assumptions
-from fegsam.theory.bound import bound_from
-from fegsam.theory.conditions import largest_alpha
-from fegsam.theory.constants import Constants
-from fegsam.theory.sharper import largest_sharper_step, sharper_from
+from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.conditions import largest_alpha
+from fegsam.theory.bound.constants import Constants
+from fegsam.theory.bound.sharper import largest_sharper_step, sharper_from
 
 FAMILIES = ("linear-sa", "on-policy", "tabular", "linear")
 AGENTS = (1, 2, 3, 10, 1000, 10**6)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.theory.small_step import small_step_law
+from fegsam.theory.small_step.small_step import small_step_law
 
 ACTIONS = 3
 BRANCHING = 5

@@ -7,7 +7,7 @@ import tempfile
 
 import fegsam as fg
 from fegsam.cli import main as fegsam
-from fegsam.experiments.spec import parse_study
+from fegsam.experiments.spec.study import parse_study
 
 STUDY = """
 [study]

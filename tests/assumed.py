@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.problem.mixing import MixingConstants
-from fegsam.theory.assumptions import Assumptions
+from fegsam.theory.assumptions.assumptions import Assumptions
 
 
 def assumed(*, rho: float = 0.5, m: float = 1.0, **changes: Any) -> Assumptions:

@@ -19,7 +19,7 @@ import pytest
 
 import fegsam
 from fegsam.cli import main
-from fegsam.experiments.spec import load_study
+from fegsam.experiments.spec.study import load_study
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

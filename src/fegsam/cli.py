@@ -219,8 +219,8 @@ def _reproduce(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from fegsam.experiments.foreign_code import code_of
-    from fegsam.experiments.spec import load_study
+    from fegsam.experiments.spec.foreign_code import code_of
+    from fegsam.experiments.spec.study import load_study
 
     # To check a file is to read it: whatever it names is not run.
     study = load_study(given.spec, trust=True if given.trust else False if given.check else None)
@@ -234,7 +234,7 @@ def _run(given: argparse.Namespace) -> int:
         unchecked = f"; not run, so not checked: {', '.join(named)} (--trust runs it)" if named else ""
         print(f"{given.spec}: {len(cells)} cells{unchecked}")
         return 0
-    from fegsam.experiments.sweep import run_sweep
+    from fegsam.experiments.sweep.sweep import run_sweep
 
     directory = given.output or Path(study.name)
     run_sweep(study, directory, executor=given.executor, workers=given.workers)
@@ -250,7 +250,7 @@ def _report(given: argparse.Namespace) -> int:
 
 
 def _plan(given: argparse.Namespace) -> int:
-    from fegsam.experiments.spec import load_study
+    from fegsam.experiments.spec.study import load_study
     from fegsam.planning import plan
 
     cells = load_study(given.spec, trust=given.trust or None).cells()

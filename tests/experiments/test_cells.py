@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-from fegsam.experiments.spec import EXAMPLE, parse_study
+from fegsam.experiments.spec.study import EXAMPLE, parse_study
 
 SEEDLESS = EXAMPLE.replace("seeds = 2", "seeds = [0, 1]")
 
@@ -63,7 +63,7 @@ class TestKeys:
         assert len(set(keys(EXAMPLE))) == 4
 
     def test_are_the_same_in_another_process(self):
-        code = "from fegsam.experiments.spec import *; print(*[cell.key for cell in parse_study(EXAMPLE).cells()])"
+        code = "from fegsam.experiments.spec.study import *; print(*[cell.key for cell in parse_study(EXAMPLE).cells()])"
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
         assert told == keys(EXAMPLE)
 

@@ -16,9 +16,9 @@ from scipy import sparse
 
 from fegsam.cli import main
 from fegsam.errors import ProblemError, SpecError
-from fegsam.experiments.foreign_code import TrustError
-from fegsam.experiments.spec import EXAMPLE, load_study, parse_study
-from fegsam.experiments.sweep import load_results, run_sweep
+from fegsam.experiments.spec.foreign_code import TrustError
+from fegsam.experiments.spec.study import EXAMPLE, load_study, parse_study
+from fegsam.experiments.sweep.sweep import load_results, run_sweep
 from fegsam.history import load_history
 from fegsam.report.study import report_study
 
@@ -251,7 +251,7 @@ def test_arrays_of_terabytes_are_refused_before_they_are_made(tmp_path, shape, m
 
 def test_a_compressed_array_beyond_the_memory_is_refused(tmp_path, monkeypatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", a=np.zeros(10**6))
-    monkeypatch.setattr("fegsam.experiments.array_sizes.memory_limit", lambda: 10**6)
+    monkeypatch.setattr("fegsam.experiments.spec.array_sizes.memory_limit", lambda: 10**6)
     with pytest.raises(SpecError, match=r"that array would take 8\.0e\+06 bytes of memory"):
         parse_study(with_array("a.npz:a"), directory=tmp_path)
 
@@ -274,7 +274,7 @@ def test_a_sparse_matrix_of_too_many_rows_is_refused(tmp_path) -> None:
 )
 def test_numbers_that_ask_for_terabytes_are_refused_before_anything_is_made(before, after, told, monkeypatch) -> None:
     """Garnets, policies, records and features; the last two on a machine that has little memory."""
-    monkeypatch.setattr("fegsam.experiments.array_sizes.memory_limit", lambda: 10**5)
+    monkeypatch.setattr("fegsam.experiments.spec.array_sizes.memory_limit", lambda: 10**5)
     assert before in EXAMPLE
     with pytest.raises(ProblemError, match=rf"{told}.*would take .* bytes of memory"):
         parse_study(EXAMPLE.replace(before, after))

@@ -11,8 +11,8 @@ from scipy import sparse
 
 import fegsam as fg
 from fegsam.errors import SpecError
-from fegsam.experiments.spec import load_study, parse_study
-from fegsam.experiments.toml_lines import key_lines, line_of
+from fegsam.experiments.spec.study import load_study, parse_study
+from fegsam.experiments.spec.toml_lines import key_lines, line_of
 from malformed_specs import LINEAR, MALFORMED, NOISE, TABULAR, WRONG_BYTES, one_sentence, replaced
 
 

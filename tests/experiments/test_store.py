@@ -12,7 +12,7 @@ import xarray as xr
 
 import processes
 from fegsam.errors import ProblemError
-from fegsam.experiments.store import Store
+from fegsam.experiments.sweep.store import Store
 from fegsam.history import History
 from small_cells import SmallCell, grid
 
@@ -83,7 +83,7 @@ def test_a_process_that_dies_while_writing_leaves_a_whole_file_or_none(tmp_path:
     code = f"""
 import os, pathlib
 from small_cells import grid
-from fegsam.experiments.store import Store
+from fegsam.experiments.sweep.store import Store
 cell = grid(agents=(2,)).cells()[0]
 history = cell.run("reference")
 history.save(pathlib.Path({str(tmp_path)!r}) / "warm.nc")
@@ -119,7 +119,7 @@ for name, count in [("fsync", 1), ("replace", 1), ("fsync", 2), ("close", 1), ("
 
 HOLD = """
 import time
-from fegsam.experiments.store import Store
+from fegsam.experiments.sweep.store import Store
 with Store({!r}).held():
     print("held", flush=True)
     time.sleep(600)

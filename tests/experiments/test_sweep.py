@@ -17,10 +17,10 @@ import pytest
 import fegsam as fg
 import processes
 from fegsam.errors import DivergenceWarning, ProblemError
-from fegsam.experiments.executors import LocalExecutor, make_executor
-from fegsam.experiments.spec import EXAMPLE, load_study
-from fegsam.experiments.store import Store
-from fegsam.experiments.sweep import Results, SweepError, load_results, run_sweep
+from fegsam.experiments.spec.study import EXAMPLE, load_study
+from fegsam.experiments.sweep.executors import LocalExecutor, make_executor
+from fegsam.experiments.sweep.store import Store
+from fegsam.experiments.sweep.sweep import Results, SweepError, load_results, run_sweep
 from small_cells import SmallStudy, files, grid, with_act
 
 STUDY = grid()
@@ -211,7 +211,7 @@ def test_bad_arguments_get_a_sentence_and_nothing_is_written(tmp_path: pathlib.P
 SWEEP = """
 import signal
 from small_cells import grid
-from fegsam.experiments.sweep import run_sweep
+from fegsam.experiments.sweep.sweep import run_sweep
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background are started without
 print("begun", flush=True)
 try:
@@ -369,8 +369,8 @@ def test_who_watches_sees_cells_speed_and_the_time_left(tmp_path: pathlib.Path) 
 RAY = """
 import pathlib, sys
 from small_cells import BigCell, SmallStudy, grid, with_act
-from fegsam.experiments.executors import make_executor
-from fegsam.experiments.sweep import SweepError, run_sweep
+from fegsam.experiments.sweep.executors import make_executor
+from fegsam.experiments.sweep.sweep import SweepError, run_sweep
 directory = pathlib.Path({directory!r})
 big = SmallStudy(tuple(BigCell(num_agents, {{"num_agents": num_agents}}) for num_agents in (2, 3)))
 run_sweep(grid(), directory / "local", workers=2)
@@ -403,7 +403,7 @@ def on_ray(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list
 
 
 def test_cells_on_gpus_claim_one_each() -> None:
-    from fegsam.experiments.ray_executor import claimed, places
+    from fegsam.experiments.sweep.ray_executor import claimed, places
 
     assert claimed("cpu") == claimed(None) == {"num_cpus": 1}
     assert claimed("cuda") == claimed(fg.engines.Cuda("float32")) == {"num_cpus": 1, "num_gpus": 1}
@@ -445,7 +445,7 @@ def test_a_cell_whose_ray_workers_always_die_is_given_up(tmp_path: pathlib.Path)
     """On a Ray that the sweep itself starts and ends."""
     code = f"""
 from small_cells import grid, with_act
-from fegsam.experiments.sweep import SweepError, run_sweep
+from fegsam.experiments.sweep.sweep import SweepError, run_sweep
 try:
     run_sweep(with_act(grid(), 1, "die"), {str(tmp_path)!r}, executor="ray")
 except SweepError as error:
@@ -461,6 +461,6 @@ print(ray.is_initialized())
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(processes.sys.modules, "ray", None)
-    monkeypatch.delitem(processes.sys.modules, "fegsam.experiments.ray_executor", raising=False)
+    monkeypatch.delitem(processes.sys.modules, "fegsam.experiments.sweep.ray_executor", raising=False)
     with pytest.raises(ProblemError, match=r"pip install 'fegsam\[ray\]'"):
         make_executor("ray", None)

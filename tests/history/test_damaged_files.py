@@ -117,7 +117,7 @@ def test_a_sealed_file_is_an_ordinary_netcdf_file(path, history) -> None:
 
 
 def test_a_cell_of_a_sweep_is_a_history_too(history, tmp_path) -> None:
-    from fegsam.experiments.store import Store
+    from fegsam.experiments.sweep.store import Store
     from small_cells import SmallCell
 
     store, cell = Store(tmp_path), SmallCell(2, 0.1)
@@ -169,7 +169,7 @@ def test_an_old_cell_of_a_sweep_is_still_read(history, tmp_path) -> None:
     """It ended in a checksum of its own kind."""
     import hashlib
 
-    from fegsam.experiments.store import Store
+    from fegsam.experiments.sweep.store import Store
     from small_cells import SmallCell
 
     store, cell = Store(tmp_path), SmallCell(2, 0.1)

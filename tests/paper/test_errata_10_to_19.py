@@ -20,8 +20,8 @@ from scipy import linalg, optimize
 
 import fegsam as fg
 import golden
-from fegsam.theory.bound import bound_from
-from fegsam.theory.corollary import schedule_from
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.corollary import schedule_from
 
 RANDOM = range(200)
 

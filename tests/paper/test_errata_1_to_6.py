@@ -20,8 +20,8 @@ import fegsam as fg
 import golden
 from fegsam.problem.mixing import mixing_constants
 from fegsam.theory import assumptions
-from fegsam.theory.assumptions import Assumptions
-from fegsam.theory.constants import constants_from
+from fegsam.theory.assumptions.assumptions import Assumptions
+from fegsam.theory.bound.constants import constants_from
 
 ROUNDING = 1e-12
 

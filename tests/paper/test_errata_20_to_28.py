@@ -21,8 +21,8 @@ import fegsam as fg
 import golden
 import pseudocode
 from assumed import assumed
-from fegsam.theory.bound import bound_from
-from fegsam.theory.constants import constants_from
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.constants import constants_from
 
 RANDOM = range(200)
 

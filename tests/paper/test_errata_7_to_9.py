@@ -19,10 +19,10 @@ import fegsam as fg
 import golden
 from assumed import assumed
 from fegsam.theory import assumptions
-from fegsam.theory.assumptions import Assumptions
-from fegsam.theory.bound import bound_from
-from fegsam.theory.conditions import largest_alpha
-from fegsam.theory.constants import Constants, constants_from
+from fegsam.theory.assumptions.assumptions import Assumptions
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.conditions import largest_alpha
+from fegsam.theory.bound.constants import Constants, constants_from
 
 ROUNDING = 1e-12
 

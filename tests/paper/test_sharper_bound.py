@@ -13,9 +13,9 @@ from test_theorem import FAMILIES, draw
 import fegsam as fg
 import golden
 from assumed import assumed
-from fegsam.theory import sharper
-from fegsam.theory.bound import bound_from
-from fegsam.theory.sharper import (
+from fegsam.theory.bound import sharper
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.sharper import (
     correlated_noise,
     drift_polynomial,
     envelopes,

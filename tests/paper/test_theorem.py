@@ -18,10 +18,10 @@ from numpy.testing import assert_allclose
 
 import fegsam as fg
 import golden
-from fegsam.theory.assumptions import Assumptions, assumptions
-from fegsam.theory.bound import Bound, bound_from
-from fegsam.theory.conditions import largest_alpha, sync_conditions
-from fegsam.theory.constants import Constants, constants_from
+from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
+from fegsam.theory.bound.bound import Bound, bound_from
+from fegsam.theory.bound.conditions import largest_alpha, sync_conditions
+from fegsam.theory.bound.constants import Constants, constants_from
 
 AGENTS = (1, 2, 3, 10, 1000, 10**6)
 FAMILIES = ("linear-sa", "on-policy", "tabular", "linear")

@@ -17,8 +17,8 @@ from fegsam.reproduction.differing_agents import by_environments, by_policies, p
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.thresholds import claim_spec
 from fegsam.run import Engine
-from fegsam.theory.drift import drift
-from fegsam.theory.large_enough import LargeEnough
+from fegsam.theory.assumptions.drift import drift
+from fegsam.theory.bound.large_enough import LargeEnough
 from reproduction.controls import Faulty
 
 

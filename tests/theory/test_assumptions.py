@@ -15,8 +15,8 @@ import pytest
 import cases
 import fegsam as fg
 import golden
-from fegsam.theory import sharp
-from fegsam.theory.assumptions import Assumptions, assumptions
+from fegsam.theory.assumptions import sharp
+from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 
 LINEAR = ("alg2", "alg5", "alg5-preconditioned")
 

@@ -11,9 +11,9 @@ import pytest
 
 from assumed import assumed
 from fegsam.errors import ProblemError
-from fegsam.theory.bound import bound_from
-from fegsam.theory.conditions import largest_alpha, largest_period, step_conditions
-from fegsam.theory.constants import constants_from, mixing_window
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.conditions import largest_alpha, largest_period, step_conditions
+from fegsam.theory.bound.constants import constants_from, mixing_window
 
 TERMS = ["initial", "variance", "local_steps", "heterogeneity", "higher_order"]
 NOISY: dict[str, Any] = {"m_2": 3.0, "m_3": 1.5, "m_4": 2.0, "lag_sum": math.nan, "heterogeneity": 0.25}

@@ -10,10 +10,10 @@ import pytest
 
 import fegsam as fg
 from assumed import assumed
-from fegsam.theory.bound import bound_from
-from fegsam.theory.complexity import complexity, complexity_from_bound
-from fegsam.theory.conditions import largest_alpha, largest_period
-from fegsam.theory.corollary import schedule, schedule_from
+from fegsam.theory.bound.bound import bound_from
+from fegsam.theory.bound.complexity import complexity, complexity_from_bound
+from fegsam.theory.bound.conditions import largest_alpha, largest_period
+from fegsam.theory.bound.corollary import schedule, schedule_from
 
 
 class TestSchedule:

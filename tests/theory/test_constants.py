@@ -11,8 +11,8 @@ import pytest
 
 from assumed import assumed
 from fegsam.errors import ProblemError
-from fegsam.theory.constants import constants_from, mixing_window
-from fegsam.theory.formulas import FORMULAS
+from fegsam.theory.bound.constants import constants_from, mixing_window
+from fegsam.theory.bound.formulas import FORMULAS
 
 
 def by_hand(a: Any, alpha: float) -> dict[str, float]:

@@ -13,8 +13,8 @@ import pytest
 import fegsam as fg
 import golden
 from fegsam.exact.linear_field import LinearField
-from fegsam.theory.drift import Drift, drift, smooth_drift, sup_norm_drift
-from fegsam.theory.norms import linear_contraction
+from fegsam.theory.assumptions.drift import Drift, drift, smooth_drift, sup_norm_drift
+from fegsam.theory.assumptions.norms import linear_contraction
 
 
 def linear_drift(matrices: np.ndarray) -> Drift:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import linalg, sparse
 
-from fegsam.theory import lag_sums as module
-from fegsam.theory import lyapunov
-from fegsam.theory.lag_sums import lag_sums, triangle_by_squaring
-from fegsam.theory.lyapunov import slowest_rate, stationary_covariance
+from fegsam.theory.small_step import lag_sums as module
+from fegsam.theory.small_step import lyapunov
+from fegsam.theory.small_step.lag_sums import lag_sums, triangle_by_squaring
+from fegsam.theory.small_step.lyapunov import slowest_rate, stationary_covariance
 
 
 def walk_on_a_line(states: int) -> sparse.csr_array:

@@ -8,7 +8,7 @@ import pytest
 
 import fegsam as fg
 from fegsam.reproduction.corollary import setting
-from fegsam.theory.large_enough import violations_at
+from fegsam.theory.bound.large_enough import violations_at
 
 
 def test_agents_that_differ_have_a_number_of_steps_that_is_large_enough() -> None:

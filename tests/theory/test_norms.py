@@ -14,9 +14,9 @@ import fegsam as fg
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
-from fegsam.theory.horizons import horizon_threshold, scan_horizons
-from fegsam.theory.norms import Contraction, Norm, can_search, common_weight, linear_contraction
-from fegsam.theory.sharp import rank_one_norm
+from fegsam.theory.assumptions.horizons import horizon_threshold, scan_horizons
+from fegsam.theory.assumptions.norms import Contraction, Norm, can_search, common_weight, linear_contraction
+from fegsam.theory.assumptions.sharp import rank_one_norm
 
 
 def off_policy(seed: int, states: int = 8, dim: int = 6, discount: float = 0.99, skew: float = 0.3) -> fg.Federation:

@@ -10,9 +10,9 @@ import pytest
 
 import fegsam as fg
 from assumed import assumed
-from fegsam.theory.conditions import largest_alpha
-from fegsam.theory.constants import Constants, constants_from
-from fegsam.theory.orders import orders
+from fegsam.theory.bound.conditions import largest_alpha
+from fegsam.theory.bound.constants import Constants, constants_from
+from fegsam.theory.bound.orders import orders
 
 HORIZON = 2
 QUANTITIES: dict[str, Callable[[Constants], float]] = {

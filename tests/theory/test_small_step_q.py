@@ -14,8 +14,8 @@ import fegsam as fg
 import golden
 from fegsam.exact import stationary_error
 from fegsam.theory import SmallStepLaw, complexity, small_step_law
-from fegsam.theory.curvature import copy_covariances, expected_excess
-from fegsam.theory.lyapunov import stationary_covariance
+from fegsam.theory.small_step.curvature import copy_covariances, expected_excess
+from fegsam.theory.small_step.lyapunov import stationary_covariance
 
 Q = fg.QLearning()
 

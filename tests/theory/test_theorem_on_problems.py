@@ -12,13 +12,13 @@ import pytest
 import fegsam as fg
 import golden
 from fegsam.exact.moments import moments, weighted_error
-from fegsam.theory.assumptions import assumptions
-from fegsam.theory.bound import error_bound, largest_step
-from fegsam.theory.complexity import complexity
-from fegsam.theory.conditions import largest_sync_period
-from fegsam.theory.constants import constants
-from fegsam.theory.corollary import schedule
-from fegsam.theory.output_time import default_output_decay
+from fegsam.theory.assumptions.assumptions import assumptions
+from fegsam.theory.bound.bound import error_bound, largest_step
+from fegsam.theory.bound.complexity import complexity
+from fegsam.theory.bound.conditions import largest_sync_period
+from fegsam.theory.bound.constants import constants
+from fegsam.theory.bound.corollary import schedule
+from fegsam.theory.bound.output_time import default_output_decay
 
 ALGORITHMS = [fg.OnPolicyTD(), fg.OffPolicyLinearTD(), fg.OffPolicyTabularTD(), fg.QLearning()]
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from fegsam.exact.fixed_points import fixed_point
-from fegsam.theory.agent_noise import StateNoise, WindowNoise, agent_noises
-from fegsam.theory.small_step import lagged_moments
+from fegsam.theory.small_step.agent_noise import StateNoise, WindowNoise, agent_noises
+from fegsam.theory.small_step.small_step import lagged_moments
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,10 @@ import numpy as np
 
 import fegsam as fg
 from fegsam.errors import ProblemError
-from fegsam.experiments.cells import Cell
-from fegsam.experiments.foreign_code import code_of
-from fegsam.experiments.study_tables import OwnRule
-from fegsam.experiments.sweep import Results
+from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.foreign_code import code_of
+from fegsam.experiments.spec.study_tables import OwnRule
+from fegsam.experiments.sweep.sweep import Results
 
 
 class ExactAnswers:

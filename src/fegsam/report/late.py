@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fegsam.experiments.cells import Cell
 from fegsam.experiments.estimates import ERROR, Estimate, mean_estimate, plateau, ratio_estimate
 from fegsam.experiments.plateaus import Plateau, find_plateau
-from fegsam.experiments.sweep import Results
+from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.sweep.sweep import Results
 from fegsam.report.exact_answers import ExactAnswers
 
 

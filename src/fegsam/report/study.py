@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.cells import Cell
 from fegsam.experiments.estimates import Estimate, curve_estimate
-from fegsam.experiments.study_tables import FigureSpec
-from fegsam.experiments.sweep import Results, load_results
+from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.study_tables import FigureSpec
+from fegsam.experiments.sweep.sweep import Results, load_results
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.figures import save
 from fegsam.report.late import Late

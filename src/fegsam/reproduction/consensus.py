@@ -21,7 +21,7 @@ from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
 from fegsam.theory import Assumptions
-from fegsam.theory.constants import constants_from
+from fegsam.theory.bound.constants import constants_from
 
 
 def section(quick: bool, engine: Any = None) -> Section:

@@ -25,9 +25,9 @@ from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, ingredients, sm
 from fegsam.reproduction.runs import sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
 from fegsam.run import Engine, run
-from fegsam.theory.corollary import Schedule, schedule
-from fegsam.theory.drift import drift
-from fegsam.theory.large_enough import LargeEnough, large_enough
+from fegsam.theory.assumptions.drift import drift
+from fegsam.theory.bound.corollary import Schedule, schedule
+from fegsam.theory.bound.large_enough import LargeEnough, large_enough
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:

@@ -30,7 +30,7 @@ from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, Case
 from fegsam.reproduction.runs import estimates, exact_plateau, levels, plateau_run, sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
 from fegsam.run import Engine
-from fegsam.theory.small_step import small_step_law
+from fegsam.theory.small_step.small_step import small_step_law
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:

@@ -22,7 +22,7 @@ import numpy as np
 import fegsam as fg
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
-from fegsam.theory.orders import spelled
+from fegsam.theory.bound.orders import spelled
 
 NAMES = {"mu_min": "1 / mu_min", "1-gamma": "1 / (1 - gamma)", "|S|": "|S|"}
 

@@ -23,7 +23,7 @@ from fegsam.problem import examples, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.theory.agent_noise import agent_noises
+from fegsam.theory.small_step.agent_noise import agent_noises
 
 ALGORITHMS = {
     1: "Linear stochastic approximation",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fegsam.theory.assumptions import Assumptions, assumptions
-from fegsam.theory.bound import Bound, error_bound
-from fegsam.theory.complexity import Complexity, complexity
-from fegsam.theory.conditions import Condition, largest_step, largest_sync_period
-from fegsam.theory.constants import Constants, constants
-from fegsam.theory.corollary import Schedule, schedule
-from fegsam.theory.horizons import HorizonScan, scan_horizons
-from fegsam.theory.large_enough import LargeEnough, large_enough
-from fegsam.theory.orders import orders
-from fegsam.theory.output_time import OutputTimeDistribution, default_output_decay, output_time_distribution
-from fegsam.theory.sharper import SharperBound, largest_sharper_step, sharper_error_bound
-from fegsam.theory.small_step import SmallStepLaw, small_step_law
+from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
+from fegsam.theory.assumptions.horizons import HorizonScan, scan_horizons
+from fegsam.theory.bound.bound import Bound, error_bound
+from fegsam.theory.bound.complexity import Complexity, complexity
+from fegsam.theory.bound.conditions import Condition, largest_step, largest_sync_period
+from fegsam.theory.bound.constants import Constants, constants
+from fegsam.theory.bound.corollary import Schedule, schedule
+from fegsam.theory.bound.large_enough import LargeEnough, large_enough
+from fegsam.theory.bound.orders import orders
+from fegsam.theory.bound.output_time import OutputTimeDistribution, default_output_decay, output_time_distribution
+from fegsam.theory.bound.sharper import SharperBound, largest_sharper_step, sharper_error_bound
+from fegsam.theory.small_step.small_step import SmallStepLaw, small_step_law
 
 __all__ = [
     "Assumptions",

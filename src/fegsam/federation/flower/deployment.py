@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from fegsam.errors import ProblemError, SpecError
-from fegsam.experiments.foreign_code import check_trust
-from fegsam.experiments.spec import MOST_BYTES, load_study
-from fegsam.experiments.spec_text import SpecText
-from fegsam.experiments.tables import Seed, Table, Text
-from fegsam.experiments.toml_lines import toml_text
+from fegsam.experiments.spec.foreign_code import check_trust
+from fegsam.experiments.spec.spec_text import SpecText
+from fegsam.experiments.spec.study import MOST_BYTES, load_study
+from fegsam.experiments.spec.tables import Seed, Table, Text
+from fegsam.experiments.spec.toml_lines import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.credentials import make_authority, make_node, make_server, private_directory, write_new
 from fegsam.federation.flower.gate import Tls

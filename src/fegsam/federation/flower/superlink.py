@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fegsam.experiments.toml_lines import toml_text
+from fegsam.experiments.spec.toml_lines import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower import commands as flower_commands
 from fegsam.federation.flower.gate import Tls

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fegsam.experiments.toml_lines import toml_text
+from fegsam.experiments.spec.toml_lines import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.deployment import NodeSide, ServerSide, address
 from fegsam.federation.flower.gate import Gate

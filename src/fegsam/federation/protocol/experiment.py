@@ -96,7 +96,7 @@ class Experiment:
     def from_spec(path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None) -> Experiment:
         """The first cell of a study under its first seed, or under another; `trust` is as in `load_study`."""
         # Only studies need what reads them: a node with its share of an experiment does without.
-        from fegsam.experiments.spec import load_study
+        from fegsam.experiments.spec.study import load_study
 
         return Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
 

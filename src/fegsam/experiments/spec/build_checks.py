@@ -1,0 +1,99 @@
+"""Whether what a spec describes can be built and run: done before anything runs, and blamed on the key that is at fault."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import fegsam as fg
+from fegsam.errors import ProblemError
+from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.foreign_code import TrustError
+from fegsam.experiments.spec.spec_text import SpecText
+from fegsam.experiments.spec.tables import canonical
+from fegsam.experiments.spec.toml_lines import Key
+from fegsam.problem.chains import check_chains
+from fegsam.problem.checks import flat_params
+
+MOST_BUILT = 100
+"""Of the different problems of a study, so many are built to check them; later ones fail, if they do, when they run."""
+
+
+def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
+    """Build each different problem once, for its smallest number of agents, and hold it against its algorithm."""
+    smallest: dict[Any, Cell] = {}
+    for cell in cells:
+        which = json.dumps(canonical(cell.algorithm), sort_keys=True)
+        memo = cell.problem.digest, which, cell.initial_params, cell.fixed_point
+        if memo not in smallest or cell.num_agents < smallest[memo].num_agents:
+            smallest[memo] = cell
+    for cell in itertools.islice(smallest.values(), MOST_BUILT):
+        build_checked(source, cell)
+    for cell in cells:
+        if cell.problem.environment.assignment is not None:
+            build_checked(source, max(cells, key=lambda other: other.num_agents))
+            break
+
+
+def build_checked(source: SpecText, cell: Cell) -> tuple[fg.Federation | fg.MarkovNoise, Any]:
+    """The cell's problem and algorithm, or an error that names the key in the spec."""
+    try:
+        problem, algorithm = cell.build()
+        _require_tables(cell, problem, algorithm)
+        algorithm.check(problem)
+        check_chains(problem, algorithm.policies(problem))
+        dimension = algorithm.dimension(problem)
+        arguments = cell.arguments(dimension)
+        for name in ("initial_params", "fixed_point"):
+            if arguments[name] is not None:
+                flat_params(arguments[name], name, dimension)
+    except TrustError:
+        raise
+    except ProblemError as error:
+        raise source.error(*_blame(source, cell, inner(error))) from None
+    except (MemoryError, OverflowError):
+        raise source.error(("problem",), "does not fit into memory: make it smaller") from None
+    return problem, algorithm
+
+
+def inner(error: ProblemError) -> str:
+    """A message as part of a sentence.
+
+    >>> inner(ProblemError("It is so."))
+    'It is so'
+    """
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _require_tables(cell: Cell, problem: fg.Federation | fg.MarkovNoise, algorithm: Any) -> None:
+    """What an algorithm needs, in the words of a spec."""
+    name = cell.algorithm.name
+    on_noise = isinstance(algorithm, fg.LinearSA | fg.StochasticApproximation)
+    if isinstance(problem, fg.MarkovNoise) != on_noise:
+        wanted = "generator = 'noise'" if on_noise else "the generator of an MDP"
+        raise ProblemError(f"{name} needs a [problem] with {wanted}: choose such a one")
+    if isinstance(problem, fg.MarkovNoise):
+        return
+    missing = {
+        "target": hasattr(algorithm, "horizon") and problem.target_policy is None,
+        "features": algorithm.form == "row" and problem.features is None,
+        "behavior": problem.behavior_policies is None and problem.target_policy is None,
+    }
+    for table, lacks in missing.items():
+        if lacks:
+            raise ProblemError(f"{name} needs the table [problem.{table}]: add it")
+
+
+def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:
+    """The key that a message of the library's begins with, if the spec has it, and what the message says of it."""
+    word, _, rest = message.partition(" ")
+    names = tuple(word.split("."))
+    parts = tuple(("problem", part) for part in ("behavior", "target", "features", "environments"))
+    for table in ((), ("problem",), *parts, ("run",), ("algorithm",)):
+        if source.has((*table, *names)):
+            return (*table, *names), rest
+    if word == cell.algorithm.name:
+        return ("algorithm", "name"), f"is {word!r}, which {rest}"
+    return ("problem",), f"cannot be used ({message})"

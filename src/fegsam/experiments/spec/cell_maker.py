@@ -1,0 +1,103 @@
+"""From the axes of a grid to cells: puts their values into the tables, checks those, and finds the corollary's numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import fegsam as fg
+from fegsam.errors import ProblemError
+from fegsam.experiments.spec.build_checks import build_checked, inner
+from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.grid import Axis, moves, overridden
+from fegsam.experiments.spec.problems import ProblemSpec, read_problem
+from fegsam.experiments.spec.spec_text import SpecText
+from fegsam.experiments.spec.study_tables import ALGORITHMS, AlgorithmSpec, RunTable
+from fegsam.experiments.spec.tables import canonical
+from fegsam.experiments.spec.toml_lines import Key
+
+
+class CellMaker:
+    """Makes the cells of a study. Tables that several cells share are checked, and schedules found, once."""
+
+    def __init__(self, source: SpecText, seeds: tuple[int, ...], engine: str) -> None:
+        self.source, self.seeds, self.engine = source, seeds, engine
+        self.made: dict[Any, Any] = {}
+
+    def cells(self, grids: tuple[tuple[Axis, ...], ...]) -> Iterator[Cell]:
+        """The product of each grid's axes, the last one running fastest; one grid after the other."""
+        for axes in grids:
+            for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
+                yield self._cell(axes, indices)
+
+    def _cell(self, axes: tuple[Axis, ...], indices: tuple[int, ...]) -> Cell:
+        point = {axis.name: axis.values[index] for axis, index in zip(axes, indices, strict=True)}
+        places = {axis.name: axis.places[index] for axis, index in zip(axes, indices, strict=True)}
+        problem: ProblemSpec = self._table("problem", axes, indices)
+        algorithm: AlgorithmSpec = self._table("algorithm", axes, indices)
+        run: RunTable = self._table("run", axes, indices)
+        self._check_times(run)
+        cell = Cell(
+            problem=problem,
+            algorithm=algorithm,
+            num_agents=point["num_agents"],
+            sync_period=1,
+            step_size=1.0,
+            num_steps=run.num_steps,
+            seeds=self.seeds if run.common_paths else _own_seeds(self.seeds, point),
+            engine=self.engine,
+            axes=point,
+            trust=self.source.trust,
+            **{name: getattr(run, name) for name in RunTable.model_fields if name not in ("num_steps", "common_paths")},
+        )
+        return replace(
+            cell,
+            sync_period=self._scheduled(cell, "sync_period", point["sync_period"], places),
+            step_size=self._scheduled(cell, "step_size", point["step_size"], places),
+        )
+
+    def _table(self, root: str, axes: tuple[Axis, ...], indices: tuple[int, ...]) -> Any:
+        changes = list(moves(axes, indices, root))
+        memo = (root, *((id(axis), index) for axis, index in changes))
+        if memo not in self.made:
+            table, moved = overridden(self.source.tables.get(root, {}), changes)
+            self.made[memo] = self._read(root, table, moved)
+        return self.made[memo]
+
+    def _read(self, root: str, table: Any, moved: Mapping[Key, Key]) -> Any:
+        if root == "problem":
+            return read_problem(self.source, table, moved)
+        if root == "algorithm":
+            return self.source.choose(table, ALGORITHMS, ("algorithm",), moved)
+        return self.source.check(table, RunTable, ("run",), moved)
+
+    def _check_times(self, run: RunTable) -> None:
+        last = max(run.record.times) if run.record is not None and run.record.times else 0
+        if last > run.num_steps:
+            raise self.source.error(("run", "record"), f"has time {last}, but num_steps is {run.num_steps}: drop such times")
+
+    def _scheduled(self, cell: Cell, name: str, value: Any, places: Mapping[str, Key]) -> Any:
+        """A number; the corollary's where the spec asks for that."""
+        if not isinstance(value, str):
+            return value
+        which = json.dumps(canonical(cell.algorithm), sort_keys=True)
+        memo = "schedule", cell.problem.digest, which, cell.num_agents, cell.num_steps
+        if memo not in self.made:
+            built = build_checked(self.source, cell)
+            try:
+                self.made[memo] = fg.theory.schedule(*built, num_steps=cell.num_steps)
+            except ProblemError as error:
+                raise self.source.error(places[name], f"is {value!r}, which does not work here ({inner(error)})") from None
+        found = self.made[memo]
+        return found.advised_sync_period if value == "advised" else getattr(found, name)
+
+
+def _own_seeds(seeds: tuple[int, ...], point: Mapping[str, Any]) -> tuple[int, ...]:
+    """Seeds of a cell's own: shifted by a number that its coordinates decide."""
+    shown = json.dumps(point, sort_keys=True, default=str)
+    shift = int.from_bytes(hashlib.sha256(shown.encode()).digest()[:8], "big")
+    return tuple((seed + shift) % 2**64 for seed in seeds)

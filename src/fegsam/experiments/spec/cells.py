@@ -1,0 +1,152 @@
+"""A cell of a study: one setting under all its seeds, with numbers alone, and a key that stands for its data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+import fegsam as fg
+from fegsam.experiments.spec.array_sizes import require_memory
+from fegsam.experiments.spec.array_values import load_array
+from fegsam.experiments.spec.foreign_code import Trust, check_trust
+from fegsam.experiments.spec.problems import ProblemSpec, build_algorithm
+from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
+from fegsam.experiments.spec.tables import canonical
+
+FORMAT = 1
+"""Raised whenever the same spec would give other data, so that no cell is taken for what it is not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One point of a study's grid. Small, and can be sent to another process.
+
+    Cells of one study run under the same seeds, and so on the same paths where they walk the same chains, whatever their
+    num_agents, sync_period and step_size, unless the study says ``common_paths = false``.
+
+    Attributes
+    ----------
+    problem, algorithm
+        What `build` builds.
+    num_agents, sync_period, step_size, num_steps
+        N, K, alpha and T; a schedule of the corollary is a number here.
+    seeds : tuple of int
+    engine : str
+    record : Record or None
+        Which times are recorded; `record_times` has them as `fegsam.run` takes them.
+    record_params, sampling, output_decay, stop_at_output, initial_params, fixed_point
+        As in `fegsam.run`; arrays as nested tuples or files, and one number of initial_params for all parameters.
+    axes : mapping
+        Its coordinates, as the spec's [grid] names and writes them.
+    trust : bool or None
+        As in `load_study`.
+
+    Examples
+    --------
+    >>> from fegsam.experiments.spec.study import EXAMPLE, parse_study
+    >>> cell = parse_study(EXAMPLE).cells()[0]
+    >>> cell.axes
+    {'num_agents': 1, 'sync_period': 10, 'step_size': 0.1}
+    >>> history = cell.run()
+    >>> history.data.squared_error.sizes["seed"]
+    2
+    """
+
+    problem: ProblemSpec
+    algorithm: AlgorithmSpec
+    num_agents: int
+    sync_period: int
+    step_size: float
+    num_steps: int
+    seeds: tuple[int, ...]
+    engine: str = "cpu"
+    record: Record | None = None
+    record_params: bool = False
+    sampling: Literal["markov", "iid"] = "markov"
+    output_decay: float | None = None
+    stop_at_output: bool = False
+    initial_params: Any = None
+    fixed_point: Any = None
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    trust: Trust = None
+
+    def canonical(self) -> dict[str, Any]:
+        """All that decides the cell's data, as plain JSON; the problem stands as its digest."""
+        parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("problem", "axes", "trust")}
+        return {"format": FORMAT, "problem": self.problem.digest, **canonical(parts)}
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of `canonical`: equal for equal data, in every process."""
+        return hashlib.sha256(json.dumps(self.canonical(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cell) and self.key == other.key and dict(self.axes) == dict(other.axes)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def agent_steps(self) -> int:
+        """How much work it is: agents x steps x seeds."""
+        return self.num_agents * self.num_steps * len(self.seeds)
+
+    @property
+    def record_count(self) -> int:
+        """How many times the spec asks to record, at most; 0 if it leaves that to `fegsam.run`."""
+        record = self.record
+        if record is None:
+            return 0
+        if record.every is not None:
+            return self.num_steps // record.every + 2
+        return len(record.times) if record.times is not None else record.points or 0
+
+    @property
+    def record_times(self) -> int | np.ndarray | None:
+        """What `fegsam.run` takes as `record`."""
+        record = self.record
+        if record is None or record.every is not None:
+            return None if record is None else record.every
+        if record.times is not None:
+            return np.array(record.times, dtype=np.int64)
+        points = min(record.points or 2, self.num_steps + 1)
+        if record.spacing == "log":
+            growing = np.round(np.geomspace(1, self.num_steps, points - 1)).astype(np.int64)
+            return np.unique([0, *growing, self.num_steps])
+        return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
+
+    def build(self) -> tuple[fg.Federation | fg.MarkovNoise, Any]:
+        """The problem and the algorithm; `TrustError` where that would run code that nobody has allowed."""
+        check_trust(self)
+        return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
+
+    def arguments(self, dimension: int) -> dict[str, Any]:
+        """What `fegsam.run` takes beside problem, algorithm and engine."""
+        times = self.record_count * (dimension if self.record_params else 1)
+        require_memory(8 * len(self.seeds) * max(times, dimension), "run.record")
+        initial = None if self.initial_params is None else load_array(self.initial_params)
+        return {
+            "step_size": self.step_size,
+            "sync_period": self.sync_period,
+            "num_steps": self.num_steps,
+            "seeds": self.seeds,
+            "record": self.record_times,
+            "record_params": self.record_params,
+            "initial_params": np.full(dimension, initial) if initial is not None and initial.ndim == 0 else initial,
+            "sampling": self.sampling,
+            "output_decay": self.output_decay,
+            "stop_at_output": self.stop_at_output,
+            "fixed_point": None if self.fixed_point is None else load_array(self.fixed_point),
+        }
+
+    def run(self, engine: Any = None) -> fg.History:
+        """Run it, on its own engine or on another."""
+        problem, algorithm = self.build()
+        algorithm.check(problem)
+        return fg.run(problem, algorithm, engine=engine or self.engine, **self.arguments(algorithm.dimension(problem)))

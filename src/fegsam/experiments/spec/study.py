@@ -1,0 +1,283 @@
+"""A study as a TOML file: `load_study` reads and checks it, `Study.cells` lists what it asks for.
+
+    [study]      name, title, seeds (a number or a list), engine
+    [problem]    generator and its arguments; initial_distribution, assignment
+    [problem.behavior], [problem.target], [problem.features], [problem.environments]
+    [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for a rule of your own
+    [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output, initial_params, fixed_point,
+                 common_paths
+    [grid]       num_agents, sync_period, step_size and other axes (see `grid`); step_size = "corollary", and sync_period =
+                 "corollary" or "advised", are what `fegsam.theory.schedule` gives for the cell
+    [[figures]]  kind, by, exact, bound, accuracy, title, caption
+    [claim]      thresholds, under names of your own
+
+Whatever is wrong is a `SpecError` of one sentence that names the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fegsam.errors import SpecError
+from fegsam.experiments.spec.array_values import INPUTS, FileRef
+from fegsam.experiments.spec.build_checks import check_builds
+from fegsam.experiments.spec.cell_maker import CellMaker
+from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.foreign_code import Trust, code_of
+from fegsam.experiments.spec.grid import Axis, read_grids
+from fegsam.experiments.spec.problems import ProblemSpec
+from fegsam.experiments.spec.spec_text import SpecText
+from fegsam.experiments.spec.study_tables import AlgorithmSpec, FigureSpec, StudyTable
+from fegsam.experiments.spec.toml_lines import Key, toml_text
+from fegsam.experiments.spec.wording import nearest, show
+from fegsam.safe_files import read_plain, whole
+
+EXAMPLE = """\
+[study]
+name = "speed-up"
+seeds = 2
+
+[problem]
+generator = "garnet"
+states = 6
+actions = 2
+branching = 3
+discount = 0.7
+seed = 0
+
+[problem.behavior]
+kind = "random"
+count = 4
+seed = 1
+
+[algorithm]
+name = "q_learning"
+
+[run]
+num_steps = 1000
+
+[grid]
+num_agents = [1, 4]
+sync_period = 10
+step_size = [0.1, 0.05]
+"""
+"""A small spec, whole."""
+
+MOST_BYTES = 1 << 26
+"""Of a spec's text; arrays of that size belong in files of their own."""
+TABLES = ("study", "problem", "algorithm", "run", "grid", "figures", "claim")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A spec that was read and checked.
+
+    Attributes
+    ----------
+    name, title : str
+    seeds : tuple of int
+    engine : str
+    figures : tuple of FigureSpec
+    claim : mapping
+        Thresholds, as written.
+    source : SpecText
+        `source.text` is the TOML text, `source.name` its name.
+
+    Examples
+    --------
+    >>> study = parse_study(EXAMPLE)
+    >>> study.name, len(study.cells()), study.axes
+    ('speed-up', 4, {'num_agents': (1, 4), 'sync_period': (10,), 'step_size': (0.1, 0.05)})
+    """
+
+    name: str
+    title: str
+    seeds: tuple[int, ...]
+    engine: str
+    figures: tuple[FigureSpec, ...]
+    claim: Mapping[str, Any]
+    grids: tuple[tuple[Axis, ...], ...]
+    source: SpecText
+
+    def cells(self) -> list[Cell]:
+        """The product of the axes, the last one running fastest; of several grids, one after the other."""
+        return list(self._cells)
+
+    @cached_property
+    def _cells(self) -> tuple[Cell, ...]:
+        return tuple(CellMaker(self.source, self.seeds, self.engine).cells(self.grids))
+
+    @property
+    def text(self) -> str:
+        """The TOML text."""
+        return self.source.text
+
+    @property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """The values of every axis, in the order of the spec."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for axis in itertools.chain.from_iterable(self.grids):
+            known = found.get(axis.name, ())
+            found[axis.name] = known + tuple(value for value in axis.values if value not in known)
+        return found
+
+    @property
+    def problem(self) -> ProblemSpec:
+        """Of the first cell; others differ where a grid says so."""
+        return self._cells[0].problem
+
+    @property
+    def algorithm(self) -> AlgorithmSpec:
+        """Of the first cell."""
+        return self._cells[0].algorithm
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that the spec names."""
+        return tuple(sorted({ref.path for cell in self._cells for ref in _references(cell)}))
+
+    def copy_inputs(self, directory: str | Path) -> None:
+        """Copy the files that the spec names to where a copy of its text, put into `directory`, finds them."""
+        for path in map(Path, self.files):
+            kept = Path(directory) / INPUTS / path.name
+            if not (kept.exists() and kept.samefile(path)):
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                with whole(kept) as waiting:
+                    waiting.write_bytes(read_plain(path))
+
+    def override(self, values: Mapping[str, Any]) -> Study:
+        """The study with other values, by their whole keys; its text says so too.
+
+        >>> small = parse_study(EXAMPLE).override({"study.seeds": [7], "grid.num_agents": 2})
+        >>> [(cell.num_agents, cell.seeds) for cell in small.cells()]
+        [(2, (7,)), (2, (7,))]
+        """
+        tables = copy.deepcopy(self.source.tables)
+        for key, value in values.items():
+            *way, last = key.split(".")
+            inner = tables
+            for name in way:
+                inner = inner.setdefault(name, {})
+                if not isinstance(inner, dict):
+                    raise self.source.error(tuple(way), f"is not one table, so {key} cannot be set: change the text instead")
+            inner[last] = value
+        return parse_study(toml_text(tables), self.source.name, self.source.directory, trust=self.source.trust)
+
+    def check(self) -> None:
+        """Build each different problem, unless that would run code that nobody has allowed."""
+        check_builds(self.source, [cell for cell in self._cells if all(code.may_run(cell.trust) for code in code_of(cell))])
+
+
+def load_study(path: str | Path, *, trust: Trust = None) -> Study:
+    """Read and check a study.
+
+    Parameters
+    ----------
+    path : path of a TOML file in UTF-8
+        Files that it names are looked for beside it.
+    trust : bool, optional
+        Which code may run that the study names. By default a rule in a file that lies beside it, and the environments of
+        Gymnasium by their plain names; True: also a rule that lies with results, and ``module:Env``. False: none, and
+        nothing is built to check it.
+
+    Examples
+    --------
+    >>> load_study("missing.toml")
+    Traceback (most recent call last):
+    fegsam.errors.SpecError: missing.toml cannot be read (No such file or directory): check the path.
+    """
+    try:
+        content = read_plain(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        raise SpecError(
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check the path."
+        ) from None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise SpecError(f"{path}, line {line}: the text is not UTF-8: save the file in that encoding.") from None
+    return parse_study(text, str(path), Path(path).parent, trust=trust)
+
+
+def parse_study(text: str, name: str = "<text>", directory: str | Path = ".", *, trust: Trust = None) -> Study:
+    """Check the TOML text of a study; `name` stands for it in errors, and its files are looked for in `directory`.
+
+    `trust` is as in `load_study`.
+
+    >>> parse_study(EXAMPLE.replace("states = 6", "stats = 6"), "speed.toml")
+    Traceback (most recent call last):
+    fegsam.errors.SpecError: speed.toml, line 7: problem.stats is not a key that is known here (generator = 'garnet'): did you
+    mean 'states'?
+    """
+    source = SpecText(text, name, Path(directory), trust)
+    tables = source.tables
+    for key in tables:
+        if key not in TABLES:
+            raise source.error((key,), f"is not a table that is known{nearest(key, TABLES)}")
+    for key in ("study", "problem", "algorithm", "grid"):
+        if key not in tables:
+            raise source.error((key,), f"is missing: add the table [{key}]")
+    head = source.check(tables["study"], StudyTable, ("study",))
+    study = Study(
+        name=head.name,
+        title=head.title or head.name,
+        seeds=head.seeds,
+        engine=head.engine,
+        figures=(),
+        claim=_claim(source, tables.get("claim", {}), ("claim",)),
+        grids=read_grids(source),
+        source=source,
+    )
+    study = replace(study, figures=_figures(source, tables.get("figures", []), study.axes))
+    _check_files(study)
+    if trust is not False:
+        check_builds(source, study.cells())
+    return study
+
+
+def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[FigureSpec, ...]:
+    if not isinstance(given, list):
+        raise source.error(("figures",), f"is {show(given)}, but figures are a list of tables: write [[figures]]")
+    figures = tuple(source.check(table, FigureSpec, ("figures", number)) for number, table in enumerate(given))
+    for number, figure in enumerate(figures):
+        if figure.by is not None and figure.by not in axes:
+            raise source.error(
+                ("figures", number, "by"), f"is {show(figure.by)}, which is no axis of [grid]{nearest(figure.by, axes)}"
+            )
+    return figures
+
+
+def _claim(source: SpecText, given: Any, key: Key) -> Any:
+    """Thresholds: numbers, words, truth values, and lists and tables of them."""
+    if key == ("claim",) and not isinstance(given, dict):
+        raise source.error(key, f"is {show(given)}, but must be a table: write [claim]")
+    if isinstance(given, dict):
+        return {name: _claim(source, value, (*key, name)) for name, value in given.items()}
+    if isinstance(given, list):
+        return tuple(_claim(source, value, (*key, index)) for index, value in enumerate(given))
+    if not isinstance(given, int | float | str) or (isinstance(given, float) and not math.isfinite(given)):
+        raise source.error(key, f"is {show(given)}, but a threshold is a finite number: correct it")
+    return given
+
+
+def _check_files(study: Study) -> None:
+    names: dict[str, str] = {}
+    for path in study.files:
+        other = names.setdefault(Path(path).name, path)
+        if other != path:
+            raise SpecError(f"{study.source.name}: {other} and {path} have the same name: rename one of them.")
+
+
+def _references(cell: Cell) -> Iterator[FileRef]:
+    problem = cell.problem
+    tables = [problem.environment, problem.behavior, problem.target, problem.features, cell.algorithm]
+    values = itertools.chain.from_iterable(vars(table).values() for table in tables if table is not None)
+    return (value for value in (*values, cell.initial_params, cell.fixed_point) if isinstance(value, FileRef))

@@ -1,0 +1,162 @@
+"""The other tables of a spec as pydantic models: [study], [algorithm], [run], [[figures]], and the points of [grid]."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fegsam.experiments.spec.tables import (
+    Array,
+    BeforeValidator,
+    Count,
+    Field,
+    Function,
+    Long,
+    Open,
+    Positive,
+    Table,
+    Text,
+    either,
+    model_validator,
+)
+from fegsam.experiments.spec.wording import show
+
+MOST_SEEDS = 1_000_000
+
+
+def _seeds(value: Any) -> Any:
+    """20 stands for 0, ..., 19."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 1 <= value <= MOST_SEEDS:
+            raise ValueError(f"is {show(value)}, but must be a number of seeds from 1 to {MOST_SEEDS}: give such a number")
+        return tuple(range(value))
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"is {show(value)}, but must be a number of seeds or a list of them: write 20 or [0, 1, 2]")
+    for index, seed in enumerate(value):
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+            raise ValueError(f"has {show(seed)} at [{index}], but a seed is a whole number from 0 to 2^64 - 1: correct it")
+    if len(set(value)) < len(value):
+        raise ValueError("names a seed twice, but runs under one seed are the same: name each once")
+    return tuple(value)
+
+
+def _record(value: Any) -> Any:
+    """A number stands for {every = ...}, a list for {times = ...}."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"every": value}
+    if isinstance(value, list):
+        return {"times": value}
+    if not isinstance(value, dict):
+        wanted = "a number of steps, a list of times or a table: write 100, [0, 100] or {points = 200}"
+        raise ValueError(f"is {show(value)}, but must be {wanted}")
+    return value
+
+
+class AlgorithmSpec(Table):
+    """Which algorithm: its table [algorithm]."""
+
+    tag = "name"
+    name: str
+
+
+class NStep(AlgorithmSpec):
+    horizon: Annotated[int, Field(ge=1, le=10**4)] = 1
+
+
+class LinearNStep(NStep):
+    preconditioned: bool = False
+
+
+class QLearningSpec(AlgorithmSpec):
+    """No keys of its own."""
+
+
+class LinearSASpec(AlgorithmSpec):
+    """Its matrices and offsets stand in [problem]."""
+
+
+class OwnRule(AlgorithmSpec):
+    """Algorithm 1 with a function ``rule(params, y, kind, out)`` of your own."""
+
+    rule: Function
+    dim: Annotated[int, Field(ge=1, le=10**6)]
+    norm: Literal["2", "sup"] = "2"
+    assumptions: dict[str, float] | None = None
+
+
+ALGORITHMS: dict[str, type[AlgorithmSpec]] = {
+    "on_policy_td": NStep,
+    "off_policy_tabular_td": NStep,
+    "q_learning": QLearningSpec,
+    "off_policy_linear_td": LinearNStep,
+    "linear_sa": LinearSASpec,
+    "stochastic_approximation": OwnRule,
+}
+
+
+class StudyTable(Table):
+    """[study]"""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
+    title: Text | None = None
+    seeds: Annotated[Any, BeforeValidator(_seeds)] = tuple(range(20))
+    engine: Literal["cpu", "reference", "cuda"] = "cpu"
+
+
+class Record(Table):
+    """Which times are recorded: every so many steps, these, or so many points from 0 to T."""
+
+    every: Long | None = None
+    times: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...] | None, Field(strict=False, min_length=1)] = None
+    points: Annotated[int, Field(ge=2, le=10**6)] | None = None
+    spacing: Literal["even", "log"] = "even"
+
+    @model_validator(mode="after")
+    def _one(self) -> Record:
+        if sum(given is not None for given in (self.every, self.times, self.points)) != 1:
+            raise ValueError("must have one of every, times and points: give that one")
+        return self
+
+
+class RunTable(Table):
+    """[run]: the arguments of `fegsam.run` that are no axes, mostly."""
+
+    num_steps: Long
+    record: Annotated[Record | None, BeforeValidator(_record)] = None
+    record_params: bool = False
+    sampling: Literal["markov", "iid"] = "markov"
+    output_decay: Open | None = None
+    stop_at_output: bool = False
+    initial_params: Array | None = None
+    """A number stands for every parameter."""
+    fixed_point: Array | None = None
+    common_paths: bool = True
+    """Whether all cells run under the same seeds, and so on the same paths."""
+
+
+class FigureSpec(Table):
+    """[[figures]]"""
+
+    kind: Literal["error_curves", "speed_up", "tradeoff", "floor"]
+    by: Text | None = None
+    """The axis that tells the curves, or the points, apart."""
+    exact: bool = True
+    bound: bool = False
+    accuracy: Positive | None = None
+    title: Text | None = None
+    caption: Text | None = None
+
+
+class NumAgents(Table):
+    value: Count
+
+
+class SyncPeriod(Table):
+    value: Annotated[Long, either("corollary", "advised")]
+
+
+class StepSize(Table):
+    value: Annotated[Positive, either("corollary")]
+
+
+POINT: dict[str, type[Table]] = {"num_agents": NumAgents, "sync_period": SyncPeriod, "step_size": StepSize}
+"""The axes that every grid has."""

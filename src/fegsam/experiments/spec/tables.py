@@ -1,0 +1,93 @@
+"""What the tables of a spec are made of: the one base model, and the types of values. Needs pydantic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from fegsam.errors import ProblemError
+from fegsam.experiments.spec.array_values import FileRef, array_value, file_ref
+from fegsam.experiments.spec.wording import show
+
+try:
+    from pydantic import (
+        BaseModel,
+        BeforeValidator,
+        ConfigDict,
+        Field,
+        ValidationError,
+        ValidationInfo,
+        WrapValidator,
+        model_validator,
+    )
+except ImportError:
+    raise ProblemError("Studies need pydantic; run: pip install 'fegsam[experiments]'") from None
+
+__all__ = ["BeforeValidator", "Field", "Table", "ValidationError", "canonical", "either", "model_validator"]
+
+
+def _array(value: Any, info: ValidationInfo) -> Any:
+    return array_value(value, _directory(info))
+
+
+def _function(value: Any, info: ValidationInfo) -> Any:
+    path, _, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not path.endswith(".py") or not name.isidentifier():
+        raise ValueError(f"is {show(value)}, but must name a function in a Python file: write 'file.py:function'")
+    return file_ref(value, _directory(info))
+
+
+def _directory(info: ValidationInfo) -> Path:
+    return (info.context or {}).get("directory", Path())
+
+
+def either(*words: str) -> WrapValidator:
+    """A number, or one of these words instead."""
+
+    def check(value: Any, number: Any) -> Any:
+        if not isinstance(value, str):
+            return number(value)
+        if value not in words:
+            raise ValueError(f"is {show(value)}, but must be a number or {' or '.join(map(repr, words))}: give either")
+        return value
+
+    return WrapValidator(check)
+
+
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Long = Annotated[int, Field(ge=1, le=10**15)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Open = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+Array = Annotated[Any, BeforeValidator(_array)]
+Function = Annotated[Any, BeforeValidator(_function)]
+Kinds = Annotated[int, Field(ge=1, le=10**6), either("agents")]
+"""How many kinds of agents: a number, or one for each agent."""
+
+
+class Table(BaseModel):
+    """What all tables share: no unknown keys, no conversions, no changes, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+
+    tag: ClassVar[str] = ""
+    """The key that says which model a table is checked against."""
+
+
+def canonical(value: Any) -> Any:
+    """A value as plain JSON that is equal for equal values: what is None is left out, a file stands as what is in it.
+
+    >>> canonical((1, FileRef("/tmp/a.npz", "rewards", "ab12")))
+    [1, {'name': 'rewards', 'sha256': 'ab12'}]
+    """
+    if isinstance(value, Table):
+        return canonical({name: getattr(value, name) for name in type(value).model_fields})
+    if isinstance(value, dict):
+        return {key: canonical(entry) for key, entry in value.items() if entry is not None}
+    if isinstance(value, FileRef):
+        return {"name": value.name, "sha256": value.sha256}
+    if isinstance(value, list | tuple):
+        return [canonical(entry) for entry in value]
+    return value if isinstance(value, int | float | str | None) else str(value)

@@ -1,0 +1,142 @@
+"""How far Algorithm 5 must look ahead: from some n on the 2-norm is a norm in which all agents contract.
+
+``A_i = Phi' D_i (I - gamma^n P^n) Phi`` has ``v' A_i v = ||Phi v||_i^2 - gamma^n <Phi v, P^n Phi v>_i`` in the inner product
+that mu_i weighs. By Cauchy and Schwarz it is positive for v != 0 as soon as ``gamma^n ||P^n||_{mu_i} < 1`` with
+``||X||_mu = ||D^(1/2) X D^(-1/2)||_2``. As ``||P^n||_mu <= mu_min^(-1/2)``, it is for every n above
+``ln(mu_min^(-1/2)) / ln(1 / gamma)``. Preconditioned, ``I - A_i = gamma^n H_i P^n Phi``, whose 2-norm is at most
+``gamma^n max_s ||phi(s)|| lambda_min(Phi' D_i Phi)^(-1/2)``.
+
+Either test is sufficient and neither is necessary; from n to n + 1 the level itself may fall as well as rise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
+from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.td import features, target_policy
+from fegsam.errors import ProblemError
+from fegsam.exact.chains import kind_weights
+from fegsam.exact.linear_field import LinearField
+from fegsam.exact.mean_fields import mean_field
+from fegsam.problem.chains import distinct_stationary_laws
+from fegsam.problem.checks import integer, several
+from fegsam.problem.federation import Federation
+from fegsam.theory.assumptions.norms import linear_contraction
+
+
+@dataclass(frozen=True, eq=False)
+class HorizonScan:
+    """What each look-ahead n gives; see `scan_horizons`.
+
+    Attributes
+    ----------
+    horizons : tuple of int
+        n.
+    levels : tuple of str
+        "identity", "common", "average-only" or "unstable", see `norms`.
+    contractions : (len(horizons),) array
+        gamma_c; NaN where no norm is found.
+    operator_norms : (len(horizons),) array
+        The largest over the agents of ``gamma^n ||P^n||_mu``, preconditioned of ``gamma^n ||H P^n Phi||_2``: below one, the
+        level is "identity".
+    threshold : int
+        The level is "identity" for this n and all larger ones.
+
+    Examples
+    --------
+    >>> HorizonScan((1,), ("identity",), np.array([0.5]), np.array([0.75]), threshold=3).levels
+    ('identity',)
+    """
+
+    horizons: tuple[int, ...]
+    levels: tuple[str, ...]
+    contractions: np.ndarray
+    operator_norms: np.ndarray
+    threshold: int
+
+    def __str__(self) -> str:
+        rows = zip(self.horizons, self.levels, self.contractions, self.operator_norms, strict=True)
+        lines = [f"{'n':>6}  {'level':<12}  {'contraction':>11}  {'operator norm':>13}"]
+        lines += [f"{n:>6}  {level:<12}  {factor:>11.6g}  {norm:>13.6g}" for n, level, factor, norm in rows]
+        return "\n".join([*lines, f"The level is identity for every n >= {self.threshold}."])
+
+
+def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD, horizons: Sequence[int]) -> HorizonScan:
+    """The norm that the theorem finds for each look-ahead n in `horizons`, whatever the horizon of `algorithm` is.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> mdp = fg.examples.garnet(8, 3, 2, discount=0.95, seed=1)
+    >>> fed = fg.Federation(mdp, fg.policies.random(8, 3, count=4, seed=1), num_agents=4,
+    ...                     target_policy=fg.policies.random(8, 3, count=1, seed=2)[0], features=np.eye(8)[:, :5])
+    >>> scan = scan_horizons(fed, fg.OffPolicyLinearTD(), range(1, 6))
+    >>> scan.levels[-1], scan.threshold > 5
+    ('identity', True)
+    """
+    _require_linear(algorithm)
+    steps = [integer(n, "horizon") for n in several(horizons, "horizons", "but must be a list: give several, as range(1, 9)")]
+    levels, factors, norms = [], [], []
+    for n in steps:
+        looking = replace(algorithm, horizon=n)
+        looking.check(problem)
+        field = mean_field(looking, problem)
+        assert isinstance(field, LinearField)
+        found = linear_contraction(field, kind_weights(problem, len(field)))
+        levels.append(found.level)
+        factors.append(found.factor)
+        norms.append(_operator_norm(problem, looking, field))
+    return HorizonScan(tuple(steps), tuple(levels), np.array(factors), np.array(norms), horizon_threshold(problem, algorithm))
+
+
+def horizon_threshold(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD) -> int:
+    """The n from which on the 2-norm is known to do without looking at P; 1 on-policy.
+
+    Examples
+    --------
+    Two states that are visited equally often, so n > ln(2^(1/2)) / ln 2 = 1/2:
+
+    >>> import fegsam as fg
+    >>> mdp = fg.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [[0.0], [1.0]], 0.5)
+    >>> fed = fg.Federation(mdp, num_agents=1, target_policy=[[1.0], [1.0]], features=[[1.0], [2.0]])
+    >>> horizon_threshold(fed, fg.OffPolicyLinearTD())
+    1
+    """
+    _require_linear(algorithm)
+    if isinstance(algorithm, OnPolicyTD):
+        return 1
+    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
+    largest = float(laws.min()) ** -0.5
+    if algorithm.preconditioned:
+        phi = features(problem, algorithm)
+        smallest = np.linalg.eigvalsh(np.einsum("ks,si,sj->kij", laws, phi, phi)).min()
+        largest = float(np.linalg.norm(phi, axis=1).max() / math.sqrt(smallest))
+    return max(1, math.floor(math.log(largest) / -math.log(problem.discount)) + 1)
+
+
+def _operator_norm(problem: Federation, algorithm: Any, field: LinearField) -> float:
+    if getattr(algorithm, "preconditioned", False):
+        return float(np.linalg.norm(np.eye(field.matrices.shape[1]) - field.matrices, 2, axis=(1, 2)).max())
+    policy = target_policy(problem, algorithm)
+    ahead = [
+        problem.discount**algorithm.horizon * np.linalg.matrix_power(mdp.policy_chain(policy).toarray(), algorithm.horizon)
+        for mdp in problem.mdps
+    ]
+    roots = np.sqrt(distinct_stationary_laws(problem, algorithm.policies(problem)))
+    return max(
+        float(np.linalg.norm(root[:, None] * ahead[problem.mdp_index(kind)] / root, 2)) for kind, root in enumerate(roots)
+    )
+
+
+def _require_linear(algorithm: Any) -> None:
+    if not isinstance(algorithm, OnPolicyTD | OffPolicyLinearTD):
+        raise ProblemError(
+            f"The look-ahead of {type(algorithm).__name__} decides over no norm; ask about OnPolicyTD or OffPolicyLinearTD."
+        )
