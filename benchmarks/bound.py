@@ -1,18 +1,21 @@
-"""How many times the exact error the theorem's bound is, before and after its constants were sharpened, on random problems.
+"""How many times the exact error the theorem's bound is, before and after its constants were
+sharpened, on random problems.
 
     python benchmarks/bound.py [--problems 50] [--quick]
 
-`--problems` of each of four families are drawn: `LinearSA`, on-policy TD, off-policy tabular TD and off-policy linear TD, with
-one to 10^6 agents of one kind or two, two or three states and one or two parameters. T is 10^18, and the exact error of the
-output is that of `exact.weighted_error`. The columns, at the largest step that the plain theorem admits:
+`--problems` of each of four families are drawn: `LinearSA`, on-policy TD, off-policy tabular TD and
+off-policy linear TD, with one to 10^6 agents of one kind or two, two or three states and one or two
+parameters. T is 10^18, and the exact error of the output is that of `exact.weighted_error`. The
+columns, at the largest step that the plain theorem admits:
 
-    lemma          K = 1: the plain theorem with the paper's lemma on the average noise, B^2/N + B m_4 rho^r
-    sharper lemma  K = 1: the same with B^2/N + (m_4 rho^r)^2, what `error_bound` gives
-    theorem        K = 1: `sharper_error_bound`
-    plain, theorem K = 20: `error_bound` and `sharper_error_bound`
+    lemma          K = 1: the plain theorem with the paper's lemma on the average noise, B^2/N + B
+    m_4 rho^r sharper lemma  K = 1: the same with B^2/N + (m_4 rho^r)^2, what `error_bound` gives
+    theorem        K = 1: `sharper_error_bound` plain, theorem K = 20: `error_bound` and
+    `sharper_error_bound`
 
-and how many times larger the step is that the sharper theorem admits at K = 1, with its ratio at a tenth of that step.
-For the tabular algorithm the bound is on the sup norm and the exact error that in the 2-norm, at most |S| times as large.
+and how many times larger the step is that the sharper theorem admits at K = 1, with its ratio at a
+tenth of that step. For the tabular algorithm the bound is on the sup norm and the exact error that
+in the 2-norm, at most |S| times as large.
 """
 
 from __future__ import annotations
@@ -42,11 +45,21 @@ def draw(family: str, rng: np.random.Generator) -> tuple[Any, Any, Assumptions]:
         kinds, states, dim = (int(rng.integers(*limits)) for limits in ((1, 3), (2, 4), (1, 3)))
         agents = int(rng.choice([n for n in AGENTS if n >= kinds]))
         if family == "linear-sa":
-            matrices = rng.uniform(-0.6, 0.6, (kinds, states, dim, dim)) - rng.uniform(0.7, 1.5) * np.eye(dim)
-            problem: Any = fg.MarkovNoise(rng.dirichlet(np.ones(states), (kinds, states)), num_agents=agents)
-            algorithm: Any = fg.LinearSA(matrices, 10 ** rng.uniform(-1, 1) * rng.normal(size=(kinds, states, dim)))
+            matrices = rng.uniform(-0.6, 0.6, (kinds, states, dim, dim)) - rng.uniform(
+                0.7, 1.5
+            ) * np.eye(dim)
+            problem: Any = fg.MarkovNoise(
+                rng.dirichlet(np.ones(states), (kinds, states)), num_agents=agents
+            )
+            algorithm: Any = fg.LinearSA(
+                matrices, 10 ** rng.uniform(-1, 1) * rng.normal(size=(kinds, states, dim))
+            )
         else:
-            mdp = fg.MDP(rng.dirichlet(np.ones(states), (states, 2)), rng.normal(size=(states, 2)), rng.uniform(0.3, 0.9))
+            mdp = fg.MDP(
+                rng.dirichlet(np.ones(states), (states, 2)),
+                rng.normal(size=(states, 2)),
+                rng.uniform(0.3, 0.9),
+            )
             problem = fg.Federation(
                 mdp,
                 0.2 + 0.6 * rng.dirichlet(np.ones(2), (kinds, states)),
@@ -54,7 +67,11 @@ def draw(family: str, rng: np.random.Generator) -> tuple[Any, Any, Assumptions]:
                 target_policy=0.1 + 0.8 * rng.dirichlet(np.ones(2), states),
                 features=rng.normal(size=(states, dim)),
             )
-            kind = {"on-policy": fg.OnPolicyTD, "tabular": fg.OffPolicyTabularTD, "linear": fg.OffPolicyLinearTD}[family]
+            kind = {
+                "on-policy": fg.OnPolicyTD,
+                "tabular": fg.OffPolicyTabularTD,
+                "linear": fg.OffPolicyLinearTD,
+            }[family]
             algorithm = kind(1 if rng.uniform() < 0.75 else 2)
         given = assumptions(problem, algorithm)
         if given.holds:
@@ -64,13 +81,19 @@ def draw(family: str, rng: np.random.Generator) -> tuple[Any, Any, Assumptions]:
 def papers_last_term(c: Constants) -> float:
     """The fifth term from the paper's lemma."""
     r2, rest = (c.u_cD / c.l_cD) ** 2, c.B * c.m_4
-    C_10, C_13 = 8 * math.sqrt(r2 * rest) / (1 - math.sqrt(c.rho)), 8 * c.C_4 * r2 * rest / (1 - c.rho)
+    C_10, C_13 = (
+        8 * math.sqrt(r2 * rest) / (1 - math.sqrt(c.rho)),
+        8 * c.C_4 * r2 * rest / (1 - c.rho),
+    )
     inner = c.C_7 + c.C_11 + (c.C_3 * c.C_9) ** 2 / 2 + c.C_3 * C_10 + 3 * c.A_1 * c.C_3 + C_13
-    return 8 * c.u_cm**2 / c.phi_2 * (inner + c.C_8 * r2 * rest * c.alpha**2) * c.alpha**3 * c.tau**2
+    return (
+        8 * c.u_cm**2 / c.phi_2 * (inner + c.C_8 * r2 * rest * c.alpha**2) * c.alpha**3 * c.tau**2
+    )
 
 
 def ratios(family: str, seed: int) -> list[float]:
-    """Bound / exact in the order of the columns, and how much larger a step the sharper theorem admits."""
+    """Bound / exact in the order of the columns, and how much larger a step the sharper theorem
+    admits."""
     problem, algorithm, given = draw(family, np.random.default_rng([seed, FAMILIES.index(family)]))
     to_2_norm = 1.0 if given.weight is None else 1 / float(np.linalg.eigvalsh(given.weight)[0])
     plain = largest_alpha(given, 1) / given.beta
@@ -80,10 +103,16 @@ def ratios(family: str, seed: int) -> list[float]:
     for step, period in ((plain, 1), (local, 20), (largest / 10, 1)):
         settings: dict[str, Any] = {"step_size": step, "sync_period": period, "num_steps": STEPS}
         decay = fg.theory.default_output_decay(problem, algorithm, step, STEPS)
-        exact = float(fg.exact.weighted_error(problem, algorithm, decay=decay, order=1, **settings)) / to_2_norm
+        exact = (
+            float(fg.exact.weighted_error(problem, algorithm, decay=decay, order=1, **settings))
+            / to_2_norm
+        )
         bound = bound_from(given, **settings)
         if len(found) == 0:
-            found.append((bound.total - bound.terms["higher_order"] + papers_last_term(bound.constants)) / exact)
+            found.append(
+                (bound.total - bound.terms["higher_order"] + papers_last_term(bound.constants))
+                / exact
+            )
         if len(found) < 5:
             found.append(bound.total / exact)
         found.append(sharper_from(given, decay=decay, **settings).total / exact)
@@ -91,12 +120,22 @@ def ratios(family: str, seed: int) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--problems", type=int, default=50, help="of each family")
     parser.add_argument("--quick", action="store_true", help="five of each")
     asked = parser.parse_args()
     count = 5 if asked.quick else asked.problems
-    heads = ["lemma", "sharper lemma", "theorem", "plain, K=20", "theorem, K=20", "larger step", "step gained"]
+    heads = [
+        "lemma",
+        "sharper lemma",
+        "theorem",
+        "plain, K=20",
+        "theorem, K=20",
+        "larger step",
+        "step gained",
+    ]
     print(f"{'bound / exact':<20}" + "".join(f"{head:>15}" for head in heads))
     everything = []
     began = time.process_time()
@@ -112,7 +151,11 @@ def main() -> None:
 
 
 def show(name: str, table: np.ndarray) -> None:
-    for label, value in (("min", table.min(axis=0)), ("median", np.median(table, axis=0)), ("max", table.max(axis=0))):
+    for label, value in (
+        ("min", table.min(axis=0)),
+        ("median", np.median(table, axis=0)),
+        ("max", table.max(axis=0)),
+    ):
         print(f"{name:<12} {label:<7}" + "".join(f"{number:15.3g}" for number in value), flush=True)
 
 

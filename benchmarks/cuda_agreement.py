@@ -1,7 +1,8 @@
 """Does the `cuda` engine do what `cpu` does?  python benchmarks/cuda_agreement.py [--small]
 
-All algorithms, look-aheads, sync periods and layouts: the agents' paths must be the same, parameters within 1e-10 in float64,
-and a second run the same bits. `--small` is for Numba's CUDA simulator (NUMBA_ENABLE_CUDASIM=1).
+All algorithms, look-aheads, sync periods and layouts: the agents' paths must be the same,
+parameters within 1e-10 in float64, and a second run the same bits. `--small` is for Numba's CUDA
+simulator (NUMBA_ENABLE_CUDASIM=1).
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Case(NamedTuple):
 
     @property
     def num_steps(self) -> int:
-        """Some rounds and half of one, with an end that is no synchronisation; or until no number is finite."""
+        """Some rounds and half of one, with an end that is no synchronisation; or until no number
+        is finite."""
         if self.diverges:
             return 140
         return self.rounds * self.sync_period + self.sync_period // 2 + (self.sync_period > 1)
@@ -60,7 +62,8 @@ def _problem(case: Case) -> tuple[Any, Any]:
         matrices = 0.3 * rng.normal(size=(_KINDS, 5, 4, 4)) - 1.5 * np.eye(4)
         if case.diverges:
             matrices[-1] += 5000.0 * np.eye(4)
-        # Large offsets: the first differences do not fit the sums, so that rounds are run again with more room.
+        # Large offsets: the first differences do not fit the sums, so that rounds are run again
+        # with more room.
         size = 1e6 if case.algorithm == "large linear SA" else 1.0
         return noise, fg.LinearSA(matrices, size * rng.normal(size=(_KINDS, 5, 4)))
     states = _MANY_STATES if case.algorithm == "large Q-learning" else _STATES
@@ -84,17 +87,30 @@ def _problem(case: Case) -> tuple[Any, Any]:
 
 
 ALGORITHMS = (
-    "linear SA", "large linear SA", "own operator", "on-policy TD", "off-policy tabular TD", "Q-learning",
+    "linear "
+    "SA", "large linear "
+                 "SA", "own "
+                                    "operator", "on-policy "
+                                                    "TD", "off-policy tabular "
+                                                                    "TD", "Q-learning",
     "off-policy linear TD", "preconditioned TD",
 )  # fmt: skip
 
 
 def _layouts(algorithm: str) -> tuple[str, ...]:
-    return ("shared", "overlay", "table") if algorithm in ("off-policy tabular TD", "Q-learning") else ("shared", "table")
+    return (
+        ("shared", "overlay", "table")
+        if algorithm in ("off-policy tabular TD", "Q-learning")
+        else ("shared", "table")
+    )
 
 
 def _horizons(algorithm: str) -> tuple[int, ...]:
-    return (1,) if algorithm in ("linear SA", "large linear SA", "own operator", "Q-learning") else (1, 2, 5)
+    return (
+        (1,)
+        if algorithm in ("linear SA", "large linear SA", "own operator", "Q-learning")
+        else (1, 2, 5)
+    )
 
 
 def _rounds(period: int) -> int:
@@ -122,7 +138,8 @@ def cases() -> Iterator[Case]:
 
 
 def few_cases() -> Iterator[Case]:
-    """Every algorithm in every layout; a block that is not full, seeds side by side, agents in turns, and one alone."""
+    """Every algorithm in every layout; a block that is not full, seeds side by side, agents in
+    turns, and one alone."""
     for algorithm in ALGORITHMS:
         for layout in _layouts(algorithm):
             yield Case(algorithm, _horizons(algorithm)[:2][-1], 3, 5, layout)
@@ -137,32 +154,56 @@ def few_cases() -> Iterator[Case]:
 
 
 def check(case: Case, small: bool = False) -> tuple[Case, float, float, bool, bool]:
-    """The largest difference of an average in float64 and in float32, whether paths agree, and whether bits repeat."""
+    """The largest difference of an average in float64 and in float32, whether paths agree, and
+    whether bits repeat."""
     problem, algorithm = _problem(case)
     settings: dict[str, Any] = {
-        "step_size": 0.1, "sync_period": case.sync_period, "num_steps": case.num_steps,
+        "step_size": 0.1,
+        "sync_period": case.sync_period,
+        "num_steps": case.num_steps,
         "record": 7 * case.sync_period if case.diverges else 1,
         "seeds": (0,) if small and case.sampling == "markov" else (0, 5),
-        "record_params": True, "sampling": case.sampling, "fixed_point": np.zeros(algorithm.dimension(problem)),
+        "record_params": True,
+        "sampling": case.sampling,
+        "fixed_point": np.zeros(algorithm.dimension(problem)),
         "output_decay": 0.9,
-    }  # fmt: skip
+    }
     there = fg.run(problem, algorithm, engine="cpu", **settings)
-    here, again = (fg.run(problem, algorithm, engine=fg.engines.Cuda(layout=case.layout), **settings) for _ in range(2))
-    names = ("average_params", "final_params", "output_params", "squared_error", "sync_error", "diverged_at")
+    here, again = (
+        fg.run(problem, algorithm, engine=fg.engines.Cuda(layout=case.layout), **settings)
+        for _ in range(2)
+    )
+    names = (
+        "average_params",
+        "final_params",
+        "output_params",
+        "squared_error",
+        "sync_error",
+        "diverged_at",
+    )
     assert there.checkpoint is not None
     assert here.checkpoint is not None
-    same_path = case.sampling == "iid" or bool((there.checkpoint.states == here.checkpoint.states).all())
+    same_path = case.sampling == "iid" or bool(
+        (there.checkpoint.states == here.checkpoint.states).all()
+    )
     single = not small and not case.diverges
     return (
         case,
         max(_difference(here.data[name].values, there.data[name].values) for name in names),
-        _single(case, problem, algorithm, settings, there.data.average_params.values) if single else float("nan"),
+        _single(case, problem, algorithm, settings, there.data.average_params.values)
+        if single
+        else float("nan"),
         same_path,
-        all(np.array_equal(here.data[name].values, again.data[name].values, equal_nan=True) for name in names),
+        all(
+            np.array_equal(here.data[name].values, again.data[name].values, equal_nan=True)
+            for name in names
+        ),
     )
 
 
-def _single(case: Case, problem: Any, algorithm: Any, settings: dict[str, Any], averages: np.ndarray) -> float:
+def _single(
+    case: Case, problem: Any, algorithm: Any, settings: dict[str, Any], averages: np.ndarray
+) -> float:
     found = fg.run(problem, algorithm, engine=fg.engines.Cuda("float32", case.layout), **settings)
     return _difference(found.data.average_params.values, averages)
 
@@ -172,32 +213,46 @@ def _difference(one: np.ndarray, other: np.ndarray) -> float:
     finite = np.isfinite(other)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
         return float("inf")
-    return float(np.abs(one[finite] - other[finite]).max(initial=0.0) / np.abs(other[finite]).max(initial=1.0))
+    return float(
+        np.abs(one[finite] - other[finite]).max(initial=0.0)
+        / np.abs(other[finite]).max(initial=1.0)
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", action="store_true", help="a slice, for Numba's CUDA simulator")
-    parser.add_argument("--workers", type=int, default=1, help="processes, since most of the time goes into compiling")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        help="processes, since most of the time goes into compiling",
+    )
     asked = parser.parse_args()
     todo = list(few_cases() if asked.small else cases())
     found: list[Any] = []
     with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
         small = itertools.repeat(asked.small)
-        for result in pool.map(check, todo, small) if asked.workers > 1 else map(check, todo, small):
+        for result in (
+            pool.map(check, todo, small) if asked.workers > 1 else map(check, todo, small)
+        ):
             case, double, single, path, bits = result
             good = double <= TOLERANCE and path and bits
             found.append((good, double, single))
             print(
-                f"{'ok ' if good else 'BAD'} {case.algorithm:22} n={case.horizon} K={case.sync_period:<3} "
-                f"N={case.num_agents:<5} {case.layout:7} {case.sampling:6} float64 {double:.1e}  float32 {single:.1e}  "
+                f"{'ok ' if good else 'BAD'} {case.algorithm:22} n={case.horizon} "
+                f"K={case.sync_period:<3} "
+                f"N={case.num_agents:<5} {case.layout:7} {case.sampling:6} float64 {double:.1e}  "
+                f"float32 {single:.1e}  "
                 f"paths {'same' if path else 'DIFFER'}  twice {'same' if bits else 'DIFFER'}",
                 flush=True,
             )
     bad = sum(not good for good, _, _ in found)
     print(
-        f"{len(found) - bad} of {len(found)} agree; largest difference {max(double for _, double, _ in found):.1e} in float64, "
-        f"{max((single for _, _, single in found if single == single), default=float('nan')):.1e} in float32"
+        f"{len(found) - bad} of {len(found)} agree; largest difference "
+        f"{max(double for _, double, _ in found):.1e} in float64, "
+        f"{max((single for _, _, single in found if single == single), default=float('nan')):.1e} "
+        "in float32"
     )
     return 1 if bad else 0
 

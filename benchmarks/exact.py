@@ -1,12 +1,14 @@
-"""Cost of the exact moments against states, parameters, sync period, kinds, horizon and order of truncation.
+"""Cost of the exact moments against states, parameters, sync period, kinds, horizon and order of
+truncation.
 
     python benchmarks/exact.py [--repeats 3] [--quick] [--only SECTION]
 
-Processor time, best of the repeats. `set-up` is a call of `exact.moments` for the first synchronisation alone, on a
-problem whose chains nobody has looked at yet: fixed point, windows, the K steps of a round, one round. `per round` is what
-each further round takes, its error, mean and sync error included. A million agents cost as much as two. The cases
-in the sections `reach` and `limits` are whole calls as a user makes them, each in a process of its own for its peak
-memory: those of `reach` in seconds on the wall.
+Processor time, best of the repeats. `set-up` is a call of `exact.moments` for the first
+synchronisation alone, on a problem whose chains nobody has looked at yet: fixed point, windows, the
+K steps of a round, one round. `per round` is what each further round takes, its error, mean and
+sync error included. A million agents cost as much as two. The cases in the sections `reach` and
+`limits` are whole calls as a user makes them, each in a process of its own for its peak memory:
+those of `reach` in seconds on the wall.
 """
 
 from __future__ import annotations
@@ -50,10 +52,14 @@ class Case(NamedTuple):
         ) / 2
         features = None
         if self.dimension is not None:  # orthogonal columns; rows of length 1 on average
-            columns = np.linalg.qr(np.random.default_rng(2).normal(size=(self.states, self.dimension)))[0]
+            columns = np.linalg.qr(
+                np.random.default_rng(2).normal(size=(self.states, self.dimension))
+            )[0]
             features = columns * np.sqrt(self.states / self.dimension)
         target = fg.policies.uniform(self.states, self.actions)
-        return fg.Federation(mdp, policies, num_agents=NUM_AGENTS, target_policy=target, features=features)
+        return fg.Federation(
+            mdp, policies, num_agents=NUM_AGENTS, target_policy=target, features=features
+        )
 
     @property
     def algorithm(self) -> Any:
@@ -78,7 +84,9 @@ def seconds(case: Case, times: Any, repeats: int) -> float:
 
 
 def heading(title: str) -> None:
-    print(f"\n{title}\n{'':<24} {'modes':>8} {'windows':>9} {'set-up, s':>10} {'per round, ms':>14}")
+    print(
+        f"\n{title}\n{'':<24} {'modes':>8} {'windows':>9} {'set-up, s':>10} {'per round, ms':>14}"
+    )
 
 
 def report(name: str, case: Case, repeats: int) -> None:
@@ -87,7 +95,10 @@ def report(name: str, case: Case, repeats: int) -> None:
     all_rounds = seconds(case, case.sync_period * np.arange(1, rounds + 1), repeats)
     windows = chain_windows(case.problem(), case.algorithm)[0]
     each = 1e3 * (all_rounds - first) / (rounds - 1)
-    print(f"{name:<24} {len(windows.initial):8d} {len(windows.source):9d} {first:10.3f} {each:14.2f}", flush=True)
+    print(
+        f"{name:<24} {len(windows.initial):8d} {len(windows.source):9d} {first:10.3f} {each:14.2f}",
+        flush=True,
+    )
 
 
 def section_states(repeats: int, quick: bool) -> None:
@@ -143,12 +154,20 @@ def reach(case: Case, times: np.ndarray) -> Reach:
     problem = case.problem()
     began = time.perf_counter()
     found = case.moments(problem, times)
-    return Reach(time.perf_counter() - began, peak_bytes(), found.order, found.truncation, float(found.mse[-1]))
+    return Reach(
+        time.perf_counter() - began,
+        peak_bytes(),
+        found.order,
+        found.truncation,
+        float(found.mse[-1]),
+    )
 
 
 def section_reach(_: int, quick: bool) -> None:
     print("\nReach: K = 10, 10^6 agents, 200 times up to T = 10^4, order chosen by the library")
-    print(f"{'':<24} {'seconds':>8} {'peak MB':>8} {'order':>6} {'truncation':>11} {'mse at T':>10}")
+    print(
+        f"{'':<24} {'seconds':>8} {'peak MB':>8} {'order':>6} {'truncation':>11} {'mse at T':>10}"
+    )
     cases = {
         "|S|=100, d=10, n=1": Case(states=100, dimension=10, order=None),
         "|S|=6, d=3, n=3": Case(states=6, dimension=3, horizon=3, order=None, actions=2),
@@ -164,7 +183,8 @@ def section_reach(_: int, quick: bool) -> None:
         with ProcessPoolExecutor(1, mp_context=spawn) as process:
             found = process.submit(reach, case, times).result()
         print(
-            f"{name:<24} {found.seconds:8.1f} {found.peak_bytes / 1e6:8.0f} {found.order:6d} {found.truncation:11.1e}"
+            f"{name:<24} {found.seconds:8.1f} {found.peak_bytes / 1e6:8.0f} {found.order:6d} "
+            f"{found.truncation:11.1e}"
             f" {found.mse:10.3g}",
             flush=True,
         )
@@ -174,12 +194,16 @@ def random_features(states: int, dimension: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(states, dimension)) / np.sqrt(dimension)
 
 
-def garnet_of_kinds(states: int, actions: int, branching: int, dimension: int, kinds: int, num_agents: int) -> fg.Federation:
+def garnet_of_kinds(
+    states: int, actions: int, branching: int, dimension: int, kinds: int, num_agents: int
+) -> fg.Federation:
     mdp = fg.examples.garnet(states, actions, branching, discount=0.9, seed=0, connected=True)
     uniform = fg.policies.uniform(states, actions)
     policies = (fg.policies.random(states, actions, count=kinds, seed=1) + uniform) / 2
     features = random_features(states, dimension)
-    return fg.Federation(mdp, policies, num_agents=num_agents, target_policy=uniform, features=features)
+    return fg.Federation(
+        mdp, policies, num_agents=num_agents, target_policy=uniform, features=features
+    )
 
 
 def thousand_kinds() -> float:
@@ -190,12 +214,16 @@ def thousand_kinds() -> float:
 
 def thousand_kinds_limit() -> float:
     problem = garnet_of_kinds(20, 3, 20, 2, kinds=1000, num_agents=2000)
-    return fg.exact.stationary_error(problem, fg.OffPolicyLinearTD(), step_size=0.05, sync_period=10)
+    return fg.exact.stationary_error(
+        problem, fg.OffPolicyLinearTD(), step_size=0.05, sync_period=10
+    )
 
 
 def nine_states() -> float:
     problem = garnet_of_kinds(9, 2, 9, 3, kinds=1, num_agents=10)
-    return fg.exact.stationary_error(problem, fg.OffPolicyLinearTD(2), step_size=0.05, sync_period=5)
+    return fg.exact.stationary_error(
+        problem, fg.OffPolicyLinearTD(2), step_size=0.05, sync_period=5
+    )
 
 
 def thousand_states() -> float:
@@ -256,7 +284,9 @@ SECTIONS: dict[str, Callable[[int, bool], None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, help="timings of each case (default 3; quick: 1)")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--only", choices=SECTIONS, help="one section instead of all")

@@ -1,12 +1,14 @@
-"""What a round of a federation costs beside the local steps and the transport, against d and the number of agents.
+"""What a round of a federation costs beside the local steps and the transport, against d and the
+number of agents.
 
     python benchmarks/federation.py [--rounds 20] [--directory DIR]
 
-Milliseconds, of processor time and on the wall, the least over the rounds. The server's share: ask (encode the request for each
-node), check (decode and check every reply), average, and the whole round as the server ran it with nodes that answer at
-once: with records, log and checkpoint. A node's share, for one agent: its state read, its state written, its reply encoded.
-`fsync` is what the disk under DIR takes to confirm one small file: the server waits for that three times in a round that is
-recorded (twice in one that is not), a node twice.
+Milliseconds, of processor time and on the wall, the least over the rounds. The server's share: ask
+(encode the request for each node), check (decode and check every reply), average, and the whole
+round as the server ran it with nodes that answer at once: with records, log and checkpoint. A
+node's share, for one agent: its state read, its state written, its reply encoded. `fsync` is what
+the disk under DIR takes to confirm one small file: the server waits for that three times in a round
+that is recorded (twice in one that is not), a node twice.
 """
 
 from __future__ import annotations
@@ -66,13 +68,23 @@ def least(spent: Any) -> Times:
 
 
 def experiment_of(dim: int, agents: int, rounds: int) -> Experiment:
-    mdp = fg.examples.garnet(states=dim // ACTIONS, actions=ACTIONS, branching=3, discount=0.9, seed=0)
+    mdp = fg.examples.garnet(
+        states=dim // ACTIONS, actions=ACTIONS, branching=3, discount=0.9, seed=0
+    )
     fed = fg.Federation(mdp, fg.policies.uniform(dim // ACTIONS, ACTIONS), num_agents=agents)
-    return Experiment(fed, fg.QLearning(), step_size=0.1, sync_period=PERIOD, num_steps=PERIOD * rounds, output_decay=0.5)
+    return Experiment(
+        fed,
+        fg.QLearning(),
+        step_size=0.1,
+        sync_period=PERIOD,
+        num_steps=PERIOD * rounds,
+        output_decay=0.5,
+    )
 
 
 class Instant:
-    """One node per agent; every request is answered with parameters made before, in no time that the server sees."""
+    """One node per agent; every request is answered with parameters made before, in no time that
+    the server sees."""
 
     def __init__(self, experiment: Experiment, agents: int, dim: int) -> None:
         self._print, self._agents = experiment.fingerprint, agents
@@ -116,23 +128,37 @@ def whole_rounds(experiment: Experiment, agents: int, dim: int, folder: pathlib.
 
 def server_parts(experiment: Experiment, agents: int, dim: int, rounds: int) -> Iterator[Times]:
     fingerprint, average = experiment.fingerprint, np.ones((1, dim))
-    yield timed(rounds, lambda n: [encode(Request(fingerprint, n, (i,), (PERIOD,), average)) for i in range(agents)])
+    yield timed(
+        rounds,
+        lambda n: [
+            encode(Request(fingerprint, n, (i,), (PERIOD,), average)) for i in range(agents)
+        ],
+    )
     everyone = range(agents)
     params = np.random.default_rng(0).normal(size=(agents, 1, dim))
     payloads = [encode(Reply(fingerprint, 0, i, PERIOD, PERIOD, params[i])) for i in everyone]
-    expected = Expected(fingerprint, 0, PERIOD, (1, dim), 1e9, everyone, everyone, (), [0] * agents, [0] * agents)
-    yield timed(rounds, lambda _: [check_reply(decode(payload, FROM_NODE)[0], expected) for payload in payloads])
+    expected = Expected(
+        fingerprint, 0, PERIOD, (1, dim), 1e9, everyone, everyone, (), [0] * agents, [0] * agents
+    )
+    yield timed(
+        rounds,
+        lambda _: [check_reply(decode(payload, FROM_NODE)[0], expected) for payload in payloads],
+    )
     yield timed(rounds, lambda _: np.array([params[i] for i in everyone]).mean(axis=0))
 
 
-def node_parts(experiment: Experiment, dim: int, rounds: int, folder: pathlib.Path) -> Iterator[Times]:
+def node_parts(
+    experiment: Experiment, dim: int, rounds: int, folder: pathlib.Path
+) -> Iterator[Times]:
     file, params = AgentFile(folder / "node", experiment.fingerprint, 0), np.ones((1, dim))
     state = experiment.agent(0).save()
     with file.held():
         write = timed(rounds, lambda n: file.write(state, Computed(n, "", params)))
         yield timed(rounds, lambda _: file.read())
         yield write
-    yield timed(rounds, lambda n: encode(Reply(experiment.fingerprint, n, 0, PERIOD, PERIOD, params)))
+    yield timed(
+        rounds, lambda n: encode(Reply(experiment.fingerprint, n, 0, PERIOD, PERIOD, params))
+    )
 
 
 def disk(rounds: int, folder: pathlib.Path) -> Times:
@@ -146,12 +172,18 @@ def disk(rounds: int, folder: pathlib.Path) -> Times:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--directory", help="where state is kept; by default the system's temporary directory")
+    parser.add_argument(
+        "--directory", help="where state is kept; by default the system's temporary directory"
+    )
     arguments = parser.parse_args()
     columns = ("ask", "check", "average", "round", "read", "write", "reply", "fsync")
-    print(f"{'':>15}{''.join(f'{name:>16}' for name in columns)}\n{'d':>8}{'agents':>7}{8 * '      cpu   wall'}")
+    print(
+        f"{'':>15}{''.join(f'{name:>16}' for name in columns)}\n{'d':>8}{'agents':>7}{8 * '      cpu   wall'}"
+    )
     for dim in (100, 1_000, 10_000, 100_000):
         for agents in (4, 64):
             with tempfile.TemporaryDirectory(dir=arguments.directory) as place:
@@ -163,7 +195,10 @@ def main() -> None:
                     *node_parts(experiment, dim, arguments.rounds, folder),
                     disk(arguments.rounds, folder),
                 ]
-            print(f"{dim:>8}{agents:>7}{''.join(f'{cpu:>9.2f}{wall:>7.2f}' for cpu, wall in values)}", flush=True)
+            print(
+                f"{dim:>8}{agents:>7}{''.join(f'{cpu:>9.2f}{wall:>7.2f}' for cpu, wall in values)}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """How long is a round on this GPU?  python benchmarks/gpu_rounds.py
 
-Q-learning on a Garnet with 100 states, 5 actions and full branching, all agents of one kind, in float32. A round's time is what
-further rounds add to a run; what a run costs whatever its length stands beside it.
+Q-learning on a Garnet with 100 states, 5 actions and full branching, all agents of one kind, in
+float32. A round's time is what further rounds add to a run; what a run costs whatever its length
+stands beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ import numpy as np
 
 import fegsam as fg
 
-SIZES = ((256, 10), (1024, 10), (4096, 10), (4096, 100), (65_536, 10), (65_536, 100), (1 << 20, 10), (1 << 20, 100))
+SIZES = (
+    (256, 10),
+    (1024, 10),
+    (4096, 10),
+    (4096, 100),
+    (65_536, 10),
+    (65_536, 100),
+    (1 << 20, 10),
+    (1 << 20, 100),
+)
 _REPEATS = 3
 
 
@@ -41,7 +51,9 @@ def main() -> None:
     for num_agents, period in SIZES:
         each, fixed = measure(num_agents, period)
         print(
-            f"{num_agents:9} {period:5} {1e6 * each:13.1f} {num_agents * period / each:14.2e} {1e3 * fixed:11.1f}", flush=True
+            f"{num_agents:9} {period:5} {1e6 * each:13.1f} {num_agents * period / each:14.2e} "
+            f"{1e3 * fixed:11.1f}",
+            flush=True,
         )
 
 

@@ -1,9 +1,10 @@
 """How much hangs on the way JAX is written?  python benchmarks/jax_forms.py [agents ...]
 
-`fegsam bench` races the engine against the fastest Q-learning in JAX that we could write. Here are the ways in which one would
-write it first: a scan over an agent's steps under vmap, keys that are split, and what `jax.random` has to draw from a finite
-law; then alias tables in their place, and then the bench's own. All on JAX's default device, float32, K = 10, beside `cuda`
-where there is a GPU, else `cpu`; and first on a small problem, where every form must learn what `cpu` learns.
+`fegsam bench` races the engine against the fastest Q-learning in JAX that we could write. Here are
+the ways in which one would write it first: a scan over an agent's steps under vmap, keys that are
+split, and what `jax.random` has to draw from a finite law; then alias tables in their place, and
+then the bench's own. All on JAX's default device, float32, K = 10, beside `cuda` where there is a
+GPU, else `cpu`; and first on a small problem, where every form must learn what `cpu` learns.
 """
 
 from __future__ import annotations
@@ -36,11 +37,16 @@ jax = import_jax()
 jnp = jax.numpy
 
 
-def make_draws(federation: Any, tables: Tables, form: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """How an action is drawn from (key, policy, state), and a next state from (key, state, action)."""
+def make_draws(
+    federation: Any, tables: Tables, form: str
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """How an action is drawn from (key, policy, state), and a next state from (key, state,
+    action)."""
     states, actions = federation.num_states, federation.num_actions
     policies = jnp.asarray(federation.behavior_policies, np.float32)
-    kernel = jnp.asarray(federation.mdps[0].transitions.toarray().reshape(states, actions, states), np.float32)
+    kernel = jnp.asarray(
+        federation.mdps[0].transitions.toarray().reshape(states, actions, states), np.float32
+    )
     if form == "choice":
         return (
             lambda key, policy, s: jax.random.choice(key, actions, p=policies[policy, s]),
@@ -57,8 +63,15 @@ def make_draws(federation: Any, tables: Tables, form: str) -> tuple[Callable[...
         return jnp.asarray(array.reshape(shape).astype(dtype))
 
     act, move = (-1, states, actions), (states, actions, states)
-    policy_threshold, policy_alias = put(tables.policy_threshold, act, np.uint32), put(tables.policy_alias, act)
-    threshold, stay, go = put(tables.threshold, move, np.uint32), put(tables.stay, move), put(tables.go, move)
+    policy_threshold, policy_alias = (
+        put(tables.policy_threshold, act, np.uint32),
+        put(tables.policy_alias, act),
+    )
+    threshold, stay, go = (
+        put(tables.threshold, move, np.uint32),
+        put(tables.stay, move),
+        put(tables.go, move),
+    )
 
     def pick(key: Any, size: int) -> tuple[Any, Any]:
         word = jax.random.bits(key)
@@ -107,12 +120,16 @@ def enter(form: str, case: Case) -> Run:
 
 
 def check(forms: list[Contestant]) -> bool:
-    """Whether all forms learn what `cpu` learns, told by how far two of its runs with seeds of their own are apart."""
+    """Whether all forms learn what `cpu` learns, told by how far two of its runs with seeds of
+    their own are apart."""
     case = make_case(dataclasses.replace(CHECKED, num_seeds=2))
     one, other = engines.Cpu()(case.plan, case.lasting(_ROUNDS)).data.final_params.values
     case, noise = make_case(CHECKED), np.abs(one - other).max()
     apart = {form.name: np.abs(form.enter(case)(_ROUNDS) - one).max() / noise for form in forms}
-    print("apart from cpu, in distances of two runs: " + "; ".join(f"{name} {ratio:.2f}" for name, ratio in apart.items()))
+    print(
+        "apart from cpu, in distances of two runs: "
+        + "; ".join(f"{name} {ratio:.2f}" for name, ratio in apart.items())
+    )
     return max(apart.values()) < _APART
 
 
@@ -122,7 +139,8 @@ def compare(num_agents: int, contestants: list[Contestant]) -> None:
     entries = Field(EFFORT).race("agents", make_case(setting), contestants)
     for entry in entries:
         print(
-            f"{num_agents:9} {entry.name:17} {1e6 * entry.best * setting.agent_steps_per_round:11.1f} {1e9 * entry.best:11.3f} "
+            f"{num_agents:9} {entry.name:17} "
+            f"{1e6 * entry.best * setting.agent_steps_per_round:11.1f} {1e9 * entry.best:11.3f} "
             f"{entry.best / entries[0].best:8.1f}",
             flush=True,
         )
@@ -130,7 +148,9 @@ def compare(num_agents: int, contestants: list[Contestant]) -> None:
 
 def main() -> None:
     known = {contestant.name: contestant for contestant in everyone(quick=True)}
-    forms = [Contestant(f"JAX, {form}", functools.partial(enter, form), clock="wall") for form in FORMS]
+    forms = [
+        Contestant(f"JAX, {form}", functools.partial(enter, form), clock="wall") for form in FORMS
+    ]
     forms.append(dataclasses.replace(known["JAX float32"], family="JAX, fastest"))
     print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}")
     if not check(forms):

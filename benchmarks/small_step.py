@@ -1,9 +1,11 @@
-"""Cost of the small-step law against the number of states and parameters, beside one exact solve of the mean field.
+"""Cost of the small-step law against the number of states and parameters, beside one exact solve of
+the mean field.
 
     python benchmarks/small_step.py [--repeats 3] [--quick] [--only SECTION]
 
-Seconds of processor time and on the wall, best of the repeats. `fixed point` is the time of `fg.fixed_point` on a problem
-whose chains nobody has looked at yet, `law` that of `small_step_law` on another such; the law includes the fixed point.
+Seconds of processor time and on the wall, best of the repeats. `fixed point` is the time of
+`fg.fixed_point` on a problem whose chains nobody has looked at yet, `law` that of `small_step_law`
+on another such; the law includes the fixed point.
 """
 
 from __future__ import annotations
@@ -51,9 +53,13 @@ def report(case: str, make: Make, algorithm: Any, repeats: int, sync_period: int
 def garnet(states: int, dimension: int | None, kinds: int = 1) -> Make:
     mdp = fg.examples.garnet(states, ACTIONS, BRANCHING, discount=0.9, seed=0)
     policies = fg.policies.random(states, ACTIONS, count=kinds, seed=1)
-    features = None if dimension is None else np.random.default_rng(2).normal(size=(states, dimension))
+    features = (
+        None if dimension is None else np.random.default_rng(2).normal(size=(states, dimension))
+    )
     target = fg.policies.uniform(states, ACTIONS)
-    return lambda: fg.Federation(mdp, policies, num_agents=100, target_policy=target, features=features)
+    return lambda: fg.Federation(
+        mdp, policies, num_agents=100, target_policy=target, features=features
+    )
 
 
 def random_walk(states: int, dimension: int) -> Make:
@@ -68,26 +74,44 @@ def section_features(repeats: int, quick: bool) -> None:
     heading("Garnet, 3 actions, branching 5, d = 10 features, one step")
     for states in (100, 1000, 5000) if quick else (100, 1000, 5000, 20_000, 100_000):
         report(f"|S|={states}, on-policy", garnet(states, 10), fg.OnPolicyTD(), repeats)
-        report(f"|S|={states}, off-policy x 4", garnet(states, 10, kinds=4), fg.OffPolicyLinearTD(preconditioned=True), repeats)
+        report(
+            f"|S|={states}, off-policy x 4",
+            garnet(states, 10, kinds=4),
+            fg.OffPolicyLinearTD(preconditioned=True),
+            repeats,
+        )
 
 
 def section_horizon(repeats: int, quick: bool) -> None:
     heading("The same, n steps ahead: windows instead of states")
-    for states, horizon in ((1000, 2), (50, 3)) if quick else ((1000, 2), (5000, 2), (50, 3), (200, 3)):
+    for states, horizon in (
+        ((1000, 2), (50, 3)) if quick else ((1000, 2), (5000, 2), (50, 3), (200, 3))
+    ):
         report(f"|S|={states}, n={horizon}", garnet(states, 10), fg.OnPolicyTD(horizon), repeats)
 
 
 def section_tabular(repeats: int, quick: bool) -> None:
     heading("Garnet, tabular: d = |S| parameters, two kinds")
     for states in (100, 300) if quick else (100, 300, 1000, 2000):
-        report(f"|S|={states}", garnet(states, None, kinds=2), fg.OffPolicyTabularTD(), 1 if states > 500 else repeats)
+        report(
+            f"|S|={states}",
+            garnet(states, None, kinds=2),
+            fg.OffPolicyTabularTD(),
+            1 if states > 500 else repeats,
+        )
 
 
 def section_slow(repeats: int, quick: bool) -> None:
     heading("A walk on a line, which mixes in about |S|^2 steps; d = 3")
     for states in (1000,) if quick else (1000, 4000):
         for period in (1, 1000, 10**6):
-            report(f"|S|={states}, K={period}", random_walk(states, 3), fg.OnPolicyTD(), repeats, period)
+            report(
+                f"|S|={states}, K={period}",
+                random_walk(states, 3),
+                fg.OnPolicyTD(),
+                repeats,
+                period,
+            )
 
 
 SECTIONS: dict[str, Callable[[int, bool], None]] = {
@@ -99,7 +123,9 @@ SECTIONS: dict[str, Callable[[int, bool], None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--only", choices=SECTIONS, help="one section instead of all")

@@ -1,4 +1,5 @@
-"""The site: Markdown pages, and what is generated from the code: the API, the keys of a study, the command line."""
+"""The site: Markdown pages, and what is generated from the code: the API, the keys of a study, the
+command line."""
 
 from __future__ import annotations
 
@@ -16,16 +17,23 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
-# A missing target of a link is an error; types that other packages define, and shapes such as "(S, A) array", are no links.
+# A missing target of a link is an error; types that other packages define, and shapes such as "(S,
+# A) array", are no links.
 nitpicky = True
-nitpick_ignore_regex = [("py:class", r".*"), ("py:data", r"typing\..*|.*numpy.*"), ("py:obj", r"typing\..*")]
+nitpick_ignore_regex = [
+    ("py:class", r".*"),
+    ("py:data", r"typing\..*|.*numpy.*"),
+    ("py:obj", r"typing\..*"),
+]
 default_role = "literal"
 
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-autodoc_type_aliases = {name: name for name in ("ArrayLike", "FloatArray", "IntArray", "Sampling", "Engine")}
+autodoc_type_aliases = {
+    name: name for name in ("ArrayLike", "FloatArray", "IntArray", "Sampling", "Engine")
+}
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 python_use_unqualified_type_names = True

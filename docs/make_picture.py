@@ -1,4 +1,5 @@
-"""Draw the picture of the README, docs/speed_up.svg: the error that remains against the number of agents.
+"""Draw the picture of the README, docs/speed_up.svg: the error that remains against the number of
+agents.
 
     python docs/make_picture.py
 
@@ -25,16 +26,26 @@ def federation(agents: int) -> fg.Federation:
     """A random walk whose values are learned as a line."""
     line = np.column_stack([np.ones(9), np.linspace(-1, 1, 9)])
     walk = fg.examples.random_walk(9, discount=0.8)
-    return fg.Federation(walk, num_agents=agents, target_policy=fg.policies.uniform(9, 2), features=line)
+    return fg.Federation(
+        walk, num_agents=agents, target_policy=fg.policies.uniform(9, 2), features=line
+    )
 
 
 def data() -> dict[int, tuple[Estimate, float]]:
-    """For each number of agents: mean of the late error over seeds in its 95 % interval, and the exact value."""
+    """For each number of agents: mean of the late error over seeds in its 95 % interval, and the
+    exact value."""
     found = {}
     settings = {"step_size": STEP_SIZE, "sync_period": SYNC_PERIOD}
     times = np.arange(NUM_STEPS // 4, NUM_STEPS + 1, SYNC_PERIOD)
     for agents in AGENTS:
-        history = fg.run(federation(agents), fg.OnPolicyTD(), num_steps=NUM_STEPS, seeds=SEEDS, record=times, **settings)
+        history = fg.run(
+            federation(agents),
+            fg.OnPolicyTD(),
+            num_steps=NUM_STEPS,
+            seeds=SEEDS,
+            record=times,
+            **settings,
+        )
         late = history.data.squared_error_2.mean("time").values
         exact = fg.exact.stationary_error(federation(agents), fg.OnPolicyTD(), **settings)
         found[agents] = mean_estimate(late, positive=True), float(exact)
@@ -42,7 +53,8 @@ def data() -> dict[int, tuple[Estimate, float]]:
 
 
 def svg(points: dict[int, tuple[Estimate, float]]) -> str:
-    """Both axes logarithmic, a decade as long on one as on the other is not needed: the slope is said in words."""
+    """Both axes logarithmic, a decade as long on one as on the other is not needed: the slope is
+    said in words."""
     top = np.ceil(np.log10(max(found.high for found, _ in points.values())))
     low = np.floor(np.log10(min(found.low for found, _ in points.values())))
 
@@ -52,29 +64,51 @@ def svg(points: dict[int, tuple[Estimate, float]]) -> str:
     def y(error: float) -> float:
         return 40 + (top - np.log10(error)) / (top - low) * (HEIGHT - BOTTOM - 40)
 
-    parts = [_text(WIDTH / 2, 22, f"Federated TD: {AGENTS[-1]} agents leave 1/{_gain(points):.0f} of one agent's error", 15)]
+    parts = [
+        _text(
+            WIDTH / 2,
+            22,
+            f"Federated TD: {AGENTS[-1]} agents leave 1/{_gain(points):.0f} of one agent's error",
+            15,
+        )
+    ]
     for power in range(int(low), int(top) + 1):
         level = f"{y(10.0**power):.1f}"
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - 30}" y1="{level}" y2="{level}" stroke="#88888855"/>')
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - 30}" y1="{level}" y2="{level}" stroke="#88888855"/>'
+        )
         parts.append(_text(LEFT - 8, y(10.0**power) + 4, f"1e{power}", 12, "end"))
     line = " ".join(f"{x(agents):.1f},{y(exact):.1f}" for agents, (_, exact) in points.items())
     parts.append(f'<polyline points="{line}" fill="none" stroke="{ORANGE}" stroke-width="2"/>')
     for agents, (found, _) in points.items():
         ends = f'y1="{y(found.low):.1f}" y2="{y(found.high):.1f}"'
-        parts.append(f'<line x1="{x(agents):.1f}" x2="{x(agents):.1f}" {ends} stroke="{BLUE}" stroke-width="2"/>')
-        parts.append(f'<circle cx="{x(agents):.1f}" cy="{y(found.value):.1f}" r="4.5" fill="{BLUE}"/>')
+        parts.append(
+            f'<line x1="{x(agents):.1f}" x2="{x(agents):.1f}" {ends} stroke="{BLUE}" '
+            'stroke-width="2"/>'
+        )
+        parts.append(
+            f'<circle cx="{x(agents):.1f}" cy="{y(found.value):.1f}" r="4.5" fill="{BLUE}"/>'
+        )
         parts.append(_text(x(agents), HEIGHT - BOTTOM + 20, str(agents), 12))
-    parts.append(_text((LEFT + WIDTH - 30) / 2, HEIGHT - 18, "number of agents, who meet every 10 steps", 13))
-    said = (f"runs: mean of {len(SEEDS)} seeds, 95 % interval", BLUE), ("exact, without sampling", ORANGE)
+    parts.append(
+        _text((LEFT + WIDTH - 30) / 2, HEIGHT - 18, "number of agents, who meet every 10 steps", 13)
+    )
+    said = (
+        (f"runs: mean of {len(SEEDS)} seeds, 95 % interval", BLUE),
+        ("exact, without sampling", ORANGE),
+    )
     parts += [
         _text(LEFT + 16, HEIGHT - BOTTOM - 38 + 20 * row, words, 13, "start", colour)
         for row, (words, colour) in enumerate(said)
     ]
     parts.append(
-        f'<text transform="translate(20 {HEIGHT / 2}) rotate(-90)" font-size="13" text-anchor="middle" fill="{INK}">'
+        f'<text transform="translate(20 {HEIGHT / 2}) rotate(-90)" font-size="13" '
+        f'text-anchor="middle" fill="{INK}">'
         "squared error that remains</text>"
     )
-    frame = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif"'
+    frame = (
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif"'
+    )
     body = f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>' + "\n".join(parts)
     return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n<desc>{_said(points)}</desc>\n{body}\n</svg>\n'
 
@@ -84,14 +118,17 @@ def _gain(points: dict[int, tuple[Estimate, float]]) -> float:
 
 
 def _said(points: dict[int, tuple[Estimate, float]]) -> str:
-    """The numbers of the picture, for a reader who cannot see it and for the test that makes them again."""
+    """The numbers of the picture, for a reader who cannot see it and for the test that makes them
+    again."""
     return "; ".join(
         f"{n} agents: {found.value:.4g} in {found.low:.4g} to {found.high:.4g}, exactly {exact:.4g}"
         for n, (found, exact) in points.items()
     )
 
 
-def _text(x: float, y: float, said: str, size: int, anchor: str = "middle", colour: str = INK) -> str:
+def _text(
+    x: float, y: float, said: str, size: int, anchor: str = "middle", colour: str = INK
+) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{said}</text>'
 
 

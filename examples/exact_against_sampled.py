@@ -1,4 +1,5 @@
-"""The expected error without sampling, beside the mean of runs: they agree within the runs' intervals."""
+"""The expected error without sampling, beside the mean of runs: they agree within the runs'
+intervals."""
 
 from __future__ import annotations
 
@@ -14,9 +15,13 @@ SETTINGS = {"step_size": 0.1, "sync_period": 10}
 def main() -> None:
     line = np.column_stack([np.ones(9), np.linspace(-1, 1, 9)])
     walk = fg.examples.random_walk(9, discount=0.8)
-    federation = fg.Federation(walk, num_agents=8, target_policy=fg.policies.uniform(9, 2), features=line)
+    federation = fg.Federation(
+        walk, num_agents=8, target_policy=fg.policies.uniform(9, 2), features=line
+    )
     exact = fg.exact.moments(federation, fg.OnPolicyTD(), times=TIMES, **SETTINGS)
-    history = fg.run(federation, fg.OnPolicyTD(), num_steps=TIMES[-1], record=TIMES, seeds=range(400), **SETTINGS)
+    history = fg.run(
+        federation, fg.OnPolicyTD(), num_steps=TIMES[-1], record=TIMES, seeds=range(400), **SETTINGS
+    )
     sampled = history.data.squared_error_2
     print("   time      exact     mean of 400 runs, in standard errors of it")
     for index, time in enumerate(TIMES):

@@ -1,4 +1,5 @@
-"""A real federation on this machine: two agents as processes of their own, over TLS, with the simulator's numbers."""
+"""A real federation on this machine: two agents as processes of their own, over TLS, with the
+simulator's numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +49,10 @@ def main() -> None:
         deployed = fg.load_history(results / "history.nc")
     simulated = parse_study(STUDY).cells()[0].run()
     apart = abs(deployed.data.final_params - simulated.data.final_params).max()
-    print(f"after {deployed.settings.communications} communications, as simulated to {float(apart):.0e}")
+    print(
+        f"after {deployed.settings.communications} communications, as simulated to "
+        f"{float(apart):.0e}"
+    )
 
 
 if __name__ == "__main__":

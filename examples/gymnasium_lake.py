@@ -1,4 +1,5 @@
-"""Ten agents cross Gymnasium's frozen lake, each in its own way, and learn the best way together."""
+"""Ten agents cross Gymnasium's frozen lake, each in its own way, and learn the best way
+together."""
 
 from __future__ import annotations
 
@@ -11,13 +12,24 @@ LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
 
 def main() -> None:
     lake = fg.examples.from_gymnasium("FrozenLake-v1", discount=0.9, is_slippery=False)
-    federation = fg.Federation(lake, fg.policies.random(lake.num_states, lake.num_actions, count=10, seed=0), num_agents=10)
+    federation = fg.Federation(
+        lake, fg.policies.random(lake.num_states, lake.num_actions, count=10, seed=0), num_agents=10
+    )
     history = fg.run(federation, fg.QLearning(), step_size=0.2, sync_period=50, num_steps=40_000)
     q = history.data.final_params[0].values.reshape(lake.num_states, lake.num_actions)
-    best = {label: ARROWS[action] for label, action in zip(lake.labels or (), q.argmax(axis=1), strict=True)}
+    best = {
+        label: ARROWS[action]
+        for label, action in zip(lake.labels or (), q.argmax(axis=1), strict=True)
+    }
     print(history)
     for row, places in enumerate(LAKE):
-        print("  " + "".join(best[4 * row + column] if place in "SF" else place for column, place in enumerate(places)))
+        print(
+            "  "
+            + "".join(
+                best[4 * row + column] if place in "SF" else place
+                for column, place in enumerate(places)
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Algorithm 1 with an operator of your own: four hospitals fit one logistic regression, each on its own patients."""
+"""Algorithm 1 with an operator of your own: four hospitals fit one logistic regression, each on its
+own patients."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def main() -> None:
     mostly_mild, mostly_severe = [[0.9, 0.1], [0.3, 0.7]], [[0.6, 0.4], [0.1, 0.9]]
     hospitals = fg.MarkovNoise([mostly_mild, mostly_severe], num_agents=4)
     regression = fg.StochasticApproximation(rule, dim=2)
-    history = fg.run(hospitals, regression, step_size=0.05, sync_period=20, num_steps=20_000, seeds=range(4))
+    history = fg.run(
+        hospitals, regression, step_size=0.05, sync_period=20, num_steps=20_000, seeds=range(4)
+    )
     print(f"found together: {history.data.final_params.mean('seed').values.round(3)}")
     print(f"exact:          {fg.fixed_point(hospitals, regression).round(3)}")
     for kind, own in enumerate(fg.agent_fixed_points(hospitals, regression)):

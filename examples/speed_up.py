@@ -1,4 +1,5 @@
-"""Linear speed-up on one page: N agents reach N times less error than one, at the same step size and number of steps each.
+"""Linear speed-up on one page: N agents reach N times less error than one, at the same step size
+and number of steps each.
 
 Federated Q-learning on a Garnet; prints a table with confidence intervals and writes the figure.
 """
@@ -35,9 +36,17 @@ def study() -> dict[int, fg.History]:
         federation = fg.Federation(mdp, policy, num_agents=agents)
         begun = time.perf_counter()
         histories[agents] = fg.run(
-            federation, fg.QLearning(), step_size=STEP_SIZE, sync_period=SYNC_PERIOD, num_steps=NUM_STEPS, seeds=SEEDS
+            federation,
+            fg.QLearning(),
+            step_size=STEP_SIZE,
+            sync_period=SYNC_PERIOD,
+            num_steps=NUM_STEPS,
+            seeds=SEEDS,
         )
-        print(f"  {agents:3d} agents, {agents * NUM_STEPS * len(SEEDS):.1e} steps: {time.perf_counter() - begun:.1f} s")
+        print(
+            f"  {agents:3d} agents, {agents * NUM_STEPS * len(SEEDS):.1e} steps: "
+            f"{time.perf_counter() - begun:.1f} s"
+        )
     return histories
 
 
@@ -47,11 +56,25 @@ def print_table(histories: dict[int, fg.History]) -> float:
     print("\n  agents   E||Q - Q*||^2 that remains     one agent's error over it")
     for agents, history in histories.items():
         found = mean_estimate(plateau(history), positive=True)
-        print(f"  {agents:6d}   {found.value:.2e} [{found.low:.2e}, {found.high:.2e}]   {one / found.value:6.2f}")
-    short = [f"{agents}" for agents, history in histories.items() if find_plateau(history).reached is False]
+        print(
+            f"  {agents:6d}   {found.value:.2e} [{found.low:.2e}, {found.high:.2e}]   "
+            f"{one / found.value:6.2f}"
+        )
+    short = [
+        f"{agents}"
+        for agents, history in histories.items()
+        if find_plateau(history).reached is False
+    ]
     if short:
-        print(f"\n  No plateau was reached by T = {NUM_STEPS} with N = {', '.join(short)}. Run for longer.")
-    slope = slope_estimate(list(histories), np.stack([plateau(history) for history in histories.values()], axis=1), method="t")
+        print(
+            f"\n  No plateau was reached by T = {NUM_STEPS} with N = {', '.join(short)}. Run for "
+            "longer."
+        )
+    slope = slope_estimate(
+        list(histories),
+        np.stack([plateau(history) for history in histories.values()], axis=1),
+        method="t",
+    )
     print(f"\n  slope of log error against log N: {slope} (linear speed-up is -1)")
     return slope.value
 
@@ -66,8 +89,12 @@ def draw(histories: dict[int, fg.History], slope: float, path: pathlib.Path) -> 
     found = [mean_estimate(plateau(history), positive=True) for history in histories.values()]
     means = np.array([each.value for each in found])
     bars = [[each.value - each.low for each in found], [each.high - each.value for each in found]]
-    right.errorbar(AGENTS, means, bars, fmt="o", color="#0072B2", capsize=3, label="measured, 95 % interval")
-    right.plot(AGENTS, means[0] / np.array(AGENTS), "--", color="#D55E00", label="one agent's error / N")
+    right.errorbar(
+        AGENTS, means, bars, fmt="o", color="#0072B2", capsize=3, label="measured, 95 % interval"
+    )
+    right.plot(
+        AGENTS, means[0] / np.array(AGENTS), "--", color="#D55E00", label="one agent's error / N"
+    )
     right.set(
         xscale="log",
         yscale="log",
@@ -78,16 +105,29 @@ def draw(histories: dict[int, fg.History], slope: float, path: pathlib.Path) -> 
     right.set_xticks(AGENTS, [str(n) for n in AGENTS])
     right.minorticks_off()
     right.legend()
-    figure.suptitle(f"Federated Q-learning, step size {STEP_SIZE}, average every {SYNC_PERIOD} steps, {len(SEEDS)} seeds")
+    figure.suptitle(
+        f"Federated Q-learning, step size {STEP_SIZE}, average every {SYNC_PERIOD} steps, "
+        f"{len(SEEDS)} seeds"
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("demo-output"), help="folder for the figure")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        default=pathlib.Path("demo-output"),
+        help="folder for the figure",
+    )
     folder = parser.parse_args().output
-    print(f"Federated Q-learning, {NUM_STEPS} steps each, {len(SEEDS)} seeds (the first run compiles, once):")
+    print(
+        f"Federated Q-learning, {NUM_STEPS} steps each, {len(SEEDS)} seeds (the first run "
+        "compiles, once):"
+    )
     histories = study()
     slope = print_table(histories)
     figure = folder / "speed_up.png"

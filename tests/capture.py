@@ -3,8 +3,9 @@
     python tests/capture.py before.json            # at the commit before
     python tests/capture.py --compare before.json  # after it
 
-Every algorithm, engine, way of sampling, look-ahead and sync period; runs that are resumed, that stop at their output and that
-diverge; a sweep's cells and a federation in this process. With NUMBA_ENABLE_CUDASIM=1 the cases of the `cuda` engine instead.
+Every algorithm, engine, way of sampling, look-ahead and sync period; runs that are resumed, that
+stop at their output and that diverge; a sweep's cells and a federation in this process. With
+NUMBA_ENABLE_CUDASIM=1 the cases of the `cuda` engine instead.
 """
 
 from __future__ import annotations
@@ -43,7 +44,11 @@ def digest(history: Any) -> str:
 def engines() -> dict[str, Any]:
     if "NUMBA_ENABLE_CUDASIM" in os.environ:
         return {"cuda": fg.engines.Cuda(), "cuda, float32": fg.engines.Cuda(precision="float32")}
-    return {"reference": "reference", "cpu": fg.engines.Cpu(threads=1), "cpu, 2 threads": fg.engines.Cpu(threads=2)}
+    return {
+        "reference": "reference",
+        "cpu": fg.engines.Cpu(threads=1),
+        "cpu, 2 threads": fg.engines.Cpu(threads=2),
+    }
 
 
 def simulated() -> Iterator[tuple[str, Any]]:
@@ -66,7 +71,10 @@ def special() -> Iterator[tuple[str, Any]]:
         yield f"{name}, 70 agents", first
         more = {"record": 7, "resume_from": first}
         yield f"{name}, resumed", case.run(alpha=0.05, K=4, T=61, seeds=(1, 2), **more)
-        yield f"{name}, stopped at its output", case.run(alpha=0.05, K=4, T=30, seeds=(3, 4), stop_at_output=True)
+        yield (
+            f"{name}, stopped at its output",
+            case.run(alpha=0.05, K=4, T=30, seeds=(3, 4), stop_at_output=True),
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fg.DivergenceWarning)
             yield f"{name}, large steps", case.run(alpha=1e4, K=2, T=150, seeds=(5,), record=10)
@@ -80,7 +88,13 @@ def stored(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
         yield f"cell {place}", results.history(cell)
     for name in cases.ALGORITHMS:
         case = cases.case(name, n=2, num_agents=4, differ="both")
-        settings = {"step_size": 0.1, "sync_period": 7, "num_steps": 45, "seed": 5, "initial_params": case.start}
+        settings = {
+            "step_size": 0.1,
+            "sync_period": 7,
+            "num_steps": 45,
+            "seed": 5,
+            "initial_params": case.start,
+        }
         experiment = Experiment(case.problem, case.algorithm, record_params=True, **settings)
         home = folder / name
         nodes = spread(experiment, home, [(0, 3), (1, 2)])
@@ -88,14 +102,21 @@ def stored(folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", help="where the digests are written, or what they are compared with")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "file", help="where the digests are written, or what they are compared with"
+    )
     parser.add_argument("--compare", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = {name: digest(history) for name, history in simulated()}
         if "NUMBA_ENABLE_CUDASIM" not in os.environ:
-            found |= {name: digest(history) for name, history in [*special(), *stored(pathlib.Path(folder))]}
+            found |= {
+                name: digest(history)
+                for name, history in [*special(), *stored(pathlib.Path(folder))]
+            }
     path = pathlib.Path(arguments.file)
     if not arguments.compare:
         path.write_text(json.dumps(found, indent=1))

@@ -1,4 +1,5 @@
-"""Every algorithm on a small problem with all that can differ between agents, each next to its oracle."""
+"""Every algorithm on a small problem with all that can differ between agents, each next to its
+oracle."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ class Case:
     oracle: Callable[..., pseudocode.Trace]
     """Called with the agents' states and actions and alpha, K, T, start, kinds."""
 
-    def paths(self, seed: int, T: int, sampling: str = "markov") -> tuple[list[np.ndarray], list[np.ndarray]]:
+    def paths(
+        self, seed: int, T: int, sampling: str = "markov"
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """What each agent sees, replayed."""
         options = {} if sampling == "markov" else {"sampling": sampling}
         drawn = [
@@ -38,15 +41,29 @@ class Case:
         ]
         return [path.states for path in drawn], [path.actions for path in drawn]
 
-    def trace(self, seed: int, *, alpha: float, K: int, T: int, sampling: str = "markov") -> pseudocode.Trace:
+    def trace(
+        self, seed: int, *, alpha: float, K: int, T: int, sampling: str = "markov"
+    ) -> pseudocode.Trace:
         """The oracle's run on the paths of `seed`."""
         kinds = self.problem.assignment
-        return self.oracle(*self.paths(seed, T, sampling), alpha=alpha, K=K, T=T, start=self.start, kinds=kinds)
+        return self.oracle(
+            *self.paths(seed, T, sampling), alpha=alpha, K=K, T=T, start=self.start, kinds=kinds
+        )
 
-    def run(self, *, alpha: float, K: int, T: int, seeds: Sequence[int] = (0,), **options: Any) -> Any:
+    def run(
+        self, *, alpha: float, K: int, T: int, seeds: Sequence[int] = (0,), **options: Any
+    ) -> Any:
         """The library's run, by default with every time recorded."""
         settings = {"record": 1, "record_params": True, "initial_params": self.start} | options
-        return fg.run(self.problem, self.algorithm, step_size=alpha, sync_period=K, num_steps=T, seeds=seeds, **settings)
+        return fg.run(
+            self.problem,
+            self.algorithm,
+            step_size=alpha,
+            sync_period=K,
+            num_steps=T,
+            seeds=seeds,
+            **settings,
+        )
 
 
 def assignment(num_agents: int) -> np.ndarray:
@@ -56,7 +73,8 @@ def assignment(num_agents: int) -> np.ndarray:
 
 
 def rows(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> np.ndarray:
-    """Random laws along the last axis; a share `zeros` of the outcomes, never the first two, is impossible."""
+    """Random laws along the last axis; a share `zeros` of the outcomes, never the first two, is
+    impossible."""
     weights = 0.2 + rng.random(shape)
     impossible = rng.random(shape) < zeros
     impossible[..., :2] = False
@@ -66,13 +84,18 @@ def rows(rng: np.random.Generator, *shape: int, zeros: float = 0.0) -> np.ndarra
 
 _rng = np.random.default_rng(20240607)
 KERNELS = rows(_rng, KINDS, NOISE_STATES, NOISE_STATES, zeros=0.3)
-KERNELS = 0.9 * KERNELS + 0.1 * np.roll(np.eye(NOISE_STATES), 1, axis=1)  # each state can go to the next
-MATRICES = _rng.uniform(-0.5, 0.5, (KINDS, NOISE_STATES, NOISE_DIM, NOISE_DIM)) - 1.5 * np.eye(NOISE_DIM)
+KERNELS = 0.9 * KERNELS + 0.1 * np.roll(
+    np.eye(NOISE_STATES), 1, axis=1
+)  # each state can go to the next
+MATRICES = _rng.uniform(-0.5, 0.5, (KINDS, NOISE_STATES, NOISE_DIM, NOISE_DIM)) - 1.5 * np.eye(
+    NOISE_DIM
+)
 OFFSETS = _rng.uniform(-1, 1, (KINDS, NOISE_STATES, NOISE_DIM))
 
 
 class World:
-    """The arrays of a problem: one environment and one behaviour policy per kind; some steps and starts impossible."""
+    """The arrays of a problem: one environment and one behaviour policy per kind; some steps and
+    starts impossible."""
 
     def __init__(self, states: int, zeros: float) -> None:
         rng = np.random.default_rng(states)
@@ -109,9 +132,12 @@ def large(states: int = 300) -> World:
 
 
 def tanh_rule(params, y, kind, out):
-    """A nonlinear contraction: G(x, y)_j = tanh(x_{j+1} + y/5) / 2 and b(y)_j = 0.3 (kind + 1) (y - 1)."""
+    """A nonlinear contraction: G(x, y)_j = tanh(x_{j+1} + y/5) / 2 and b(y)_j = 0.3 (kind + 1) (y -
+    1)."""
     for j in range(3):
-        out[j] = 0.5 * math.tanh(params[(j + 1) % 3] + 0.2 * y) - params[j] + 0.3 * (kind + 1) * (y - 1)
+        out[j] = (
+            0.5 * math.tanh(params[(j + 1) % 3] + 0.2 * y) - params[j] + 0.3 * (kind + 1) * (y - 1)
+        )
 
 
 def tanh_oracle(states: Sequence[np.ndarray], _: Any, **settings: Any) -> pseudocode.Trace:
@@ -129,7 +155,9 @@ def one_state_a_step(states: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.ravel(path) for path in states]
 
 
-def case(name: str, n: int = 1, num_agents: int = 5, differ: str = "policies", world: World = SMALL) -> Case:
+def case(
+    name: str, n: int = 1, num_agents: int = 5, differ: str = "policies", world: World = SMALL
+) -> Case:
     if name.startswith("alg1"):
         return noise_case(name, num_agents)
     problem = world.federation(num_agents, differ)
@@ -139,16 +167,32 @@ def case(name: str, n: int = 1, num_agents: int = 5, differ: str = "policies", w
     off_policy = tables | {"target": world.target, "behavior": world.behavior[policy_of], "n": n}
     if name == "alg2":
         tables |= {"features": world.features, "n": n}
-        return Case(problem, fg.OnPolicyTD(n), n, starts(FEATURES), bind(pseudocode.algorithm_2, tables))
+        return Case(
+            problem, fg.OnPolicyTD(n), n, starts(FEATURES), bind(pseudocode.algorithm_2, tables)
+        )
     if name == "alg3":
-        return Case(problem, fg.OffPolicyTabularTD(n), n, starts(world.states), bind(pseudocode.algorithm_3, off_policy))
+        return Case(
+            problem,
+            fg.OffPolicyTabularTD(n),
+            n,
+            starts(world.states),
+            bind(pseudocode.algorithm_3, off_policy),
+        )
     if name == "alg4":
-        return Case(problem, fg.QLearning(), 1, starts(world.states * ACTIONS), bind(pseudocode.algorithm_4, tables))
+        return Case(
+            problem,
+            fg.QLearning(),
+            1,
+            starts(world.states * ACTIONS),
+            bind(pseudocode.algorithm_4, tables),
+        )
     preconditioned = name == "alg5-preconditioned"
     off_policy["features"] = world.features
     if preconditioned:
         laws = zip(world.transitions[mdp_of], world.behavior[policy_of], strict=True)
-        off_policy["preconditioners"] = [pseudocode.preconditioner(P, b, world.features) for P, b in laws]
+        off_policy["preconditioners"] = [
+            pseudocode.preconditioner(P, b, world.features) for P, b in laws
+        ]
     algorithm = fg.OffPolicyLinearTD(n, preconditioned=preconditioned)
     return Case(problem, algorithm, n, starts(FEATURES), bind(pseudocode.algorithm_5, off_policy))
 
@@ -166,5 +210,7 @@ def starts(dim: int) -> np.ndarray:
     return np.linspace(-1, 1, dim)
 
 
-def bind(oracle: Callable[..., pseudocode.Trace], tables: dict[str, Any]) -> Callable[..., pseudocode.Trace]:
+def bind(
+    oracle: Callable[..., pseudocode.Trace], tables: dict[str, Any]
+) -> Callable[..., pseudocode.Trace]:
     return lambda states, actions, **settings: oracle(states, actions, **tables, **settings)

@@ -31,7 +31,11 @@ def _noise(content: bytes, rng: np.random.Generator) -> bytes:
 
 def _cut(content: bytes, rng: np.random.Generator) -> bytes:
     # Half of them near the end, where the checksum is.
-    return content[: -int(rng.integers(1, 200))] if rng.random() < 0.5 else content[: rng.integers(len(content))]
+    return (
+        content[: -int(rng.integers(1, 200))]
+        if rng.random() < 0.5
+        else content[: rng.integers(len(content))]
+    )
 
 
 def _longer(content: bytes, rng: np.random.Generator) -> bytes:

@@ -1,6 +1,8 @@
-"""The two-state problem whose expectations are known exactly, by hand or by summing over every path.
+"""The two-state problem whose expectations are known exactly, by hand or by summing over every
+path.
 
-Two states, two actions, gamma = 1/2, every probability a multiple of 1/4; S_0 = 0 and zero parameters at the start.
+Two states, two actions, gamma = 1/2, every probability a multiple of 1/4; S_0 = 0 and zero
+parameters at the start.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ STATIONARY_TARGET = np.array([5 / 13, 8 / 13])
 VALUE = np.array([23 / 29, 11 / 29])
 OPTIMAL_Q = np.array([11 / 6, 2 / 3, -1 / 4, 7 / 6])
 
-# What the enumeration of every path gives at step size 1/2 and sync period 2; row t of a list is time t+1.
+# What the enumeration of every path gives at step size 1/2 and sync period 2; row t of a list is
+# time t+1.
 ALG5_N1_MEAN = [0.25, 0.329345703125, 0.400999270380, 0.455509209743]
 ALG5_N1_SQUARE = [0.114583333333, 0.178176353375, 0.240489493488, 0.293247621476]
 ALG5_N1_SYNC_ERROR = [0.052083333333, 0.0, 0.029818802412, 0.0]
@@ -40,7 +43,8 @@ Q_T2_ERRORS = (3.928900480270, 2.241976049211)
 
 
 def federation(policies: Any = (B1, B2), num_agents: int | None = None, **changes: Any) -> Any:
-    """The golden problem as a `Federation`: one agent per behaviour policy, unless said otherwise."""
+    """The golden problem as a `Federation`: one agent per behaviour policy, unless said
+    otherwise."""
     import fegsam as fg
 
     settings: dict[str, Any] = {

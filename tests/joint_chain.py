@@ -1,15 +1,18 @@
-"""Exact moments of a run of very few agents, from the joint chain of all of them: the oracle for `fegsam.exact.moments`.
+"""Exact moments of a run of very few agents, from the joint chain of all of them: the oracle for
+`fegsam.exact.moments`.
 
-Plain NumPy, sharing no code with the library; slow, and meant to be checked by eye. What agent i still remembers of its
-path when step t begins is its mode z^i_t = (S_t, A_t, ..., A_{t+n-2}, S_{t+n-1}) (for Algorithm 1, y_t). A step draws one
-action and one state more, which completes the window of step t, and the mode moves on by one. Given the modes of all
-agents at time t, these draws are independent of the parameters and of each other. Stack
+Plain NumPy, sharing no code with the library; slow, and meant to be checked by eye. What agent i
+still remembers of its path when step t begins is its mode z^i_t = (S_t, A_t, ..., A_{t+n-2},
+S_{t+n-1}) (for Algorithm 1, y_t). A step draws one action and one state more, which completes the
+window of step t, and the mode moves on by one. Given the modes of all agents at time t, these draws
+are independent of the parameters and of each other. Stack
 
     x_t = (theta^1_t - theta*, ..., theta^N_t - theta*, 1),    D = N d + 1.
 
-An agent's update is x <- T x, where the (D, D) matrix T depends on its window alone, and the averaging of a
-synchronisation is such a matrix too. So the moments E[x x' 1{z^1 = a_1, ..., z^N = a_N}], one (D, D) matrix for each joint
-mode, are mapped exactly from one time to the next. There are (modes)^N of them.
+An agent's update is x <- T x, where the (D, D) matrix T depends on its window alone, and the
+averaging of a synchronisation is such a matrix too. So the moments E[x x' 1{z^1 = a_1, ..., z^N =
+a_N}], one (D, D) matrix for each joint mode, are mapped exactly from one time to the next. There
+are (modes)^N of them.
 """
 
 from __future__ import annotations
@@ -70,14 +73,17 @@ def joint_moments(
     kinds = [agent_of(problem, algorithm, kind, sampling) for kind in range(problem.num_kinds)]
     agents = [kinds[kind] for kind in problem.assignment]
     steps = [
-        [(edge, update_matrix(edge, i, N, theta_star, step_size)) for edge in agent.edges] for i, agent in enumerate(agents)
+        [(edge, update_matrix(edge, i, N, theta_star, step_size)) for edge in agent.edges]
+        for i, agent in enumerate(agents)
     ]
 
     start = np.zeros(d) if initial_params is None else np.asarray(initial_params, dtype=float)
     x = np.append(np.tile(start - theta_star, N), 1.0)
     moments = np.outer(x, x)
     for agent in reversed(agents):
-        moments = np.multiply.outer(agent.first, moments)  # axes: one for each agent's mode, then D, D
+        moments = np.multiply.outer(
+            agent.first, moments
+        )  # axes: one for each agent's mode, then D, D
 
     rows = [readings(moments, N, theta_star)]
     for t in range(num_steps):
@@ -91,7 +97,7 @@ def joint_moments(
     return JointMoments(np.array(mse), np.array(mean), np.array(sync_error))
 
 
-# --- One step of the joint chain -------------------------------------------------------------------------------------
+# --- One step of the joint chain ------------------------------------------------------------------
 
 
 def move(moments: np.ndarray, i: int, edges: list[tuple[Edge, np.ndarray]]) -> np.ndarray:
@@ -103,8 +109,11 @@ def move(moments: np.ndarray, i: int, edges: list[tuple[Edge, np.ndarray]]) -> n
     return np.moveaxis(after, 0, i)
 
 
-def update_matrix(edge: Edge, i: int, N: int, theta_star: np.ndarray, step_size: float) -> np.ndarray:
-    """(D, D): T of agent i on an edge; block i moves by step_size * (matrix @ block + matrix @ theta* + offset)."""
+def update_matrix(
+    edge: Edge, i: int, N: int, theta_star: np.ndarray, step_size: float
+) -> np.ndarray:
+    """(D, D): T of agent i on an edge; block i moves by step_size * (matrix @ block + matrix @
+    theta* + offset)."""
     d = len(theta_star)
     T = np.eye(N * d + 1)
     block = slice(i * d, (i + 1) * d)
@@ -122,7 +131,9 @@ def averaging_matrix(N: int, d: int) -> np.ndarray:
     return S
 
 
-def readings(moments: np.ndarray, N: int, theta_star: np.ndarray) -> tuple[float, np.ndarray, float]:
+def readings(
+    moments: np.ndarray, N: int, theta_star: np.ndarray
+) -> tuple[float, np.ndarray, float]:
     """E||theta_t - theta*||^2, E theta_t and E Omega_t from the moments of all joint modes."""
     d = len(theta_star)
     total = moments.sum(axis=tuple(range(N)))
@@ -137,24 +148,33 @@ def readings(moments: np.ndarray, N: int, theta_star: np.ndarray) -> tuple[float
     return mse, mean, sync_error
 
 
-# --- One agent's windows ---------------------------------------------------------------------------------------------
+# --- One agent's windows --------------------------------------------------------------------------
 
 
 def agent_of(problem: Any, algorithm: Any, kind: int, sampling: str) -> Agent:
-    """The modes and edges of an agent of some kind; with i.i.d. windows there is a single mode, nothing is remembered."""
+    """The modes and edges of an agent of some kind; with i.i.d. windows there is a single mode,
+    nothing is remembered."""
     name = type(algorithm).__name__
-    agent, stationary = noise_agent(problem, algorithm, kind) if name == "LinearSA" else td_agent(problem, algorithm, kind)
+    agent, stationary = (
+        noise_agent(problem, algorithm, kind)
+        if name == "LinearSA"
+        else td_agent(problem, algorithm, kind)
+    )
     if sampling == "markov":
         return agent
     assert sampling == "iid"
-    edges = [Edge(0, 0, stationary[e.source] * e.probability, e.matrix, e.offset) for e in agent.edges]
+    edges = [
+        Edge(0, 0, stationary[e.source] * e.probability, e.matrix, e.offset) for e in agent.edges
+    ]
     return Agent(np.ones(1), edges)
 
 
 def noise_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray]:
     """Algorithm 1: the update of step t reads y_t, then the chain moves."""
     kernel = problem.kernels[kind].toarray()
-    matrices, offsets = (table[kind % len(table)] for table in (algorithm.matrices, algorithm.offsets))
+    matrices, offsets = (
+        table[kind % len(table)] for table in (algorithm.matrices, algorithm.offsets)
+    )
     edges = [
         Edge(y, after, kernel[y, after], matrices[y], offsets[y])
         for y, after in product(range(len(kernel)), repeat=2)
@@ -183,12 +203,17 @@ def td_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray
         """Of a path (s, a, s, ..., a, s), given its first state."""
         return float(
             np.prod(
-                [policy[s, a] * kernel[s, a, after] for s, a, after in zip(path[::2], path[1::2], path[2::2], strict=False)]
+                [
+                    policy[s, a] * kernel[s, a, after]
+                    for s, a, after in zip(path[::2], path[1::2], path[2::2], strict=False)
+                ]
             )
         )
 
     letters = [states, actions]
-    modes = [path for path in product(*(letters[k % 2] for k in range(2 * n - 1))) if chance(path) > 0]
+    modes = [
+        path for path in product(*(letters[k % 2] for k in range(2 * n - 1))) if chance(path) > 0
+    ]
     number = {mode: m for m, mode in enumerate(modes)}
     edges = []
     for mode, a, after in product(modes, actions, states):
@@ -197,13 +222,25 @@ def td_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray
         if probability == 0:
             continue
         slope, reward, weight = np.zeros(phi.shape[1]), 0.0, 1.0
-        for j in range(n):  # E = sum_j gamma^j (ratios up to j) (R_j + gamma phi_{j+1}'v - phi_j'v) = reward + slope'v
+        for j in range(
+            n
+            # E = sum_j gamma^j (ratios up to j) (R_j + gamma phi_{j+1}'v - phi_j'v) = reward +
+            # slope'v
+        ):
             s, chosen, s_next = window[2 * j : 2 * j + 3]
             weight *= 1.0 if name == "OnPolicyTD" else target[s, chosen] / policy[s, chosen]
             reward += gamma**j * weight * rewards[s, chosen]
             slope += gamma**j * weight * (gamma * phi[s_next] - phi[s])
         direction = directions[window[0]]
-        edges.append(Edge(number[mode], number[window[2:]], probability, np.outer(direction, slope), direction * reward))
+        edges.append(
+            Edge(
+                number[mode],
+                number[window[2:]],
+                probability,
+                np.outer(direction, slope),
+                direction * reward,
+            )
+        )
     first = np.array([problem.initial_distribution[mode[0]] * chance(mode) for mode in modes])
     at_rest = np.array([law[mode[0]] * chance(mode) for mode in modes])
     return Agent(first, edges), at_rest

@@ -1,4 +1,5 @@
-"""Three studies in TOML, and what can be wrong with one: for each mistake the text and a part of what must be said of it."""
+"""Three studies in TOML, and what can be wrong with one: for each mistake the text and a part of
+what must be said of it."""
 
 from __future__ import annotations
 
@@ -147,10 +148,15 @@ MALFORMED = {
     "no kind": (replaced('kind = "random"\n', ""), "line 16: problem.behavior.kind is missing"),
     "no count": (replaced("count = 4\n", ""), "line 16: problem.behavior.count is missing"),
     "no agents": (replaced("num_agents = [1, 4]\n", ""), "line 34: grid.num_agents is missing"),
-    "no step size": (replaced("step_size = [0.1,\n    0.05]\n", ""), "line 34: grid.step_size is missing"),
+    "no step size": (
+        replaced("step_size = [0.1,\n    0.05]\n", ""),
+        "line 34: grid.step_size is missing",
+    ),
     "no target": (without("problem.target"), "needs the table [problem.target]"),
     "no behaviour": (
-        without("problem.target", without("problem.behavior")).replace('"off_policy_tabular_td"\nhorizon = 2', '"q_learning"'),
+        without("problem.target", without("problem.behavior")).replace(
+            '"off_policy_tabular_td"\nhorizon = 2', '"q_learning"'
+        ),
         "needs the table [problem.behavior]",
     ),
     "no features": (
@@ -159,18 +165,42 @@ MALFORMED = {
     ),
     "no figure kind": (replaced('kind = "speed_up"\n', ""), "line 44: figures[1].kind is missing"),
     # Wrong types.
-    "text for a number": (replaced("states = 6", 'states = "six"'), "line 10: problem.states is 'six'"),
-    "fraction for a whole number": (replaced("actions = 3", "actions = 2.5"), "line 11: problem.actions is 2.5"),
-    "truth for a number": (replaced("discount = 0.7", "discount = true"), "line 13: problem.discount is true"),
-    "list for a number": (replaced("branching = 4", "branching = [4]"), "line 12: problem.branching is a list"),
+    "text for a number": (
+        replaced("states = 6", 'states = "six"'),
+        "line 10: problem.states is 'six'",
+    ),
+    "fraction for a whole number": (
+        replaced("actions = 3", "actions = 2.5"),
+        "line 11: problem.actions is 2.5",
+    ),
+    "truth for a number": (
+        replaced("discount = 0.7", "discount = true"),
+        "line 13: problem.discount is true",
+    ),
+    "list for a number": (
+        replaced("branching = 4", "branching = [4]"),
+        "line 12: problem.branching is a list",
+    ),
     "number for text": (replaced('name = "speed-up"', "name = 3"), "line 3: study.name is 3"),
     "number for a table": (without("run") + "\n[x]\n", "x is not a table that is known"),
-    "table for a number": (replaced("num_steps = 200", "num_steps = { a = 1 }"), "line 30: run.num_steps is a table"),
-    "date for a number": (replaced("num_steps = 200", "num_steps = 2024-01-01"), "line 30: run.num_steps is datetime.date"),
+    "table for a number": (
+        replaced("num_steps = 200", "num_steps = { a = 1 }"),
+        "line 30: run.num_steps is a table",
+    ),
+    "date for a number": (
+        replaced("num_steps = 200", "num_steps = 2024-01-01"),
+        "line 30: run.num_steps is datetime.date",
+    ),
     "text in an axis": (replaced("[1, 4]", '[1, "4"]'), "line 35: grid.num_agents[1] is '4'"),
     "list in an axis": (replaced("[1, 10]", "[1, [10]]"), "line 36: grid.sync_period[1] is a list"),
-    "text for truth": (replaced("exact = true", 'exact = "yes"'), "line 47: figures[1].exact is 'yes'"),
-    "figures as a table": (TABULAR.replace("[[figures]]", "[figures]", 1).split("[[")[0], "line 40: figures is a table"),
+    "text for truth": (
+        replaced("exact = true", 'exact = "yes"'),
+        "line 47: figures[1].exact is 'yes'",
+    ),
+    "figures as a table": (
+        TABULAR.replace("[[figures]]", "[figures]", 1).split("[[")[0],
+        "line 40: figures is a table",
+    ),
     "claim as a number": ("claim = 3\n" + TABULAR.split("[claim]")[0], "line 1: claim is 3"),
     "seeds as text": (replaced("seeds = 3", 'seeds = "three"'), "line 5: study.seeds is 'three'"),
     "seeds as a fraction": (replaced("seeds = 3", "seeds = 3.5"), "line 5: study.seeds is 3.5"),
@@ -180,7 +210,10 @@ MALFORMED = {
         replaced("[algorithm]", "[algoritm]"),
         "line 25: algoritm is not a table that is known: did you mean 'algorithm'?",
     ),
-    "unknown key": (replaced("branching", "branchin"), "line 12: problem.branchin is not a key that is known"),
+    "unknown key": (
+        replaced("branching", "branchin"),
+        "line 12: problem.branchin is not a key that is known",
+    ),
     "unknown generator": (
         replaced('"garnet"', '"garnett"'),
         "line 9: problem.generator is 'garnett', which is not known: did you mean 'garnet'?",
@@ -189,7 +222,10 @@ MALFORMED = {
         replaced('"random"', '"randon"'),
         "line 17: problem.behavior.kind is 'randon', which is not known: did you mean 'random'?",
     ),
-    "unknown algorithm": (replaced("off_policy_tabular_td", "off_policy_td"), "line 26: algorithm.name is 'off_policy_td'"),
+    "unknown algorithm": (
+        replaced("off_policy_tabular_td", "off_policy_td"),
+        "line 26: algorithm.name is 'off_policy_td'",
+    ),
     "unknown engine": (
         replaced('engine = "cpu"', 'engine = "gpu"'),
         "line 6: study.engine is 'gpu', which is not known: did you mean 'cpu'?",
@@ -210,8 +246,14 @@ MALFORMED = {
         replaced('"speed_up"', '"speedup"'),
         "line 45: figures[1].kind is 'speedup', which is not known: did you mean 'speed_up'?",
     ),
-    "figure by an unknown axis": (replaced('by = "num_agents"\n\n', 'by = "agents"\n\n'), "line 42: figures[0].by is 'agents'"),
-    "unknown schedule": (replaced("[1, 10]", '"corolary"'), "line 36: grid.sync_period is 'corolary'"),
+    "figure by an unknown axis": (
+        replaced('by = "num_agents"\n\n', 'by = "agents"\n\n'),
+        "line 42: figures[0].by is 'agents'",
+    ),
+    "unknown schedule": (
+        replaced("[1, 10]", '"corolary"'),
+        "line 36: grid.sync_period is 'corolary'",
+    ),
     "key of another kind": (
         replaced('kind = "uniform"', 'kind = "uniform"\nseed = 1'),
         "line 24: problem.target.seed is not a key that is known here",
@@ -221,19 +263,37 @@ MALFORMED = {
         "line 31: run.record.point is not a key that is known here: did you mean 'points'?",
     ),
     # NaN, infinite, negative, out of range.
-    "NaN discount": (replaced("discount = 0.7", "discount = nan"), "line 13: problem.discount is nan"),
-    "NaN step size": (replaced("step_size = [0.1,", "step_size = [nan,"), "line 37: grid.step_size[0] is nan"),
+    "NaN discount": (
+        replaced("discount = 0.7", "discount = nan"),
+        "line 13: problem.discount is nan",
+    ),
+    "NaN step size": (
+        replaced("step_size = [0.1,", "step_size = [nan,"),
+        "line 37: grid.step_size[0] is nan",
+    ),
     "infinite step size": (replaced("    0.05]", "    inf]"), "line 37: grid.step_size[1] is inf"),
     "NaN threshold": (replaced("-1.2", "nan"), "line 50: claim.slope_low is nan"),
     "NaN heterogeneity": (
         replaced("heterogeneity = 0.5", "heterogeneity = nan"),
         "line 20: problem.behavior.heterogeneity is nan",
     ),
-    "negative agents": (replaced("[1, 4]", "[1, -4]"), "line 35: grid.num_agents[1] is -4, but must be at least 1"),
+    "negative agents": (
+        replaced("[1, 4]", "[1, -4]"),
+        "line 35: grid.num_agents[1] is -4, but must be at least 1",
+    ),
     "no agents at all": (replaced("[1, 4]", "0"), "line 35: grid.num_agents is 0"),
-    "negative steps": (replaced("num_steps = 200", "num_steps = -200"), "line 30: run.num_steps is -200"),
-    "negative seed": (replaced("seed = 1\n", "seed = -1\n"), "line 19: problem.behavior.seed is -1"),
-    "negative run seed": (replaced("seeds = 3", "seeds = [0, -3]"), "line 5: study.seeds has -3 at [1]"),
+    "negative steps": (
+        replaced("num_steps = 200", "num_steps = -200"),
+        "line 30: run.num_steps is -200",
+    ),
+    "negative seed": (
+        replaced("seed = 1\n", "seed = -1\n"),
+        "line 19: problem.behavior.seed is -1",
+    ),
+    "negative run seed": (
+        replaced("seeds = 3", "seeds = [0, -3]"),
+        "line 5: study.seeds has -3 at [1]",
+    ),
     "no seeds": (replaced("seeds = 3", "seeds = 0"), "line 5: study.seeds is 0"),
     "seed too large": (
         replaced("seeds = 3", f"seeds = [{2**64}]"),
@@ -243,7 +303,10 @@ MALFORMED = {
         replaced("step_size = [0.1,", "step_size = [-0.1,"),
         "line 37: grid.step_size[0] is -0.1, but must be above 0",
     ),
-    "discount of one": (replaced("discount = 0.7", "discount = 1.0"), "line 13: problem.discount is 1.0, but must be below 1"),
+    "discount of one": (
+        replaced("discount = 0.7", "discount = 1.0"),
+        "line 13: problem.discount is 1.0, but must be below 1",
+    ),
     "heterogeneity above one": (
         replaced("heterogeneity = 0.5", "heterogeneity = 1.5"),
         "line 20: problem.behavior.heterogeneity is 1.5, but must be at most 1",
@@ -253,8 +316,14 @@ MALFORMED = {
         replaced("branching = 4", "branching = 40"),
         "line 12: problem.branching is 40, but successors are distinct",
     ),
-    "decay above one": (replaced("num_steps = 200", "num_steps = 200\noutput_decay = 1.5"), "line 31: run.output_decay is 1.5"),
-    "times after the end": (replaced("{ points = 21 }", "[0, 300]"), "line 31: run.record has time 300, but num_steps is 200"),
+    "decay above one": (
+        replaced("num_steps = 200", "num_steps = 200\noutput_decay = 1.5"),
+        "line 31: run.output_decay is 1.5",
+    ),
+    "times after the end": (
+        replaced("{ points = 21 }", "[0, 300]"),
+        "line 31: run.record has time 300, but num_steps is 200",
+    ),
     "too few start parameters": (
         replaced("num_steps = 200", "num_steps = 200\ninitial_params = [1, 2]"),
         "line 31: run.initial_params has shape (2,)",
@@ -284,7 +353,10 @@ MALFORMED = {
         replaced("[1, 10]", str(list(range(1, 50_000)))),
         "line 34: grid has 199996 cells, but a study has at most 100000",
     ),
-    "huge axis": (replaced("[1, 10]", str(list(range(1, 200_000)))), "line 36: grid.sync_period has 199999 values"),
+    "huge axis": (
+        replaced("[1, 10]", str(list(range(1, 200_000)))),
+        "line 36: grid.sync_period has 199999 values",
+    ),
     "huge whole number": (
         replaced("num_steps = 200", f"num_steps = {10**30}"),
         "line 30: run.num_steps is a whole number of more than 18 digits",
@@ -297,14 +369,23 @@ MALFORMED = {
         replaced("num_steps = 200", f"num_steps = {'9' * 5000}"),
         "line 30: the text is not valid TOML (a number is too long",
     ),
-    "deep nesting": (replaced("[1, 4]", "[" * 5000 + "]" * 5000), "line 35: the text is not valid TOML"),
+    "deep nesting": (
+        replaced("[1, 4]", "[" * 5000 + "]" * 5000),
+        "line 35: the text is not valid TOML",
+    ),
     "huge environment": (
         replaced("states = 6", f"states = {10**12}"),
         "line 10: problem.states is 1000000000000, but must be at most",
     ),
     "empty axis": (replaced("[1, 4]", "[]"), "line 35: grid.num_agents is an empty list"),
-    "value twice": (replaced("[1, 10]", "[1, 10, 1]"), "line 36: grid.sync_period[2] is 1, which the list has already"),
-    "axis twice": (replaced("[1, 10]", "[1, 10]\nhorizon = 1\nalgorithm.horizon = 2"), "grid.horizon sets what another axis"),
+    "value twice": (
+        replaced("[1, 10]", "[1, 10, 1]"),
+        "line 36: grid.sync_period[2] is 1, which the list has already",
+    ),
+    "axis twice": (
+        replaced("[1, 10]", "[1, 10]\nhorizon = 1\nalgorithm.horizon = 2"),
+        "grid.horizon sets what another axis",
+    ),
     # Not TOML.
     "key twice": (replaced("states = 6", "states = 6\nstates = 7"), "line 11: column"),
     "table twice": (TABULAR + "\n[run]\n", "line 53: column"),
@@ -331,7 +412,10 @@ MALFORMED = {
         replaced("[[0.5, 0.5], [0.5, 0.5]]", "[[1, 0], [0, 1]]", NOISE),
         "line 4: problem cannot be used",
     ),
-    "dependent features": (replaced("dim = 2", "dim = 7", LINEAR), "problem.features.dim is 7, but there are 5 states"),
+    "dependent features": (
+        replaced("dim = 2", "dim = 7", LINEAR),
+        "problem.features.dim is 7, but there are 5 states",
+    ),
     "heterogeneity of the uniform policy": (
         replaced('"random"\ncount = 4\nseed = 1\nheterogeneity = 0.5', '"uniform"').replace(
             "[1, 10]", "1\nheterogeneity = [0.5]"
@@ -350,7 +434,10 @@ MALFORMED = {
 
 WRONG_BYTES = {
     "UTF-16": (TABULAR.encode("utf-16"), "line 1: the text is not UTF-8"),
-    "Latin-1": (TABULAR.replace("Linear", "Línear").encode("latin-1"), "line 4: the text is not UTF-8"),
+    "Latin-1": (
+        TABULAR.replace("Linear", "Línear").encode("latin-1"),
+        "line 4: the text is not UTF-8",
+    ),
     "a picture": (b"\x89PNG\r\n\x1a\n", "line 1: the text is not UTF-8"),
 }
 

@@ -1,4 +1,5 @@
-"""Python in a process of its own: for what belongs to a whole process (threads, signals, terminals, caches on disk)."""
+"""Python in a process of its own: for what belongs to a whole process (threads, signals, terminals,
+caches on disk)."""
 
 from __future__ import annotations
 
@@ -19,8 +20,11 @@ HANG = 120.0
 
 
 @contextlib.contextmanager
-def started(code: str, *, stderr: int = subprocess.PIPE, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """`code` in a new interpreter that finds the helper modules of the tests; whatever happens, it does not outlive us."""
+def started(
+    code: str, *, stderr: int = subprocess.PIPE, **environment: str
+) -> Iterator[subprocess.Popen[str]]:
+    """`code` in a new interpreter that finds the helper modules of the tests; whatever happens, it
+    does not outlive us."""
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -38,7 +42,8 @@ def started(code: str, *, stderr: int = subprocess.PIPE, **environment: str) -> 
 
 
 def finish(process: subprocess.Popen[str], timeout: float = HANG) -> tuple[str, str]:
-    """What it wrote to stdout and, where that is a pipe, to stderr; it must end by itself and without an error."""
+    """What it wrote to stdout and, where that is a pipe, to stderr; it must end by itself and
+    without an error."""
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -54,7 +59,8 @@ def run(code: str, **environment: str) -> str:
 
 
 class Terminal:
-    """A screen of 80 columns that a process believes to write its stderr to, and what is on it so far."""
+    """A screen of 80 columns that a process believes to write its stderr to, and what is on it so
+    far."""
 
     def __init__(self, ours: int, process: subprocess.Popen[str]) -> None:
         self._ours = ours
@@ -64,8 +70,12 @@ class Terminal:
     def wait_for(self, text: str) -> None:
         deadline = time.monotonic() + HANG
         while text not in self.shown:
-            assert time.monotonic() < deadline, f"{text!r} did not appear; on the screen is {self.shown!r}"
-            assert self._read(), f"{text!r} did not appear before the end; on the screen is {self.shown!r}"
+            assert time.monotonic() < deadline, (
+                f"{text!r} did not appear; on the screen is {self.shown!r}"
+            )
+            assert self._read(), (
+                f"{text!r} did not appear before the end; on the screen is {self.shown!r}"
+            )
 
     def finish(self) -> str:
         """Read to the end of the process; what it wrote to stdout."""

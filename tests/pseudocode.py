@@ -1,10 +1,12 @@
-"""Algorithms 1 to 5 of the paper, transcribed line by line: the oracle that every engine is held to.
+"""Algorithms 1 to 5 of the paper, transcribed line by line: the oracle that every engine is held
+to.
 
-Plain Python and NumPy, sharing no code with the library. Nothing is drawn here: the noise is replayed. Agent i's path
-is `states[i]` = S_0 .. S_{T+n-1} and `actions[i]` = A_0 .. A_{T+n-2}; where each step has a window of its own (i.i.d.
-sampling) `states[i]` is (T, n+1) and `actions[i]` is (T, n). S and A are the window of step t, so that S[j] is the
-paper's S_l at l = t+j. Agent i is of kind `kinds[i]`, by which `rewards`, `behavior`, `G` and `b` are indexed. The
-pseudo-code draws A_{t+n} and S_{t+n+1} in iteration t and first uses them in iteration t+1, so T iterations see T+n-1
+Plain Python and NumPy, sharing no code with the library. Nothing is drawn here: the noise is
+replayed. Agent i's path is `states[i]` = S_0 .. S_{T+n-1} and `actions[i]` = A_0 .. A_{T+n-2};
+where each step has a window of its own (i.i.d. sampling) `states[i]` is (T, n+1) and `actions[i]`
+is (T, n). S and A are the window of step t, so that S[j] is the paper's S_l at l = t+j. Agent i is
+of kind `kinds[i]`, by which `rewards`, `behavior`, `G` and `b` are indexed. The pseudo-code draws
+A_{t+n} and S_{t+n+1} in iteration t and first uses them in iteration t+1, so T iterations see T+n-1
 transitions.
 """
 
@@ -21,7 +23,8 @@ Paths = Sequence[np.ndarray]
 
 
 class Trace:
-    """theta^i_t of every agent at every time 0..T, each appended after the synchronisation of that time."""
+    """theta^i_t of every agent at every time 0..T, each appended after the synchronisation of that
+    time."""
 
     def __init__(self) -> None:
         self.rows: list[np.ndarray] = []
@@ -46,18 +49,32 @@ class Trace:
 
 
 def window(path: np.ndarray, t: int, length: int) -> list[int]:
-    """The `length` entries that step t sees: from entry t of the one path, or row t where every step has its own."""
+    """The `length` entries that step t sees: from entry t of the one path, or row t where every
+    step has its own."""
     return (path[t] if path.ndim == 2 else path[t : t + length]).tolist()
 
 
 def initial(start: np.ndarray | None, agents: int, dim: int) -> np.ndarray:
-    return np.zeros((agents, dim)) if start is None else np.tile(np.asarray(start, dtype=float), (agents, 1))
+    return (
+        np.zeros((agents, dim))
+        if start is None
+        else np.tile(np.asarray(start, dtype=float), (agents, 1))
+    )
 
 
 def algorithm_1(
-    states: Paths, G: Sequence[Operator], b: Sequence[Offset], *, kinds, alpha: float, K: int, T: int, start: np.ndarray
+    states: Paths,
+    G: Sequence[Operator],
+    b: Sequence[Offset],
+    *,
+    kinds,
+    alpha: float,
+    K: int,
+    T: int,
+    start: np.ndarray,
 ) -> Trace:
-    """Federated stochastic approximation with Markovian noise (FeGSAM); y^i_t is entry t of `states[i]`."""
+    """Federated stochastic approximation with Markovian noise (FeGSAM); y^i_t is entry t of
+    `states[i]`."""
     N, trace = len(states), Trace()
     theta = initial(start, N, len(start))
     trace.append(theta)
@@ -71,8 +88,11 @@ def algorithm_1(
     return trace
 
 
-def algorithm_1_linear(states: Paths, matrices: np.ndarray, offsets: np.ndarray, **settings) -> Trace:
-    """Algorithm 1 with G(theta, y) = theta + A(y) theta; `matrices` (M, Y, d, d), `offsets` (M, Y, d)."""
+def algorithm_1_linear(
+    states: Paths, matrices: np.ndarray, offsets: np.ndarray, **settings
+) -> Trace:
+    """Algorithm 1 with G(theta, y) = theta + A(y) theta; `matrices` (M, Y, d, d), `offsets` (M, Y,
+    d)."""
     G = [lambda theta, y, A=A: theta + A[y] @ theta for A in matrices]
     b = [lambda y, c=c: c[y] for c in offsets]
     return algorithm_1(states, G, b, **settings)
@@ -130,9 +150,13 @@ def algorithm_3(
     for t in range(T):
         for i in range(N):
             R, S, A = rewards[kinds[i]], window(states[i], t, n + 1), window(actions[i], t, n)
-            ratio = [target[s, a] / behavior[kinds[i]][s, a] for s, a in zip(S[:-1], A, strict=True)]
+            ratio = [
+                target[s, a] / behavior[kinds[i]][s, a] for s, a in zip(S[:-1], A, strict=True)
+            ]
             e = [R[S[j], A[j]] + gamma * V[i, S[j + 1]] - V[i, S[j]] for j in range(n)]
-            V[i, S[0]] = V[i, S[0]] + alpha * sum(gamma**j * prod(ratio[: j + 1]) * e[j] for j in range(n))
+            V[i, S[0]] = V[i, S[0]] + alpha * sum(
+                gamma**j * prod(ratio[: j + 1]) * e[j] for j in range(n)
+            )
         if (t + 1) % K == 0:
             V[:] = V.mean(axis=0)
         trace.append(V)
@@ -140,7 +164,16 @@ def algorithm_3(
 
 
 def algorithm_4(
-    states: Paths, actions: Paths, *, rewards, gamma: float, kinds, alpha: float, K: int, T: int, start=None
+    states: Paths,
+    actions: Paths,
+    *,
+    rewards,
+    gamma: float,
+    kinds,
+    alpha: float,
+    K: int,
+    T: int,
+    start=None,
 ) -> Trace:
     """Federated Q-learning; cell s*|A| + a of the flat parameters is Q(s, a)."""
     N, (num_states, num_actions), trace = len(states), rewards[0].shape, Trace()
@@ -149,7 +182,11 @@ def algorithm_4(
     trace.append(flat)
     for t in range(T):
         for i in range(N):
-            R, (s, s_next), (a,) = rewards[kinds[i]], window(states[i], t, 2), window(actions[i], t, 1)
+            R, (s, s_next), (a,) = (
+                rewards[kinds[i]],
+                window(states[i], t, 2),
+                window(actions[i], t, 1),
+            )
             Q[i, s, a] = Q[i, s, a] + alpha * (R[s, a] + gamma * max(Q[i, s_next]) - Q[i, s, a])
         if (t + 1) % K == 0:
             Q[:] = Q.mean(axis=0)
@@ -176,7 +213,8 @@ def algorithm_5(
 ) -> Trace:
     """Federated n-step TD, off-policy, function approximation.
 
-    With `preconditioners` (one matrix per kind, see `preconditioner`) agent i's increment is multiplied by its own.
+    With `preconditioners` (one matrix per kind, see `preconditioner`) agent i's increment is
+    multiplied by its own.
     """
     N, phi, trace = len(states), features, Trace()
     v = initial(start, N, phi.shape[1])
@@ -184,10 +222,14 @@ def algorithm_5(
     for t in range(T):
         for i in range(N):
             R, S, A = rewards[kinds[i]], window(states[i], t, n + 1), window(actions[i], t, n)
-            ratio = [target[s, a] / behavior[kinds[i]][s, a] for s, a in zip(S[:-1], A, strict=True)]
+            ratio = [
+                target[s, a] / behavior[kinds[i]][s, a] for s, a in zip(S[:-1], A, strict=True)
+            ]
             e = [R[S[j], A[j]] + gamma * phi[S[j + 1]] @ v[i] - phi[S[j]] @ v[i] for j in range(n)]
             E = sum(gamma**j * prod(ratio[: j + 1]) * e[j] for j in range(n))
-            direction = phi[S[0]] if preconditioners is None else preconditioners[kinds[i]] @ phi[S[0]]
+            direction = (
+                phi[S[0]] if preconditioners is None else preconditioners[kinds[i]] @ phi[S[0]]
+            )
             v[i] = v[i] + alpha * direction * E
         if (t + 1) % K == 0:
             v[:] = v.mean(axis=0)
@@ -199,10 +241,15 @@ def stationary_law(transitions: np.ndarray, policy: np.ndarray) -> np.ndarray:
     """mu with mu P^pi = mu, sum one; `transitions` (S, A, S), `policy` (S, A)."""
     chain = np.einsum("sa,sat->st", policy, transitions)
     size = len(chain)
-    return np.linalg.lstsq(np.vstack([chain.T - np.eye(size), np.ones(size)]), np.r_[np.zeros(size), 1.0], rcond=None)[0]
+    return np.linalg.lstsq(
+        np.vstack([chain.T - np.eye(size), np.ones(size)]), np.r_[np.zeros(size), 1.0], rcond=None
+    )[0]
 
 
-def preconditioner(transitions: np.ndarray, behavior: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """(Phi' D Phi)^{-1} with D the stationary law of one kind's behaviour policy in its own environment."""
+def preconditioner(
+    transitions: np.ndarray, behavior: np.ndarray, features: np.ndarray
+) -> np.ndarray:
+    """(Phi' D Phi)^{-1} with D the stationary law of one kind's behaviour policy in its own
+    environment."""
     mu = stationary_law(transitions, behavior)
     return np.linalg.inv(features.T @ (mu[:, None] * features))

@@ -38,7 +38,9 @@ class SmallCell:
 
     @property
     def key(self) -> str:
-        return hashlib.sha256(json.dumps([self.num_agents, self.step_size, self.num_steps, self.seeds]).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.num_agents, self.step_size, self.num_steps, self.seeds]).encode()
+        ).hexdigest()
 
     def run(self, engine: Any = None) -> fg.History:
         time.sleep(self.pause)
@@ -54,12 +56,22 @@ class SmallCell:
         if self.act == "note":
             threads = [os.environ[f"{name}_NUM_THREADS"] for name in ("NUMBA", "OPENBLAS")]
             with pathlib.Path(self.place).open("a") as file:
-                file.write(f"{os.getpid()} {' '.join(threads)} {getattr(engine, 'threads', None)}\n")
-        fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=self.num_agents)
+                file.write(
+                    f"{os.getpid()} {' '.join(threads)} {getattr(engine, 'threads', None)}\n"
+                )
+        fed = fg.Federation(
+            fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=self.num_agents
+        )
         return fg.run(
-            fed, fg.QLearning(), step_size=self.step_size, sync_period=5, num_steps=self.num_steps, seeds=self.seeds, record=20,
+            fed,
+            fg.QLearning(),
+            step_size=self.step_size,
+            sync_period=5,
+            num_steps=self.num_steps,
+            seeds=self.seeds,
+            record=20,
             engine=engine,
-        )  # fmt: skip
+        )
 
     def _first_time(self) -> bool:
         try:
@@ -71,7 +83,8 @@ class SmallCell:
 
 @dataclass(frozen=True)
 class BigCell:
-    """A Garnet whose fixed point is solved for in 150 unknowns: other last bits on more threads of the linear algebra."""
+    """A Garnet whose fixed point is solved for in 150 unknowns: other last bits on more threads of
+    the linear algebra."""
 
     num_agents: int
     axes: dict[str, Any]
@@ -89,7 +102,12 @@ class BigCell:
 
     def run(self, engine: Any = None) -> fg.History:
         mdp = fg.examples.garnet(states=150, actions=2, branching=4, discount=0.9, seed=0)
-        fed = fg.Federation(mdp, num_agents=self.num_agents, target_policy=fg.policies.uniform(150, 2), features=np.eye(150))
+        fed = fg.Federation(
+            mdp,
+            num_agents=self.num_agents,
+            target_policy=fg.policies.uniform(150, 2),
+            features=np.eye(150),
+        )
         return fg.run(
             fed,
             fg.OnPolicyTD(horizon=2),
@@ -113,10 +131,14 @@ class SmallStudy:
         """It names no files."""
 
 
-def grid(agents: tuple[int, ...] = (1, 2, 3), steps: tuple[float, ...] = (0.1, 0.2), **changes: Any) -> SmallStudy:
+def grid(
+    agents: tuple[int, ...] = (1, 2, 3), steps: tuple[float, ...] = (0.1, 0.2), **changes: Any
+) -> SmallStudy:
     return SmallStudy(
         tuple(
-            SmallCell(num_agents, step, axes={"num_agents": num_agents, "step_size": step}, **changes)
+            SmallCell(
+                num_agents, step, axes={"num_agents": num_agents, "step_size": step}, **changes
+            )
             for num_agents in agents
             for step in steps
         )

@@ -1,4 +1,5 @@
-"""Bad input gets one sentence that names the value, the place and the cure, through the public names alone."""
+"""Bad input gets one sentence that names the value, the place and the cure, through the public
+names alone."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ NEVER_SECOND = np.array([[1.0, 0.0], [0.5, 0.5]])
 
 
 def mdp(**changes: Any) -> fg.MDP:
-    arrays = {"transitions": golden.TRANSITIONS, "rewards": golden.REWARDS, "discount": golden.DISCOUNT}
+    arrays = {
+        "transitions": golden.TRANSITIONS,
+        "rewards": golden.REWARDS,
+        "discount": golden.DISCOUNT,
+    }
     return fg.MDP(**(arrays | changes))
 
 
@@ -47,11 +52,15 @@ def linear(states: int = 2, kinds: int = 1) -> fg.LinearSA:
 
 
 def always_first(world: fg.MDP) -> fg.Federation:
-    return fg.Federation(world, num_agents=1, target_policy=[[1.0, 0.0]] * 2, features=[[1.0], [1.0]])
+    return fg.Federation(
+        world, num_agents=1, target_policy=[[1.0, 0.0]] * 2, features=[[1.0], [1.0]]
+    )
 
 
 def bound(step_size: float = 0.1, **changes: Any) -> Any:
-    return fg.theory.error_bound(noise(), linear_pull(), step_size=step_size, sync_period=1, num_steps=10, **changes)
+    return fg.theory.error_bound(
+        noise(), linear_pull(), step_size=step_size, sync_period=1, num_steps=10, **changes
+    )
 
 
 def linear_pull() -> fg.LinearSA:
@@ -68,7 +77,9 @@ class Call:
 
 
 def path(**changes: Any) -> Any:
-    return fg.sample_path(golden.federation(), fg.QLearning(), **({"seed": 0, "agent": 0, "num_steps": 3} | changes))
+    return fg.sample_path(
+        golden.federation(), fg.QLearning(), **({"seed": 0, "agent": 0, "num_steps": 3} | changes)
+    )
 
 
 def resume(first: dict[str, Any] | None = None, **changes: Any) -> Any:
@@ -91,15 +102,27 @@ PROBLEMS = {
         lambda: golden.federation([B1, B2 * [[1.0], [0.5]]]),
         r"behavior_policies of agent kind 1 in state 1 sums to 0\.5\b",
     ),
-    "target row": (lambda: golden.federation(target_policy=TARGET * 2), r"target_policy in state 0 sums to 2\b"),
-    "initial law": (lambda: golden.federation(initial_distribution=[0.5, 0.25]), r"initial_distribution sums to 0\.75\b"),
-    "noise row": (lambda: noise([[0.5, 0.5], [0.5, 0.6]]), r"kernels\[0\] in state 1 sums to 1\.1\b"),
+    "target row": (
+        lambda: golden.federation(target_policy=TARGET * 2),
+        r"target_policy in state 0 sums to 2\b",
+    ),
+    "initial law": (
+        lambda: golden.federation(initial_distribution=[0.5, 0.25]),
+        r"initial_distribution sums to 0\.75\b",
+    ),
+    "noise row": (
+        lambda: noise([[0.5, 0.5], [0.5, 0.6]]),
+        r"kernels\[0\] in state 1 sums to 1\.1\b",
+    ),
     # negative or NaN probabilities
     "negative": (
         lambda: mdp(transitions=transitions(0, 1, [1.5, -0.5])),
         r"state 0, action 1 has probability -0\.5 at index 1.*correct that entry",
     ),
-    "NaN": (lambda: mdp(transitions=transitions(1, 1, [np.nan, 1.0])), "state 1, action 1 has probability nan at index 0"),
+    "NaN": (
+        lambda: mdp(transitions=transitions(1, 1, [np.nan, 1.0])),
+        "state 1, action 1 has probability nan at index 0",
+    ),
     "negative policy": (
         lambda: golden.federation([B1, [[0.5, 0.5], [1.5, -0.5]]]),
         r"agent kind 1 in state 1 has probability -0\.5 at index 1",
@@ -108,30 +131,60 @@ PROBLEMS = {
         lambda: golden.federation(target_policy=[[np.nan, 1.0], [0.5, 0.5]]),
         "target_policy in state 0 has probability nan at index 0",
     ),
-    "negative noise": (lambda: noise([[1.0, 0.0], [1.5, -0.5]]), r"kernels\[0\] in state 1 has probability -0\.5 at index 1"),
+    "negative noise": (
+        lambda: noise([[1.0, 0.0], [1.5, -0.5]]),
+        r"kernels\[0\] in state 1 has probability -0\.5 at index 1",
+    ),
     # wrong shapes
     "transitions' shape": (
         lambda: mdp(transitions=golden.TRANSITIONS[:, :1]),
         r"transitions has shape \(2, 1, 2\).*\(2, 2, 2\).*give",
     ),
-    "rewards' shape": (lambda: mdp(rewards=[1.0, 2.0]), r"rewards has shape \(2,\).*give shape \(S, A\)"),
+    "rewards' shape": (
+        lambda: mdp(rewards=[1.0, 2.0]),
+        r"rewards has shape \(2,\).*give shape \(S, A\)",
+    ),
     "behaviours' shape": (
         lambda: golden.federation(behavior_policies=np.ones((2, 2, 3)) / 3),
         r"behavior_policies has shape \(2, 2, 3\).*give shape \(M, 2, 2\)",
     ),
-    "target's shape": (lambda: golden.federation(target_policy=TARGET[:1]), r"target_policy has shape \(1, 2\).*give"),
-    "features' shape": (lambda: golden.federation(features=[[1.0]]), r"features has shape \(1, 1\).*give shape \(2, d\)"),
-    "initial law's shape": (lambda: golden.federation(initial_distribution=[1.0]), r"initial_distribution has shape \(1,\)"),
-    "kernel's shape": (lambda: noise(np.ones((2, 3)) / 3), r"kernels\[0\] has shape \(2, 3\).*square.*give"),
-    "matrices' shape": (lambda: fg.LinearSA([[1.0]], [[1.0]]), r"matrices of shape \(1, 1\).*give \(M, Y, d, d\)"),
+    "target's shape": (
+        lambda: golden.federation(target_policy=TARGET[:1]),
+        r"target_policy has shape \(1, 2\).*give",
+    ),
+    "features' shape": (
+        lambda: golden.federation(features=[[1.0]]),
+        r"features has shape \(1, 1\).*give shape \(2, d\)",
+    ),
+    "initial law's shape": (
+        lambda: golden.federation(initial_distribution=[1.0]),
+        r"initial_distribution has shape \(1,\)",
+    ),
+    "kernel's shape": (
+        lambda: noise(np.ones((2, 3)) / 3),
+        r"kernels\[0\] has shape \(2, 3\).*square.*give",
+    ),
+    "matrices' shape": (
+        lambda: fg.LinearSA([[1.0]], [[1.0]]),
+        r"matrices of shape \(1, 1\).*give \(M, Y, d, d\)",
+    ),
     "offsets' shape": (
         lambda: fg.LinearSA([[[1.0]]], [[1.0], [2.0]]),
         r"offsets of shape \(2, 1\).*give \(M, Y, d, d\) and \(M, Y, d\)",
     ),
     "matrices that are none": (lambda: fg.LinearSA("fast", [[1.0]]), "(?i)matrices.*give"),
-    "matrices that are not finite": (lambda: fg.LinearSA([[[np.nan]]], [[1.0]]), r"matrices\[0, 0, 0\] is nan.*finite"),
-    "rewards that are not finite": (lambda: mdp(rewards=[[0.0, np.inf], [0.0, 0.0]]), r"rewards\[0, 1\] is inf"),
-    "features that are not finite": (lambda: golden.federation(features=[[1.0], [np.nan]]), r"features\[1, 0\] is nan"),
+    "matrices that are not finite": (
+        lambda: fg.LinearSA([[[np.nan]]], [[1.0]]),
+        r"matrices\[0, 0, 0\] is nan.*finite",
+    ),
+    "rewards that are not finite": (
+        lambda: mdp(rewards=[[0.0, np.inf], [0.0, 0.0]]),
+        r"rewards\[0, 1\] is inf",
+    ),
+    "features that are not finite": (
+        lambda: golden.federation(features=[[1.0], [np.nan]]),
+        r"features\[1, 0\] is nan",
+    ),
     # discount
     "discount of one": (lambda: mdp(discount=1.0), r"discount is 1\.0.*strictly between 0 and 1"),
     "discount of zero": (lambda: mdp(discount=0.0), r"discount is 0\.0.*strictly between 0 and 1"),
@@ -156,11 +209,17 @@ PROBLEMS = {
     ),
     # chains that are not ergodic
     "reducible": (
-        lambda: run(fg.Federation(mdp(transitions=np.stack([np.eye(2)] * 2, axis=1)), [B1, B2], num_agents=2)),
+        lambda: run(
+            fg.Federation(
+                mdp(transitions=np.stack([np.eye(2)] * 2, axis=1)), [B1, B2], num_agents=2
+            )
+        ),
         r"agent kind 0.*reducible.*\[0\].*never reaches state 1.*give",
     ),
     "periodic": (
-        lambda: run(fg.Federation(mdp(transitions=np.stack([1 - np.eye(2)] * 2, axis=1)), B1, num_agents=2)),
+        lambda: run(
+            fg.Federation(mdp(transitions=np.stack([1 - np.eye(2)] * 2, axis=1)), B1, num_agents=2)
+        ),
         "every agent.*period 2.*let some state stay",
     ),
     "periodic noise of one kind": (
@@ -177,9 +236,18 @@ PROBLEMS = {
         r"assignment\[1\] is 2.*numbered 0 to 1.*name one of those",
     ),
     "a kernel that is not there": (lambda: noise(assignment=[0, -1]), r"assignment\[1\] is -1"),
-    "assignment's length": (lambda: golden.federation(assignment=[0]), r"assignment has shape \(1,\).*2 agents"),
-    "no number of agents": (lambda: fg.Federation(mdp(), B1), "num_agents is missing.*give num_agents="),
-    "no number of noisy agents": (lambda: fg.MarkovNoise([[1.0]]), "num_agents is missing.*give num_agents="),
+    "assignment's length": (
+        lambda: golden.federation(assignment=[0]),
+        r"assignment has shape \(1,\).*2 agents",
+    ),
+    "no number of agents": (
+        lambda: fg.Federation(mdp(), B1),
+        "num_agents is missing.*give num_agents=",
+    ),
+    "no number of noisy agents": (
+        lambda: fg.MarkovNoise([[1.0]]),
+        "num_agents is missing.*give num_agents=",
+    ),
     "no agents": (lambda: noise(num_agents=0), "num_agents is 0.*at least 1"),
     "three MDPs and two policies": (
         lambda: fg.Federation([mdp()] * 3, [B1, B2], num_agents=3),
@@ -219,7 +287,10 @@ ALGORITHMS = {
         lambda: run(golden.federation(behavior_policies=None, target_policy=None)),
         "no policy.*pass behavior_policies=",
     ),
-    "an MDP for a federation": (lambda: run(mdp()), "QLearning.*of type MDP; pass a fegsam.Federation"),
+    "an MDP for a federation": (
+        lambda: run(mdp()),
+        "QLearning.*of type MDP; pass a fegsam.Federation",
+    ),
     "noise for a federation": (
         lambda: run(noise(), fg.OffPolicyLinearTD()),
         "OffPolicyLinearTD.*of type MarkovNoise; pass a fegsam.Federation",
@@ -236,14 +307,31 @@ ALGORITHMS = {
         lambda: run(noise(), linear(states=3)),
         "LinearSA has matrices for 1 kinds and 3 states.*has 1 kinds and 2 states; make them agree",
     ),
-    "matrices for other kinds": (lambda: run(noise(), linear(kinds=2)), "2 kinds and 2 states.*1 kinds and 2 states"),
-    "no algorithm": (lambda: run(algorithm="Q"), r"The algorithm is 'Q'; give one of.*QLearning\(\)"),
-    "a class for an algorithm": (lambda: run(algorithm=fg.QLearning), r"QLearning.*give one of.*QLearning\(\)"),
-    "no rule": (lambda: fg.StochasticApproximation(3, dim=1), r"rule is 3; give a function rule\(params, y, kind, out\)"),
+    "matrices for other kinds": (
+        lambda: run(noise(), linear(kinds=2)),
+        "2 kinds and 2 states.*1 kinds and 2 states",
+    ),
+    "no algorithm": (
+        lambda: run(algorithm="Q"),
+        r"The algorithm is 'Q'; give one of.*QLearning\(\)",
+    ),
+    "a class for an algorithm": (
+        lambda: run(algorithm=fg.QLearning),
+        r"QLearning.*give one of.*QLearning\(\)",
+    ),
+    "no rule": (
+        lambda: fg.StochasticApproximation(3, dim=1),
+        r"rule is 3; give a function rule\(params, y, kind, out\)",
+    ),
     "no dimension": (lambda: fg.StochasticApproximation(pull, dim=0), "dim is 0.*at least 1"),
-    "another norm": (lambda: fg.StochasticApproximation(pull, dim=1, norm=1), "norm is 1; give 2 or"),
+    "another norm": (
+        lambda: fg.StochasticApproximation(pull, dim=1, norm=1),
+        "norm is 1; give 2 or",
+    ),
     "a partial function for a rule": (
-        lambda: run(noise(), fg.StochasticApproximation(functools.partial(pull), dim=1), fixed_point=[1.0]),
+        lambda: run(
+            noise(), fg.StochasticApproximation(functools.partial(pull), dim=1), fixed_point=[1.0]
+        ),
         "(?i)the rule is .*give a function",
     ),
     "an object for a rule": (
@@ -258,19 +346,40 @@ SETTINGS = {
     "no steps": (lambda: run(num_steps=0), "num_steps is 0.*at least 1"),
     "negative steps": (lambda: run(num_steps=-3), "num_steps is -3.*at least 1"),
     "step size of zero": (lambda: run(step_size=0), "step_size is 0; give a positive number"),
-    "negative step size": (lambda: run(step_size=-0.1), r"step_size is -0\.1; give a positive number"),
+    "negative step size": (
+        lambda: run(step_size=-0.1),
+        r"step_size is -0\.1; give a positive number",
+    ),
     "step size of NaN": (lambda: run(step_size=np.nan), "step_size is nan; give a positive number"),
-    "infinite step size": (lambda: run(step_size=np.inf), "step_size is inf; give a positive number"),
-    "a word for a step size": (lambda: run(step_size="small"), "step_size is 'small'; give a positive number"),
-    "record too late": (lambda: run(record=[0, 11]), "record has time 11; times run from 0 to num_steps=10"),
-    "record too early": (lambda: run(record=[-1, 3]), "record has time -1; times run from 0 to num_steps=10"),
+    "infinite step size": (
+        lambda: run(step_size=np.inf),
+        "step_size is inf; give a positive number",
+    ),
+    "a word for a step size": (
+        lambda: run(step_size="small"),
+        "step_size is 'small'; give a positive number",
+    ),
+    "record too late": (
+        lambda: run(record=[0, 11]),
+        "record has time 11; times run from 0 to num_steps=10",
+    ),
+    "record too early": (
+        lambda: run(record=[-1, 3]),
+        "record has time -1; times run from 0 to num_steps=10",
+    ),
     "record of nothing": (lambda: run(record=[]), r"record is \[\]; give"),
     "record every zero": (lambda: run(record=0), "record is 0.*at least 1"),
     "record at half times": (lambda: run(record=[0.5]), r"record is \[0\.5\]; give.*list of times"),
     "record in rows": (lambda: run(record=[[1, 2]]), r"record is \[\[1, 2\]\]; give"),
     "no seeds": (lambda: run(seeds=[]), r"seeds is empty; give at least one"),
-    "seeds twice": (lambda: run(seeds=[3, 1, 3]), "seeds has 3 more than once; give each seed once"),
-    "negative seed": (lambda: run(seeds=[0, -1]), r"seeds has -1; give whole numbers from 0 to 2\*\*64 - 1"),
+    "seeds twice": (
+        lambda: run(seeds=[3, 1, 3]),
+        "seeds has 3 more than once; give each seed once",
+    ),
+    "negative seed": (
+        lambda: run(seeds=[0, -1]),
+        r"seeds has -1; give whole numbers from 0 to 2\*\*64 - 1",
+    ),
     "seed too large": (lambda: run(seeds=[2**64]), f"seeds has {2**64}; give whole numbers from 0"),
     "one number for seeds": (lambda: run(seeds=5), "seeds is 5; give"),
     "half a seed": (lambda: run(seeds=[0.5]), r"seeds .*0\.5.*give whole numbers"),
@@ -283,49 +392,103 @@ SETTINGS = {
     "nothing for an engine": (lambda: run(engine=None), "engine is None; choose one of"),
     "no threads": (lambda: fg.engines.Cpu(threads=0), "threads is 0.*at least 1"),
     "half a thread": (lambda: fg.engines.Cpu(threads=0.5), r"threads is 0\.5.*whole number"),
-    "another sampling": (lambda: run(sampling="sobol"), "sampling is 'sobol'; give 'markov' or 'iid'"),
-    "output decay of one": (lambda: run(output_decay=1.0), r"output_decay is 1\.0; .*between 0 and 1"),
-    "output decay of a word": (lambda: run(output_decay="slow"), "output_decay is 'slow'; .*between 0 and 1"),
-    "start's length": (lambda: run(initial_params=[0.0]), r"initial_params has shape \(1,\); give .*\(4,\)"),
-    "a table for a start": (lambda: run(initial_params=np.zeros((2, 2))), r"initial_params has shape \(2, 2\); give .*\(4,\)"),
+    "another sampling": (
+        lambda: run(sampling="sobol"),
+        "sampling is 'sobol'; give 'markov' or 'iid'",
+    ),
+    "output decay of one": (
+        lambda: run(output_decay=1.0),
+        r"output_decay is 1\.0; .*between 0 and 1",
+    ),
+    "output decay of a word": (
+        lambda: run(output_decay="slow"),
+        "output_decay is 'slow'; .*between 0 and 1",
+    ),
+    "start's length": (
+        lambda: run(initial_params=[0.0]),
+        r"initial_params has shape \(1,\); give .*\(4,\)",
+    ),
+    "a table for a start": (
+        lambda: run(initial_params=np.zeros((2, 2))),
+        r"initial_params has shape \(2, 2\); give .*\(4,\)",
+    ),
     "start that is not finite": (
         lambda: run(initial_params=[0, 0, np.inf, 0]),
         r"initial_params\[2\] is inf, but must be finite",
     ),
     "a word for a start": (lambda: run(initial_params="zero"), "initial_params .*give"),
     "complex start": (lambda: run(initial_params=np.full(4, 1j)), "initial_params .*give"),
-    "fixed point's length": (lambda: run(fixed_point=[0.0] * 5), r"fixed_point has shape \(5,\); give .*\(4,\)"),
-    "fixed point that is not finite": (lambda: run(fixed_point=[np.nan] * 4), r"fixed_point\[0\] is nan, but must be finite"),
+    "fixed point's length": (
+        lambda: run(fixed_point=[0.0] * 5),
+        r"fixed_point has shape \(5,\); give .*\(4,\)",
+    ),
+    "fixed point that is not finite": (
+        lambda: run(fixed_point=[np.nan] * 4),
+        r"fixed_point\[0\] is nan, but must be finite",
+    ),
     "path of nobody": (lambda: path(agent=2), "agent is 2; there are agents 0 to 1"),
     "path of a negative agent": (lambda: path(agent=-1), "agent is -1; there are agents 0 to 1"),
     "path of no steps": (lambda: path(num_steps=0), "num_steps is 0.*at least 1"),
     "path of a negative seed": (lambda: path(seed=-1), r"seed.* -1\b.*give"),
     "path of a seed too large": (lambda: path(seed=2**64), f"seed.* {2**64}.*give"),
-    "path of another sampling": (lambda: path(sampling="sobol"), "sampling is 'sobol'; give 'markov' or 'iid'"),
+    "path of another sampling": (
+        lambda: path(sampling="sobol"),
+        "sampling is 'sobol'; give 'markov' or 'iid'",
+    ),
 }
 
 RESUMES = {
-    "step size": (lambda: resume(step_size=0.2), r"differs in step_size \(0\.1, now 0\.2\); give the same"),
+    "step size": (
+        lambda: resume(step_size=0.2),
+        r"differs in step_size \(0\.1, now 0\.2\); give the same",
+    ),
     "sync period": (lambda: resume(sync_period=5), r"differs in sync_period \(2, now 5\)"),
     "seeds": (lambda: resume(seeds=(2, 1)), r"differs in seeds \(\(1, 2\), now \(2, 1\)\)"),
     "sampling": (lambda: resume(sampling="iid"), r"differs in sampling \('markov', now 'iid'\)"),
-    "record_params": (lambda: resume(record_params=True), r"differs in record_params \(False, now True\)"),
+    "record_params": (
+        lambda: resume(record_params=True),
+        r"differs in record_params \(False, now True\)",
+    ),
     "algorithm": (
         lambda: resume({"algorithm": fg.OnPolicyTD(2)}, algorithm=fg.OnPolicyTD(3)),
         r"differs in algorithm \('OnPolicyTD\(horizon=2\)', now 'OnPolicyTD\(horizon=3\)'\)",
     ),
-    "number of agents": (lambda: resume(problem=golden.federation(num_agents=3)), r"differs in num_agents \(2, now 3\)"),
-    "problem": (lambda: resume(problem=golden.federation(assignment=[1, 0])), "differs in the problem.*give the same"),
-    "start": (lambda: resume(initial_params=[1.0, 0, 0, 0]), "differs in .*initial_params.*give the same"),
-    "fixed point": (lambda: resume(fixed_point=[0.0] * 4), "differs in .*fixed_point.*give the same"),
-    "fewer steps": (lambda: resume(num_steps=9), r"has 10 steps already and num_steps is 9; give the total"),
-    "a time that was not recorded": (lambda: resume(record=[4, 20]), "record has time 4.*did not record; leave it out"),
+    "number of agents": (
+        lambda: resume(problem=golden.federation(num_agents=3)),
+        r"differs in num_agents \(2, now 3\)",
+    ),
+    "problem": (
+        lambda: resume(problem=golden.federation(assignment=[1, 0])),
+        "differs in the problem.*give the same",
+    ),
+    "start": (
+        lambda: resume(initial_params=[1.0, 0, 0, 0]),
+        "differs in .*initial_params.*give the same",
+    ),
+    "fixed point": (
+        lambda: resume(fixed_point=[0.0] * 4),
+        "differs in .*fixed_point.*give the same",
+    ),
+    "fewer steps": (
+        lambda: resume(num_steps=9),
+        r"has 10 steps already and num_steps is 9; give the total",
+    ),
+    "a time that was not recorded": (
+        lambda: resume(record=[4, 20]),
+        "record has time 4.*did not record; leave it out",
+    ),
     "after stopping at the output": (
         lambda: resume({"stop_at_output": True}),
         "stops at its output.*cannot be resumed; run with stop_at_output=False",
     ),
-    "to stop at the output": (lambda: resume(stop_at_output=True), "stops at its output.*cannot be resumed"),
-    "a path for a history": (lambda: run(resume_from="run.nc"), r"resume_from is 'run\.nc'.*load_history"),
+    "to stop at the output": (
+        lambda: resume(stop_at_output=True),
+        "stops at its output.*cannot be resumed",
+    ),
+    "a path for a history": (
+        lambda: run(resume_from="run.nc"),
+        r"resume_from is 'run\.nc'.*load_history",
+    ),
 }
 
 TOO_LARGE = {
@@ -333,59 +496,169 @@ TOO_LARGE = {
         lambda: mdp(rewards=np.full((2, 2), 1e150)),
         r"rewards\[0, 0\] is 1e\+150.*at most 1e\+100",
     ),
-    "features whose powers overflow": (lambda: golden.federation(features=[[1.0], [1e101]]), r"features\[1, 0\] is 1e\+101"),
-    "offsets whose powers overflow": (lambda: fg.LinearSA([[[-1.0]]], [[1e200]]), r"offsets\[0, 0\] is 1e\+200"),
-    "start whose square overflows": (lambda: run(initial_params=[1e200] * 4), r"initial_params\[0\] is 1e\+200"),
-    "a step size beyond floats": (lambda: run(step_size=10**400), r"step_size is 1000.*at most 1e\+100"),
-    "a step size of 5000 digits": (lambda: run(step_size=10**5000), "step_size is a value of type int; .*at most"),
-    "record beyond 64 bits": (lambda: run(record=10**30), "record is 1000.*at most 4611686018427387903"),
-    "record of more times than fit": (lambda: run(record=1, num_steps=10**15), "record=1 asks for 10{15} times.*less often"),
-    "a recorded time beyond 64 bits": (lambda: run(record=[10**30]), "record is .*give a whole number, or a list"),
-    "steps beyond 64 bits": (lambda: run(num_steps=2**62), "num_steps is 4611686018427387904.*at most"),
-    "period beyond 64 bits": (lambda: run(sync_period=2**63), "sync_period is 9223372036854775808.*at most"),
-    "agents beyond 64 bits": (lambda: noise(num_agents=2**62), "num_agents is 4611686018427387904.*at most"),
-    "policies beyond memory": (lambda: fg.policies.uniform(2**40, 2**20), "states=.* and actions=.* ask for .*smaller"),
-    "random policies beyond memory": (lambda: fg.policies.random(2**61, 2, 2, 0), "count=2 and states=.*smaller"),
-    "garnet beyond memory": (lambda: fg.examples.garnet(2**61, 4, 4, 0.9, 0), "states=2305843009213693952 and .*smaller"),
-    "walk beyond memory": (lambda: fg.examples.random_walk(2**40, 0.9), "states is 1099511627776.*at most 100000"),
-    "swim beyond memory": (lambda: fg.examples.river_swim(2**62), "states is 4611686018427387904.*at most 100000"),
-    "grid beyond memory": (lambda: fg.examples.grid_world(2**40, 2**20, 0.9), "rows=.* and columns=.* ask for"),
-    "horizon beyond 64 bits": (lambda: fg.OnPolicyTD(2**62), "horizon is 4611686018427387904.*at most"),
+    "features whose powers overflow": (
+        lambda: golden.federation(features=[[1.0], [1e101]]),
+        r"features\[1, 0\] is 1e\+101",
+    ),
+    "offsets whose powers overflow": (
+        lambda: fg.LinearSA([[[-1.0]]], [[1e200]]),
+        r"offsets\[0, 0\] is 1e\+200",
+    ),
+    "start whose square overflows": (
+        lambda: run(initial_params=[1e200] * 4),
+        r"initial_params\[0\] is 1e\+200",
+    ),
+    "a step size beyond floats": (
+        lambda: run(step_size=10**400),
+        r"step_size is 1000.*at most 1e\+100",
+    ),
+    "a step size of 5000 digits": (
+        lambda: run(step_size=10**5000),
+        "step_size is a value of type int; .*at most",
+    ),
+    "record beyond 64 bits": (
+        lambda: run(record=10**30),
+        "record is 1000.*at most 4611686018427387903",
+    ),
+    "record of more times than fit": (
+        lambda: run(record=1, num_steps=10**15),
+        "record=1 asks for 10{15} times.*less often",
+    ),
+    "a recorded time beyond 64 bits": (
+        lambda: run(record=[10**30]),
+        "record is .*give a whole number, or a list",
+    ),
+    "steps beyond 64 bits": (
+        lambda: run(num_steps=2**62),
+        "num_steps is 4611686018427387904.*at most",
+    ),
+    "period beyond 64 bits": (
+        lambda: run(sync_period=2**63),
+        "sync_period is 9223372036854775808.*at most",
+    ),
+    "agents beyond 64 bits": (
+        lambda: noise(num_agents=2**62),
+        "num_agents is 4611686018427387904.*at most",
+    ),
+    "policies beyond memory": (
+        lambda: fg.policies.uniform(2**40, 2**20),
+        "states=.* and actions=.* ask for .*smaller",
+    ),
+    "random policies beyond memory": (
+        lambda: fg.policies.random(2**61, 2, 2, 0),
+        "count=2 and states=.*smaller",
+    ),
+    "garnet beyond memory": (
+        lambda: fg.examples.garnet(2**61, 4, 4, 0.9, 0),
+        "states=2305843009213693952 and .*smaller",
+    ),
+    "walk beyond memory": (
+        lambda: fg.examples.random_walk(2**40, 0.9),
+        "states is 1099511627776.*at most 100000",
+    ),
+    "swim beyond memory": (
+        lambda: fg.examples.river_swim(2**62),
+        "states is 4611686018427387904.*at most 100000",
+    ),
+    "grid beyond memory": (
+        lambda: fg.examples.grid_world(2**40, 2**20, 0.9),
+        "rows=.* and columns=.* ask for",
+    ),
+    "horizon beyond 64 bits": (
+        lambda: fg.OnPolicyTD(2**62),
+        "horizon is 4611686018427387904.*at most",
+    ),
 }
 
 FOREIGN = {
-    "labels that are a number": (lambda: mdp(labels=7), "labels is 7, but must name the states: give a sequence of 2 labels"),
-    "a ragged assignment": (lambda: noise(assignment=[[0], [0, 0]]), "assignment is a list that cannot be read.*whole numbers"),
-    "a ragged record": (lambda: run(record=[[0], [0, 0]]), "record is .*give a whole number, or a list"),
-    "a word for a waiting factor": (lambda: bound(tau_factor="x"), "tau_factor is 'x', but must be a number from 2 to 1e"),
-    "a waiting factor beyond all numbers": (
-        lambda: bound(tau_factor=1e200), r"tau_factor is 1e\+200, but must be a number from 2 to 1e\+100; give such"
+    "labels that are a number": (
+        lambda: mdp(labels=7),
+        "labels is 7, but must name the states: give a sequence of 2 labels",
     ),
-    "a list for a precision": (lambda: fg.engines.Cuda(precision=["float64"]), r"precision is \['float64'\]; give"),
-    "an array for a sampling": (lambda: run(sampling=np.ones(2)), r"sampling is array.*; give 'markov' or 'iid'"),
-    "an array for a flag": (lambda: run(record_params=np.ones(2)), "record_params is array.* must be True or False"),
-    "an array for a norm": (lambda: fg.StochasticApproximation(pull, 1, norm=np.ones(2)), "norm is array.*; give 2 or"),
+    "a ragged assignment": (
+        lambda: noise(assignment=[[0], [0, 0]]),
+        "assignment is a list that cannot be read.*whole numbers",
+    ),
+    "a ragged record": (
+        lambda: run(record=[[0], [0, 0]]),
+        "record is .*give a whole number, or a list",
+    ),
+    "a word for a waiting factor": (
+        lambda: bound(tau_factor="x"),
+        "tau_factor is 'x', but must be a number from 2 to 1e",
+    ),
+    "a waiting factor beyond all numbers": (
+        lambda: bound(tau_factor=1e200),
+        r"tau_factor is 1e\+200, but must be a number from 2 to "
+        r"1e\+100; give such",
+    ),
+    "a list for a precision": (
+        lambda: fg.engines.Cuda(precision=["float64"]),
+        r"precision is "
+        r"\['float64'\]; "
+        r"give",
+    ),
+    "an array for a sampling": (
+        lambda: run(sampling=np.ones(2)),
+        r"sampling is array.*; give "
+        r"'markov' or 'iid'",
+    ),
+    "an array for a flag": (
+        lambda: run(record_params=np.ones(2)),
+        "record_params is array.* must be True or False",
+    ),
+    "an array for a norm": (
+        lambda: fg.StochasticApproximation(pull, 1, norm=np.ones(2)),
+        "norm is array.*; give 2 or",
+    ),
     "a list of assumptions": (
         lambda: fg.StochasticApproximation(pull, 1, assumptions=[1]),
         r"assumptions is \[1\]; give a mapping",
     ),
     "an assumption that is a word": (
-        lambda: fg.StochasticApproximation(pull, 1, assumptions={"B": "x"}), r'assumptions\["B"\] is .*give'
+        lambda: fg.StochasticApproximation(pull, 1, assumptions={"B": "x"}),
+        r'assumptions\["B"\] '
+        r"is .*give",
     ),
     "the value of no MDP": (lambda: fg.policy_value(3, [[1.0]]), "mdp is 3; give a fegsam.MDP"),
-    "the fixed point of no algorithm": (lambda: fg.fixed_point(golden.federation(), 3), "algorithm is 3; give one of fegsam's"),
-    "the chains of no algorithm": (lambda: fg.exact.kind_chains(golden.federation(), None), "algorithm is None; give one"),
-    "assumptions of no algorithm": (lambda: fg.theory.assumptions(golden.federation(), fg.MDP), "algorithm is <class"),
-    "a history that is a number": (lambda: fg.load_history(3), "path is 3; give the path of a file"),
-    "an environment that is a number": (lambda: fg.examples.from_gymnasium(3, 0.9), "env_id is 3; give the name"),
+    "the fixed point of no algorithm": (
+        lambda: fg.fixed_point(golden.federation(), 3),
+        "algorithm is 3; give one of fegsam's",
+    ),
+    "the chains of no algorithm": (
+        lambda: fg.exact.kind_chains(golden.federation(), None),
+        "algorithm is None; give one",
+    ),
+    "assumptions of no algorithm": (
+        lambda: fg.theory.assumptions(golden.federation(), fg.MDP),
+        "algorithm is <class",
+    ),
+    "a history that is a number": (
+        lambda: fg.load_history(3),
+        "path is 3; give the path of a file",
+    ),
+    "an environment that is a number": (
+        lambda: fg.examples.from_gymnasium(3, 0.9),
+        "env_id is 3; give the name",
+    ),
     "one horizon to scan": (
         lambda: fg.theory.scan_horizons(golden.federation(), fg.OffPolicyLinearTD(), 3),
         "horizons is 3, but must be a list: give",
     ),
-    "an underflowing step of the theorem": (lambda: bound(5e-324 * 2), "The theorem's step size.*must be positive"),
-}  # fmt: skip
+    "an underflowing step of the theorem": (
+        lambda: bound(5e-324 * 2),
+        "The theorem's step size.*must be positive",
+    ),
+}
 
-EVERY = PROBLEMS | ALGORITHMS | SETTINGS | TOO_LARGE | FOREIGN | {f"resume: {what}": case for what, case in RESUMES.items()}
+EVERY = (
+    PROBLEMS
+    | ALGORITHMS
+    | SETTINGS
+    | TOO_LARGE
+    | FOREIGN
+    | {f"resume: {what}": case for what, case in RESUMES.items()}
+)
 
 
 @pytest.mark.parametrize("what", EVERY)

@@ -79,7 +79,10 @@ def test_a_study_is_run_stored_and_drawn(spec, tmp_path, capsys) -> None:
 
 
 BATTERY = {name: (text.encode(), told) for name, (text, told) in MALFORMED.items()} | WRONG_BYTES
-BATTERY |= {f"cut after {end} characters": (TABULAR[:end].encode(), "") for end in range(0, TABULAR.index("step_size"), 40)}
+BATTERY |= {
+    f"cut after {end} characters": (TABULAR[:end].encode(), "")
+    for end in range(0, TABULAR.index("step_size"), 40)
+}
 PROCESSES = ("text for a number", "no grid", "open list", "UTF-16", "huge whole number")
 """Of the battery: what is also given to a command of its own."""
 
@@ -118,7 +121,8 @@ def assert_refused(printed: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["run", "nowhere.toml"], ["report", "nowhere"], ["plan", "nowhere.toml", "--accuracy", "1"]]
+    "command",
+    [["run", "nowhere.toml"], ["report", "nowhere"], ["plan", "nowhere.toml", "--accuracy", "1"]],
 )
 def test_a_file_that_is_not_there_is_named(command, capsys) -> None:
     assert main(command) == 2
@@ -126,12 +130,21 @@ def test_a_file_that_is_not_there_is_named(command, capsys) -> None:
 
 
 def test_a_plan_is_printed_with_its_verification_and_the_trade_off(spec, capsys) -> None:
-    assert main(["plan", str(spec), "--accuracy", "0.05", "--goal", "samples", "--budget", "40"]) == 0
+    assert (
+        main(["plan", str(spec), "--accuracy", "0.05", "--goal", "samples", "--budget", "40"]) == 0
+    )
     out = capsys.readouterr().out
     head, title, *_ = out.splitlines()
     assert head.endswith(", agents: 4")
     assert title == "Squared error (2-norm) 0.05 with the fewest samples, within 40 communications"
-    for said in ("step size", "sync period", "communications", "exact moments", "over 200 seeds: met", "Trade-off"):
+    for said in (
+        "step size",
+        "sync period",
+        "communications",
+        "exact moments",
+        "over 200 seeds: met",
+        "Trade-off",
+    ):
         assert said in out
 
 
@@ -162,7 +175,9 @@ def test_doctor_names_what_is_installed(capsys) -> None:
 
 
 def test_doctor_says_what_to_do_about_a_gap(monkeypatch) -> None:
-    monkeypatch.setattr(doctor, "installed_version", lambda name: None if name in doctor.OPTIONAL else "1.0")
+    monkeypatch.setattr(
+        doctor, "installed_version", lambda name: None if name in doctor.OPTIONAL else "1.0"
+    )
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/proc/nowhere/at/all")
     monkeypatch.setattr(doctor.shutil, "which", lambda _: None)
     told = doctor.examine()
@@ -197,10 +212,10 @@ def test_every_command_has_an_example_in_its_help_that_parses(command) -> None:
 def test_the_shell_completes_what_the_parser_knows(typed, expected, capsys, tmp_path) -> None:
     assert main(["completion"]) == 0
     words = " ".join(f"'{word}'" for word in ["fegsam", *typed.split(" ")])
-    script = (
-        f'{capsys.readouterr().out}COMP_WORDS=({words}); COMP_CWORD={len(typed.split(" "))}; _fegsam; echo "${{COMPREPLY[@]}}"'
+    script = f'{capsys.readouterr().out}COMP_WORDS=({words}); COMP_CWORD={len(typed.split(" "))}; _fegsam; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert sorted(done.stdout.split()) == sorted(expected.split())
 
 

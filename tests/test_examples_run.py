@@ -26,14 +26,17 @@ def printed(name: str, capsys) -> str:
 
 
 def test_the_quickstart_learns_the_best_policy(capsys) -> None:
-    learned, best = re.search(r"worth (\S+) on average, the best one (\S+)", printed("quickstart", capsys)).groups()
+    learned, best = re.search(
+        r"worth (\S+) on average, the best one (\S+)", printed("quickstart", capsys)
+    ).groups()
     assert float(learned) == pytest.approx(float(best), rel=0.01)
 
 
 def test_the_hospitals_find_together_what_none_finds_alone(capsys) -> None:
     lines = printed("own_operator", capsys).splitlines()
     together, exact, first, second = (
-        [float(value) for value in re.findall(r"-?\d*\.\d+", line.partition("[")[2])] for line in lines
+        [float(value) for value in re.findall(r"-?\d*\.\d+", line.partition("[")[2])]
+        for line in lines
     )
     assert together == pytest.approx(exact, abs=0.05)
     for alone in (first, second):
@@ -41,14 +44,22 @@ def test_the_hospitals_find_together_what_none_finds_alone(capsys) -> None:
 
 
 def test_local_steps_of_agents_that_disagree_cost_what_more_agents_do_not_cure(capsys) -> None:
-    rows = re.findall(r"^ +(\d+) +(\S+) +(\S+) +(\S+)$", printed("heterogeneous_agents", capsys), re.MULTILINE)
+    rows = re.findall(
+        r"^ +(\d+) +(\S+) +(\S+) +(\S+)$", printed("heterogeneous_agents", capsys), re.MULTILINE
+    )
     (_, *few), (_, *many) = ([float(value) for value in row] for row in rows[1:])
-    assert few[0] / many[0] == pytest.approx(100, rel=0.01), "a hundred times as many agents, a hundredth of the error at K = 1"
+    assert few[0] / many[0] == pytest.approx(100, rel=0.01), (
+        "a hundred times as many agents, a hundredth of the error at K = 1"
+    )
     assert few[2] / many[2] < 5, "but not at K = 100"
 
 
 def test_exact_and_sampled_errors_agree(capsys) -> None:
-    rows = re.findall(r"^ +(\d+) +(\S+) +(\S+) +([+-]\S+)$", printed("exact_against_sampled", capsys), re.MULTILINE)
+    rows = re.findall(
+        r"^ +(\d+) +(\S+) +(\S+) +([+-]\S+)$",
+        printed("exact_against_sampled", capsys),
+        re.MULTILINE,
+    )
     assert len(rows) == 6
     assert all(abs(float(off)) < 4 for *_, off in rows)
 
@@ -92,11 +103,15 @@ def test_the_picture_of_the_readme_is_what_its_script_draws() -> None:
     said = re.search("<desc>(.*?)</desc>", stored)[1].split("; ")
     assert [int(part.split()[0]) for part in said] == list(script.AGENTS)
     for part in said:
-        low, high, exact = (float(value) for value in re.search(r" in (\S+) to (\S+), exactly (\S+)", part).groups())
+        low, high, exact = (
+            float(value) for value in re.search(r" in (\S+) to (\S+), exactly (\S+)", part).groups()
+        )
         assert low**2 / high < exact < high**2 / low, "within twice the interval"
 
 
-def test_the_speed_up_study_prints_its_table_and_draws_its_figure(tmp_path, monkeypatch, capsys) -> None:
+def test_the_speed_up_study_prints_its_table_and_draws_its_figure(
+    tmp_path, monkeypatch, capsys
+) -> None:
     image = pytest.importorskip("matplotlib.image")
     example = load(EXAMPLES / "speed_up.py")
     agents = tuple(range(1, 1 + len(example.AGENTS)))
@@ -108,14 +123,18 @@ def test_the_speed_up_study_prints_its_table_and_draws_its_figure(tmp_path, monk
     printed = capsys.readouterr().out
     rows = re.findall(r"^ +(\d+) +(\d\.\d+e[-+]\d+) \[(\S+), (\S+)\] ", printed, re.MULTILINE)
     assert tuple(int(number) for number, *_ in rows) == agents
-    assert all(0 < float(low) < float(error) < float(high) < math.inf for _, error, low, high in rows)
+    assert all(
+        0 < float(low) < float(error) < float(high) < math.inf for _, error, low, high in rows
+    )
     assert "No plateau was reached by T = 300" in printed, "the test's runs are short"
     assert math.isfinite(float(re.search(r"slope of log error against log N: (\S+)", printed)[1]))
     (figure,) = (tmp_path / "new" / "folder").iterdir()
     assert figure.name in printed
     pixels = image.imread(figure)
     assert min(pixels.shape[:2]) > 300
-    assert len({tuple(pixel) for pixel in pixels[::7, ::7].reshape(-1, pixels.shape[2])}) > 5, "more than a white page"
+    assert len({tuple(pixel) for pixel in pixels[::7, ::7].reshape(-1, pixels.shape[2])}) > 5, (
+        "more than a white page"
+    )
 
 
 @pytest.mark.slow

@@ -70,23 +70,34 @@ def band(axes) -> tuple[np.ndarray, np.ndarray]:
     (path,) = axes.collections[-1].get_paths()
     corners = path.vertices[: (len(path.vertices) - 3) // 2 * 2 + 3]
     times = np.unique(corners[:, 0])
-    edges = [np.array([pick(corners[corners[:, 0] == time, 1]) for time in times]) for pick in (np.min, np.max)]
+    edges = [
+        np.array([pick(corners[corners[:, 0] == time, 1]) for time in times])
+        for pick in (np.min, np.max)
+    ]
     return edges[0], edges[1]
 
 
 @pytest.mark.parametrize("error", ["squared_error", "squared_error_2"])
-def test_the_band_of_few_seeds_is_the_interval_of_the_estimates_and_never_reaches_zero(error) -> None:
+def test_the_band_of_few_seeds_is_the_interval_of_the_estimates_and_never_reaches_zero(
+    error,
+) -> None:
     axes = pytest.importorskip("matplotlib.figure").Figure().subplots()
     line = np.column_stack([np.ones(9), np.linspace(-1, 1, 9)])
     walk = fg.examples.random_walk(9, discount=0.8)
-    walkers = fg.Federation(walk, num_agents=4, target_policy=fg.policies.uniform(9, 2), features=line)
-    run = fg.run(walkers, fg.OnPolicyTD(), step_size=0.1, sync_period=10, num_steps=4000, seeds=range(4))
+    walkers = fg.Federation(
+        walk, num_agents=4, target_policy=fg.policies.uniform(9, 2), features=line
+    )
+    run = fg.run(
+        walkers, fg.OnPolicyTD(), step_size=0.1, sync_period=10, num_steps=4000, seeds=range(4)
+    )
     run.plot(axes, error=error)
     low, high = band(axes)
     expected = curve_estimate(run.data[error], positive=True)
     assert len(low) == len(run.data.time) > 100
     assert (low > 0).all()
-    assert (curve_estimate(run.data[error]).low < 0).mean() > 0.1, "where an interval to both sides alike does reach it"
+    assert (curve_estimate(run.data[error]).low < 0).mean() > 0.1, (
+        "where an interval to both sides alike does reach it"
+    )
     np.testing.assert_allclose(low, expected.low, rtol=1e-12)
     np.testing.assert_allclose(high, expected.high, rtol=1e-12)
 
@@ -126,7 +137,9 @@ def test_zeros_and_what_came_after_divergence_are_left_out_of_the_band() -> None
 
 def test_a_bound_shows_its_terms_beside_the_error_at_the_start() -> None:
     evaluated = federation(target_policy=fg.policies.uniform(30, 4))
-    bound = fg.theory.error_bound(evaluated, fg.OffPolicyTabularTD(), step_size=0.01, sync_period=10, num_steps=1000)
+    bound = fg.theory.error_bound(
+        evaluated, fg.OffPolicyTabularTD(), step_size=0.01, sync_period=10, num_steps=1000
+    )
     shown = page(bound)
     assert len(list(shown.iter(f"{SPACE}rect"))) == sum(value > 0 for value in bound.terms.values())
     assert len(list(shown.iter(f"{SPACE}line"))) == 1
@@ -134,7 +147,12 @@ def test_a_bound_shows_its_terms_beside_the_error_at_the_start() -> None:
 
 
 def test_pictures_of_what_cannot_be_drawn_are_empty_but_there() -> None:
-    for picture in (curve([0, 1], [np.nan, np.nan]), bars(["a"], [np.inf]), bars([], []), matrix(np.zeros((2, 2)), "none")):
+    for picture in (
+        curve([0, 1], [np.nan, np.nan]),
+        bars(["a"], [np.inf]),
+        bars([], []),
+        matrix(np.zeros((2, 2)), "none"),
+    ):
         ElementTree.fromstring(picture)
     assert "nothing to draw" in curve([0], [0.0])
     assert np.bincount(blocks(1000)).max() <= 42

@@ -1,4 +1,5 @@
-"""Every block of code in the README and in the site's pages runs as it stands, and every file that they link to is there."""
+"""Every block of code in the README and in the site's pages runs as it stands, and every file that
+they link to is there."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def _console(text: str) -> None:
             with contextlib.redirect_stdout(io.StringIO()):
                 assert main(words[1:]) == 0, line
         elif words[0] == "make":
-            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), line
+            assert re.search(
+                rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+            ), line
         else:
             assert line.startswith(ELSEWHERE), line
 
@@ -59,7 +62,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     space: dict = {"__name__": "__main__"}
-    for number, (language, text) in enumerate(FENCE.findall(page.read_text(encoding="utf-8")), start=1):
+    for number, (language, text) in enumerate(
+        FENCE.findall(page.read_text(encoding="utf-8")), start=1
+    ):
         name = f"{page.name}, block {number}"
         if language == "python":
             _python(text, space, name)
@@ -69,7 +74,9 @@ def test_every_block_of_a_page_runs(page, tmp_path, monkeypatch) -> None:
         elif language == "console":
             _console(text)
         else:
-            assert language in ("text", "bibtex") or language.startswith("{"), f"{name}: say what language it is"
+            assert language in ("text", "bibtex") or language.startswith("{"), (
+                f"{name}: say what language it is"
+            )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
@@ -81,15 +88,25 @@ def test_every_file_that_a_page_links_to_is_there(page) -> None:
 
 
 def test_every_name_that_a_page_mentions_exists() -> None:
-    named = {name for page in PAGES for name in re.findall(r"\{py:\w+\}`([\w.]+)`", page.read_text(encoding="utf-8"))}
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(r"\{py:\w+\}`([\w.]+)`", page.read_text(encoding="utf-8"))
+    }
     assert len(named) > 30
     for name in named:
-        assert pydoc.locate(name) is not None or operator.attrgetter(name.partition(".")[2])(fegsam), name
+        assert pydoc.locate(name) is not None or operator.attrgetter(name.partition(".")[2])(
+            fegsam
+        ), name
 
 
 def test_the_paper_is_walked_whole() -> None:
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    parts = [f"Algorithm {k}" for k in range(1, 6)] + [f"Assumption 3.{k}" for k in range(1, 5)] + ["Corollary 3.1.1"]
+    parts = (
+        [f"Algorithm {k}" for k in range(1, 6)]
+        + [f"Assumption 3.{k}" for k in range(1, 5)]
+        + ["Corollary 3.1.1"]
+    )
     for part in [*parts, *(f"Theorem {number}" for number in ("3.1", "5.1", "6.1", "6.2", "7.1"))]:
         assert part in page, part
 
@@ -116,14 +133,35 @@ def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path)
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", source, out]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        source,
+        out,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     _check_links(out)
     shown = (out / "api.html").read_text(encoding="utf-8")
-    for name in [name for name in fegsam.__all__ if name not in ("engines", "exact", "examples", "policies", "theory")]:
+    for name in [
+        name
+        for name in fegsam.__all__
+        if name not in ("engines", "exact", "examples", "policies", "theory")
+    ]:
         assert f'id="fegsam.{name}"' in shown, name
-    for name in ("exact.moments", "theory.error_bound", "engines.Cpu", "examples.garnet", "policies.greedy"):
+    for name in (
+        "exact.moments",
+        "theory.error_bound",
+        "engines.Cpu",
+        "examples.garnet",
+        "policies.greedy",
+    ):
         assert f'id="fegsam.{name}"' in shown, name
     keys = (out / "studies.html").read_text(encoding="utf-8")
     for key in ("branching", "common_paths", "preconditioned", "heterogeneity"):
@@ -133,5 +171,7 @@ def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path)
 def test_git_has_no_built_site() -> None:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("no repository")
-    listed = subprocess.run(["git", "ls-files", "docs/_build"], cwd=ROOT, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "docs/_build"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
     assert listed == ""

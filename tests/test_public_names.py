@@ -1,4 +1,5 @@
-"""Every public name says what it is and shows how it is used; the examples themselves are run as doctests."""
+"""Every public name says what it is and shows how it is used; the examples themselves are run as
+doctests."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ PACKAGES = (
     "fegsam.report",
     "fegsam.history",
 )
-NAMES = [(package, name) for package in PACKAGES for name in importlib.import_module(package).__all__]
+NAMES = [
+    (package, name) for package in PACKAGES for name in importlib.import_module(package).__all__
+]
 
 
 @pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
@@ -44,17 +47,27 @@ def test_a_public_name_has_a_docstring_with_an_example(package, name) -> None:
 def test_public_classes_say_what_their_own_methods_do() -> None:
     # What every algorithm tells an engine is explained once, in the protocol.
     protocol = set(vars(Algorithm))
-    classes = {public for package, name in NAMES if inspect.isclass(public := getattr(importlib.import_module(package), name))}
+    classes = {
+        public
+        for package, name in NAMES
+        if inspect.isclass(public := getattr(importlib.import_module(package), name))
+    }
     assert len(classes) > 20
     for public in classes:
-        own = {name: value for name, value in vars(public).items() if not name.startswith("_") and name not in protocol}
+        own = {
+            name: value
+            for name, value in vars(public).items()
+            if not name.startswith("_") and name not in protocol
+        }
         for name, value in own.items():
             if inspect.isfunction(value) or isinstance(value, property):
                 assert inspect.getdoc(value), f"{public.__name__}.{name}"
 
 
 def test_public_modules_that_users_reach_are_all_walked() -> None:
-    reached = [value.__name__ for value in vars(fegsam).values() if isinstance(value, types.ModuleType)]
+    reached = [
+        value.__name__ for value in vars(fegsam).values() if isinstance(value, types.ModuleType)
+    ]
     public = [name for name in reached if name.rpartition(".")[2] in fegsam.__all__]
     assert set(public) <= set(PACKAGES)
 
@@ -65,8 +78,12 @@ def test_the_package_ships_its_types() -> None:
 
 def test_no_message_names_an_extra_that_does_not_exist() -> None:
     project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
-    extras = set(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+    extras = set(
+        tomllib.loads(project.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    )
     for module in pkgutil.walk_packages(fegsam.__path__, "fegsam."):
-        source = pathlib.Path(importlib.util.find_spec(module.name).origin).read_text(encoding="utf-8")
+        source = pathlib.Path(importlib.util.find_spec(module.name).origin).read_text(
+            encoding="utf-8"
+        )
         for said in source.split("pip install 'fegsam[")[1:]:
             assert said.partition("]")[0] in extras | {"{extra}"}, module.name

@@ -1,6 +1,8 @@
-"""The task that every peer is given: Q* of one random MDP, as arrays in a file; and how close an answer comes.
+"""The task that every peer is given: Q* of one random MDP, as arrays in a file; and how close an
+answer comes.
 
-python benchmarks/peers/task.py task.npz        with fegsam installed; the other scripts need only NumPy and their package
+python benchmarks/peers/task.py task.npz        with fegsam installed; the other scripts need only
+NumPy and their package
 """
 
 from __future__ import annotations
@@ -31,17 +33,25 @@ def make(path: str) -> None:
     begun = time.perf_counter()
     history = fg.run(fed, fg.QLearning(), num_steps=steps, record=steps, **settings)
     seconds = time.perf_counter() - begun
-    tell("fegsam", q_star, history.data.final_params[0].values.reshape(STATES, ACTIONS), AGENTS * steps / seconds, "nothing")
+    tell(
+        "fegsam",
+        q_star,
+        history.data.final_params[0].values.reshape(STATES, ACTIONS),
+        AGENTS * steps / seconds,
+        "nothing",
+    )
 
 
 def load() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Transitions (S, A, S), rewards (S, A) and Q* (S, A) from the file named on the command line."""
+    """Transitions (S, A, S), rewards (S, A) and Q* (S, A) from the file named on the command
+    line."""
     stored = np.load(sys.argv[1])
     return stored["transitions"], stored["rewards"], stored["q_star"]
 
 
 def tell(package: str, q_star: np.ndarray, q: np.ndarray, speed: float | None, own: str) -> None:
-    """One line of JSON: the largest error of the answer, agent-steps a second, and what the script had to write itself."""
+    """One line of JSON: the largest error of the answer, agent-steps a second, and what the script
+    had to write itself."""
     found = {
         "package": package,
         "version": version(package),

@@ -1,4 +1,5 @@
-"""Flower: its weighted average of arrays; the learner is written here. python benchmarks/peers/with_flower.py task.npz"""
+"""Flower: its weighted average of arrays; the learner is written here. python
+benchmarks/peers/with_flower.py task.npz"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""mdptoolbox-hiive: its `QLearning`, one agent, its own step sizes. python benchmarks/peers/with_mdptoolbox.py task.npz"""
+"""mdptoolbox-hiive: its `QLearning`, one agent, its own step sizes. python
+benchmarks/peers/with_mdptoolbox.py task.npz"""
 
 from __future__ import annotations
 
@@ -12,8 +13,21 @@ STEPS = 200_000
 transitions, rewards, q_star = load()
 np.random.seed(0)  # noqa: NPY002 - the package draws from the global generator
 learner = QLearning(
-    transitions.transpose(1, 0, 2), rewards, DISCOUNT, n_iter=STEPS, alpha=0.1, alpha_min=0.1, epsilon=1.0, epsilon_min=1.0
+    transitions.transpose(1, 0, 2),
+    rewards,
+    DISCOUNT,
+    n_iter=STEPS,
+    alpha=0.1,
+    alpha_min=0.1,
+    epsilon=1.0,
+    epsilon_min=1.0,
 )
 begun = time.perf_counter()
 learner.run()
-tell("mdptoolbox-hiive", q_star, np.asarray(learner.Q), STEPS / (time.perf_counter() - begun), "no averaging: one agent")
+tell(
+    "mdptoolbox-hiive",
+    q_star,
+    np.asarray(learner.Q),
+    STEPS / (time.perf_counter() - begun),
+    "no averaging: one agent",
+)

@@ -6,6 +6,8 @@ import quantecon
 from task import DISCOUNT, load, tell
 
 transitions, rewards, q_star = load()
-solved = quantecon.markov.DiscreteDP(rewards, transitions, DISCOUNT).solve(method="policy_iteration")
+solved = quantecon.markov.DiscreteDP(rewards, transitions, DISCOUNT).solve(
+    method="policy_iteration"
+)
 q = rewards + DISCOUNT * transitions @ solved.v
 tell("quantecon", q_star, q, None, "nothing; no sampling is involved")

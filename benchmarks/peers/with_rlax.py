@@ -1,4 +1,5 @@
-"""RLax: `q_learning` gives the temporal difference; the rest is written here. python benchmarks/peers/with_rlax.py task.npz"""
+"""RLax: `q_learning` gives the temporal difference; the rest is written here. python
+benchmarks/peers/with_rlax.py task.npz"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is written once, in the code, and shown in the site: public names, the keys of a study, the command line's help."""
+"""What is written once, in the code, and shown in the site: public names, the keys of a study, the
+command line's help."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 from sphinx.util.nodes import nested_parse_with_titles
 
-ALIASES = {"fegsam.examples": "fegsam.problem.examples", "fegsam.policies": "fegsam.problem.policies"}
+ALIASES = {
+    "fegsam.examples": "fegsam.problem.examples",
+    "fegsam.policies": "fegsam.problem.policies",
+}
 PROTOCOL = "check, dimension, policies, tables, rule, window, form, norm, user_rule"
 
 
@@ -34,7 +38,9 @@ class _Text(Directive):
         """The body, block by block."""
 
     def run(self) -> list[nodes.Node]:
-        body = StringList([line for block in self.lines() for line in block.split("\n")], source=self.arguments[0])
+        body = StringList(
+            [line for block in self.lines() for line in block.split("\n")], source=self.arguments[0]
+        )
         holder = nodes.section()
         holder.document = self.state.document
         nested_parse_with_titles(self.state, body, holder)
@@ -60,7 +66,8 @@ class PublicNames(_Text):
 
 
 class SpecTable(_Text):
-    """``.. spec-table:: module:NAME``: the keys of a pydantic model, or of each model of a dictionary."""
+    """``.. spec-table:: module:NAME``: the keys of a pydantic model, or of each model of a
+    dictionary."""
 
     def lines(self) -> Iterator[str]:
         module, _, name = self.arguments[0].partition(":")
@@ -70,9 +77,15 @@ class SpecTable(_Text):
             if kind:
                 yield f'``{model.tag} = "{kind}"``' if model.tag else f"``{kind}``"
             own = inspect.cleandoc(model.__doc__ or "")
-            # A model that serves one table is named after it, as the heading above is; others inherit what they do not say.
+            # A model that serves one table is named after it, as the heading above is; others
+            # inherit what they do not say.
             own = own if "__doc__" in vars(model) and not own.startswith("[") else ""
-            yield textwrap.indent(own.replace("`", "``") if "``" not in own else own, "   " if kind else "") + "\n"
+            yield (
+                textwrap.indent(
+                    own.replace("`", "``") if "``" not in own else own, "   " if kind else ""
+                )
+                + "\n"
+            )
             yield from _rows(model, "   " if kind else "")
 
 
@@ -83,7 +96,10 @@ def _rows(model: Any, indent: str) -> Iterator[str]:
         return
     columns = 4 if said.keys() & keys.keys() else 3
     yield f"{indent}.. list-table::\n{indent}   :header-rows: 1\n"
-    rows = [(f"``{name}``", *_describe(field), said.get(name, "").replace("`", "``")) for name, field in keys.items()]
+    rows = [
+        (f"``{name}``", *_describe(field), said.get(name, "").replace("`", "``"))
+        for name, field in keys.items()
+    ]
     for row in [("key", "value", "default", "meaning"), *rows]:
         yield f"{indent}   * - " + f"\n{indent}     - ".join(row[:columns])
     yield ""
@@ -92,7 +108,11 @@ def _rows(model: Any, indent: str) -> Iterator[str]:
 def _describe(field: Any) -> tuple[str, str]:
     limits = {}
     for item in field.metadata:
-        limits |= {name: getattr(item, name) for name in ("ge", "gt", "le", "lt") if getattr(item, name, None) is not None}
+        limits |= {
+            name: getattr(item, name)
+            for name in ("ge", "gt", "le", "lt")
+            if getattr(item, name, None) is not None
+        }
     words = " and ".join(f"{_WORDS[name]} {value:g}" for name, value in limits.items())
     kind = _kind(field.annotation, field.metadata)
     default = "required" if field.is_required() else _default(field.default)
@@ -117,7 +137,10 @@ def _name(item: Any) -> str:
 
 def _kind(annotation: Any, metadata: Any = ()) -> str:
     checks = [_name(item) for item in metadata]
-    for name, said in (("_array", 'an array, or ``"file.npz:name"``'), ("_function", '``"file.py:function"``')):
+    for name, said in (
+        ("_array", 'an array, or ``"file.npz:name"``'),
+        ("_function", '``"file.py:function"``'),
+    ):
         if name in checks:
             return said
     if "_seeds" in checks:
@@ -133,9 +156,19 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
         return " or ".join(_kind(part) for part in arguments if part is not type(None))
     if origin is tuple:
         return f"a list of: {_kind(arguments[0])}"
-    names = {int: "whole number", float: "number", str: "text", bool: "``true`` or ``false``", dict: "table"}
+    names = {
+        int: "whole number",
+        float: "number",
+        str: "text",
+        bool: "``true`` or ``false``",
+        dict: "table",
+    }
     # What `either` allows besides a number.
-    allowed = [inspect.getclosurevars(item.func).nonlocals["words"] for item in metadata if _name(item) == "check"]
+    allowed = [
+        inspect.getclosurevars(item.func).nonlocals["words"]
+        for item in metadata
+        if _name(item) == "check"
+    ]
     words = [word for group in allowed for word in group]
     return names.get(origin or annotation, "table") + "".join(f' or ``"{word}"``' for word in words)
 
@@ -146,8 +179,16 @@ def _attribute_docs(model: Any) -> dict[str, str]:
     for part in reversed([part for part in model.__mro__ if part.__module__.startswith("fegsam")]):
         body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0].body
         for one, other in itertools.pairwise(body):
-            text = isinstance(other, ast.Expr) and isinstance(other.value, ast.Constant) and other.value.value
-            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(text, str):
+            text = (
+                isinstance(other, ast.Expr)
+                and isinstance(other.value, ast.Constant)
+                and other.value.value
+            )
+            if (
+                isinstance(one, ast.AnnAssign)
+                and isinstance(one.target, ast.Name)
+                and isinstance(text, str)
+            ):
                 found[one.target.id] = " ".join(text.split())
     return found
 
@@ -163,10 +204,19 @@ class CommandHelp(_Text):
 
 
 def _plain_aliases(
-    app: Any, what: str, name: str, value: Any, options: Any, signature: str | None, returned: str | None
+    app: Any,
+    what: str,
+    name: str,
+    value: Any,
+    options: Any,
+    signature: str | None,
+    returned: str | None,
 ) -> Any:
     """An alias inside a union, as it is written in the code."""
-    return tuple(text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) for text in (signature, returned))
+    return tuple(
+        text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text)
+        for text in (signature, returned)
+    )
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -1,4 +1,5 @@
-"""Federated stochastic approximation under Markov noise and heterogeneity, with federated TD- and Q-learning."""
+"""Federated stochastic approximation under Markov noise and heterogeneity, with federated TD- and
+Q-learning."""
 
 from fegsam import engines, exact, theory
 from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation

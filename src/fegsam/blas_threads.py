@@ -1,9 +1,11 @@
-"""One BLAS thread at a time, so that a run's numbers do not depend on how many the library would use.
+"""One BLAS thread at a time, so that a run's numbers do not depend on how many the library would
+use.
 
-NumPy and SciPy hand products, solves and eigenvalues to a BLAS library, which splits large ones over its threads and then
-rounds sums in another order. Fixed points, weights and output times are computed so, and a difference in their last bit
-would show in every error that is measured against them. There is no portable call that sets the number of threads;
-each library has its own, and a process may hold several libraries.
+NumPy and SciPy hand products, solves and eigenvalues to a BLAS library, which splits large ones
+over its threads and then rounds sums in another order. Fixed points, weights and output times are
+computed so, and a difference in their last bit would show in every error that is measured against
+them. There is no portable call that sets the number of threads; each library has its own, and a
+process may hold several libraries.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _CALLS = (
     ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
     ("bli_thread_get_num_threads", "bli_thread_set_num_threads"),
 )
-"""By which names OpenBLAS (as the wheels of NumPy and SciPy carry it, and as systems do), MKL and BLIS tell and take it."""
+"""By which names OpenBLAS (as the wheels of NumPy and SciPy carry it, and as systems do), MKL and
+BLIS tell and take it."""
 
 
 class _Library(NamedTuple):
@@ -41,7 +44,8 @@ def _libraries() -> tuple[_Library, ...]:
     found: dict[int | None, _Library] = {}
     for path in _candidates():
         try:
-            # Already loaded: this only finds it. On Linux and macOS names are looked up in what it depends on, too.
+            # Already loaded: this only finds it. On Linux and macOS names are looked up in what it
+            # depends on, too.
             handle = ctypes.CDLL(str(path))
         except OSError:
             continue
@@ -54,10 +58,17 @@ def _libraries() -> tuple[_Library, ...]:
 
 def _candidates() -> Iterator[pathlib.Path]:
     """The compiled modules that call BLAS, and on Windows the libraries beside them."""
-    for package, modules in ((np, ("linalg/_umath_linalg.*",)), (scipy, ("linalg/_fblas.*", "linalg/_flapack.*"))):
+    for package, modules in (
+        (np, ("linalg/_umath_linalg.*",)),
+        (scipy, ("linalg/_fblas.*", "linalg/_flapack.*")),
+    ):
         root = pathlib.Path(str(package.__file__)).parent
         for pattern in modules:
-            yield from (path for path in sorted(root.glob(pattern)) if path.suffix in (".so", ".pyd", ".dylib"))
+            yield from (
+                path
+                for path in sorted(root.glob(pattern))
+                if path.suffix in (".so", ".pyd", ".dylib")
+            )
         yield from sorted(root.parent.glob(f"{package.__name__}.libs/*.dll"))
 
 
@@ -69,7 +80,8 @@ _before: list[int] = []
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within it BLAS works in the calling thread alone. Several threads may be inside; the last to leave restores the number.
+    """Within it BLAS works in the calling thread alone. Several threads may be inside; the last to
+    leave restores the number.
 
     >>> with one_blas_thread():
     ...     sorted({library.threads() for library in _libraries()}) in ([], [1])

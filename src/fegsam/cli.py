@@ -112,7 +112,8 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 if it ran, 2 if what it was given cannot be used, 130 if it was interrupted."""
+    """Run one command; 0 if it ran, 2 if what it was given cannot be used, 130 if it was
+    interrupted."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:
@@ -124,7 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fegsam: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"fegsam: {error.filename or 'a file'} cannot be used: {error.strerror or error}", file=sys.stderr)
+        print(
+            f"fegsam: {error.filename or 'a file'} cannot be used: {error.strerror or error}",
+            file=sys.stderr,
+        )
         return 2
     except KeyboardInterrupt as stop:
         print(f"fegsam: {str(stop) or 'interrupted'}", file=sys.stderr)
@@ -133,56 +137,122 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="fegsam", description=_ABOUT, epilog=_MORE, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="fegsam",
+        description=_ABOUT,
+        epilog=_MORE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"fegsam {installed_version('fegsam')}")
+    parser.add_argument(
+        "--version", action="version", version=f"fegsam {installed_version('fegsam')}"
+    )
     commands = parser.add_subparsers(dest="command", metavar="command")
 
-    reproduce = commands.add_parser("reproduce", help="check and draw every claim of the paper; an HTML report at the end")
-    reproduce.add_argument("--quick", action="store_true", help="one problem an algorithm: minutes instead of half an hour")
+    reproduce = commands.add_parser(
+        "reproduce", help="check and draw every claim of the paper; an HTML report at the end"
+    )
     reproduce.add_argument(
-        "-o", "--output", type=Path, default=Path("reproduction"), metavar="DIR", help="where the report goes"
+        "--quick",
+        action="store_true",
+        help="one problem an algorithm: minutes instead of half an hour",
+    )
+    reproduce.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("reproduction"),
+        metavar="DIR",
+        help="where the report goes",
     )
 
-    run = commands.add_parser("run", help="run the study of a TOML file; killed, it goes on where it was")
+    run = commands.add_parser(
+        "run", help="run the study of a TOML file; killed, it goes on where it was"
+    )
     run.add_argument("spec", type=Path, help="a TOML file")
-    run.add_argument("-o", "--output", type=Path, metavar="DIR", help="where results go; named after the study by default")
+    run.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where results go; named after the study by default",
+    )
     run.add_argument("--check", action="store_true", help="only say whether the file is right")
-    run.add_argument("--engine", choices=("cpu", "cuda", "reference"), help="instead of the one that the file names")
-    run.add_argument("--executor", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster")
-    run.add_argument("--workers", type=int, metavar="N", help="processes; as many as cores by default")
+    run.add_argument(
+        "--engine",
+        choices=("cpu", "cuda", "reference"),
+        help="instead of the one that the file names",
+    )
+    run.add_argument(
+        "--executor",
+        choices=("local", "ray"),
+        default="local",
+        help="processes here, or a Ray cluster",
+    )
+    run.add_argument(
+        "--workers", type=int, metavar="N", help="processes; as many as cores by default"
+    )
     _add_trust(run)
 
     report = commands.add_parser("report", help="figures and an HTML page from stored results")
     report.add_argument("directory", type=Path, help="where fegsam run put its results")
     _add_trust(report)
 
-    plan = commands.add_parser("plan", help="which step size, sync period and number of steps reach an accuracy")
-    plan.add_argument("spec", type=Path, help="its first cell with the most agents says the problem and the algorithm")
-    plan.add_argument("--accuracy", type=float, required=True, help="E||average - theta*||_2^2 of the last iterate")
-    plan.add_argument("--goal", choices=("communications", "samples"), default="communications", help="what to spend least of")
+    plan = commands.add_parser(
+        "plan", help="which step size, sync period and number of steps reach an accuracy"
+    )
+    plan.add_argument(
+        "spec",
+        type=Path,
+        help="its first cell with the most agents says the problem and the algorithm",
+    )
+    plan.add_argument(
+        "--accuracy",
+        type=float,
+        required=True,
+        help="E||average - theta*||_2^2 of the last iterate",
+    )
+    plan.add_argument(
+        "--goal",
+        choices=("communications", "samples"),
+        default="communications",
+        help="what to spend least of",
+    )
     plan.add_argument(
         "--budget",
         type=int,
         metavar="N",
-        help="the most steps (goal communications; 16 times the fewest by default) or the most communications (goal samples)",
+        help="the most steps (goal communications; 16 times the fewest by default) or the most "
+        "communications (goal samples)",
     )
 
     _add_trust(plan)
 
-    bench = commands.add_parser("bench", help="speed of the engines beside their baselines and the machine's limits")
+    bench = commands.add_parser(
+        "bench", help="speed of the engines beside their baselines and the machine's limits"
+    )
     bench.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")
     bench.add_argument(
-        "--axes", type=lambda text: text.split(","), metavar="A,B", help="agents,threads and others; all by default"
+        "--axes",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="agents,threads and others; all by default",
     )
     bench.add_argument(
-        "--contestants", type=lambda text: text.split(","), metavar="A,B", help="cpu,JAX and others; all by default"
+        "--contestants",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="cpu,JAX and others; all by default",
     )
     bench.add_argument("--seconds", type=_positive, help="of one timing")
     bench.add_argument("--repeats", type=_count, help="timings of each contestant")
-    bench.add_argument("--output", type=Path, metavar="FILE", help="results as JSON, written after every cell")
-    bench.add_argument("--show", type=Path, metavar="FILE", help="results of an earlier run instead of a new one")
-    bench.add_argument("--compare", type=Path, metavar="FILE", help="ratios to an earlier run's results")
+    bench.add_argument(
+        "--output", type=Path, metavar="FILE", help="results as JSON, written after every cell"
+    )
+    bench.add_argument(
+        "--show", type=Path, metavar="FILE", help="results of an earlier run instead of a new one"
+    )
+    bench.add_argument(
+        "--compare", type=Path, metavar="FILE", help="ratios to an earlier run's results"
+    )
     bench.add_argument("--figures", type=Path, metavar="DIR", help="draw scaling curves")
     bench.add_argument("--markdown", action="store_true", help="tables in Markdown")
     add_federate(commands)
@@ -203,8 +273,13 @@ def _add_trust(parser: argparse.ArgumentParser) -> None:
 def help_pages() -> dict[str, str]:
     """What ``fegsam --help`` prints, and each command's, by the command."""
     parser = _parser()
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    return {"fegsam": parser.format_help(), **{f"fegsam {name}": one.format_help() for name, one in commands.choices.items()}}
+    (commands,) = (
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    return {
+        "fegsam": parser.format_help(),
+        **{f"fegsam {name}": one.format_help() for name, one in commands.choices.items()},
+    }
 
 
 def _reproduce(given: argparse.Namespace) -> int:
@@ -213,7 +288,10 @@ def _reproduce(given: argparse.Namespace) -> int:
 
     sections, page = reproduce(given.output, quick=given.quick)
     print(summary(sections))
-    print("What does not hold is a finding, not a fault of the run; the report says what was seen, and why.")
+    print(
+        "What does not hold is a finding, not a fault of the run; the report says what was seen, "
+        "and why."
+    )
     print(f"report: {page}")
     return 0
 
@@ -230,8 +308,12 @@ def _run(given: argparse.Namespace) -> int:
     if given.check:
         if not given.trust:  # a trusted study is checked when it is read
             study.check()
-        named = dict.fromkeys(code.what for cell in cells for code in code_of(cell) if not code.may_run(cell.trust))
-        unchecked = f"; not run, so not checked: {', '.join(named)} (--trust runs it)" if named else ""
+        named = dict.fromkeys(
+            code.what for cell in cells for code in code_of(cell) if not code.may_run(cell.trust)
+        )
+        unchecked = (
+            f"; not run, so not checked: {', '.join(named)} (--trust runs it)" if named else ""
+        )
         print(f"{given.spec}: {len(cells)} cells{unchecked}")
         return 0
     from fegsam.experiments.sweep.sweep import run_sweep

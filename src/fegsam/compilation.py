@@ -1,9 +1,10 @@
 """Compilation with a disk cache keyed by content.
 
-Numba's own cache misses in every process for a closure over a rule, and does not notice an edited helper. Here the key is
-the content: the rule's code, its closure cells, the globals and helpers that it names, and the sources of this package.
-What cannot be keyed is compiled afresh in each process. The cache leans on one private class of Numba's, which is why
-pyproject bounds Numba's version.
+Numba's own cache misses in every process for a closure over a rule, and does not notice an edited
+helper. Here the key is the content: the rule's code, its closure cells, the globals and helpers
+that it names, and the sources of this package. What cannot be keyed is compiled afresh in each
+process. The cache leans on one private class of Numba's, which is why pyproject bounds Numba's
+version.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ class _ContentCache(FunctionCache):
     def __init__(self, py_func: Callable[..., Any], key: str) -> None:
         super().__init__(py_func)
         self._key = key
-        # One index file per content: processes that fill the cache side by side never write each other's entries.
-        self._cache_file = IndexDataCacheFile(self._cache_path, f"{self._impl.filename_base}-{key[:20]}", key)
+        # One index file per content: processes that fill the cache side by side never write each
+        # other's entries.
+        self._cache_file = IndexDataCacheFile(
+            self._cache_path, f"{self._impl.filename_base}-{key[:20]}", key
+        )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # What was stored may name a module that this process cannot import; then it is compiled again.
+        # What was stored may name a module that this process cannot import; then it is compiled
+        # again.
         with contextlib.suppress(ImportError):
             return super().load_overload(sig, target_context)
 
@@ -58,11 +63,13 @@ class _ContentCache(FunctionCache):
         return sig, codegen.magic_tuple(), self._key
 
 
-def compiled(function: Callable[..., Any] | None = None, *, key: str | None = "", **options: Any) -> Any:
+def compiled(
+    function: Callable[..., Any] | None = None, *, key: str | None = "", **options: Any
+) -> Any:
     """`numba.njit` without the GIL, without reference counts, and with the content-keyed cache.
 
-    `key` adds what the function closes over; None means that it cannot be cached. A function that allocates asks for
-    reference counts again, with ``_nrt=True``.
+    `key` adds what the function closes over; None means that it cannot be cached. A function that
+    allocates asks for reference counts again, with ``_nrt=True``.
     """
     if function is None:
         return functools.partial(compiled, key=key, **options)
@@ -70,12 +77,13 @@ def compiled(function: Callable[..., Any] | None = None, *, key: str | None = ""
     dispatcher: Any = numba.njit(**settings)(function)
     interpreted = dispatcher is function
     if key is not None and not interpreted:
-        content = (
-            f"{package_digest()} {np.__version__} {function.__module__} {function.__qualname__} {sorted(options.items())} {key}"
-        )
-        # A function typed at a prompt has no file to keep a cache beside; Numba says so with a RuntimeError.
+        content = f"{package_digest()} {np.__version__} {function.__module__} {function.__qualname__} {sorted(options.items())} {key}"
+        # A function typed at a prompt has no file to keep a cache beside; Numba says so with a
+        # RuntimeError.
         with contextlib.suppress(RuntimeError):
-            dispatcher._cache = _ContentCache(function, hashlib.sha256(content.encode()).hexdigest())
+            dispatcher._cache = _ContentCache(
+                function, hashlib.sha256(content.encode()).hexdigest()
+            )
     return dispatcher
 
 
@@ -83,14 +91,18 @@ def compiled(function: Callable[..., Any] | None = None, *, key: str | None = ""
 def package_digest() -> str:
     """The sources that compiled code can come from, as one hash."""
     state = hashlib.sha256()
-    compiled_from = [_PACKAGE / "compilation.py", *(file for part in _PARTS for file in (_PACKAGE / part).rglob("*.py"))]
+    compiled_from = [
+        _PACKAGE / "compilation.py",
+        *(file for part in _PARTS for file in (_PACKAGE / part).rglob("*.py")),
+    ]
     for source in sorted(compiled_from):
         state.update(source.relative_to(_PACKAGE).as_posix().encode() + source.read_bytes())
     return state.hexdigest()
 
 
 def rule_key(rule: Callable[..., Any]) -> str | None:
-    """A hash of all that decides what `rule` compiles to, or None where something in it has no content to hash."""
+    """A hash of all that decides what `rule` compiles to, or None where something in it has no
+    content to hash."""
     state = hashlib.sha256()
     try:
         _hash_function(rule, state, set())
@@ -104,7 +116,8 @@ def _hash_function(function: Any, state: Any, seen: set[int]) -> None:
     if id(function) in seen:
         return
     seen.add(id(function))
-    # Numba finds what it stored by the function's module, which a function typed at a prompt may not have.
+    # Numba finds what it stored by the function's module, which a function typed at a prompt may
+    # not have.
     if not isinstance(function, types.FunctionType) or function.__module__ is None:
         raise _Unkeyable
     state.update(f"{function.__module__}.{function.__qualname__}".encode())
@@ -131,14 +144,29 @@ def _hash_code(code: types.CodeType, state: Any) -> None:
 
 
 def _names(code: types.CodeType) -> list[str]:
-    inner = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _names(constant)]
+    inner = [
+        name
+        for constant in code.co_consts
+        if isinstance(constant, types.CodeType)
+        for name in _names(constant)
+    ]
     return [*code.co_names, *inner]
 
 
 def _global_names(code: types.CodeType) -> list[str]:
-    """Those that are looked up outside; an attribute may be called like something there, and is not it."""
-    inner = [name for constant in code.co_consts if isinstance(constant, types.CodeType) for name in _global_names(constant)]
-    own = [step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    """Those that are looked up outside; an attribute may be called like something there, and is not
+    it."""
+    inner = [
+        name
+        for constant in code.co_consts
+        if isinstance(constant, types.CodeType)
+        for name in _global_names(constant)
+    ]
+    own = [
+        step.argval
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    ]
     return list(dict.fromkeys([*own, *inner]))
 
 
@@ -156,7 +184,10 @@ def _hash_value(value: Any, state: Any, seen: set[int], names: list[str] | None 
         _hash_module(value, state, seen, names or [])
     elif isinstance(value, types.FunctionType | Dispatcher):
         _hash_function(value, state, seen)
-    elif isinstance(value, types.BuiltinFunctionType | np.ufunc | type) and getattr(value, "__module__", "numpy") in _STABLE:
+    elif (
+        isinstance(value, types.BuiltinFunctionType | np.ufunc | type)
+        and getattr(value, "__module__", "numpy") in _STABLE
+    ):
         state.update(repr(value).encode())
     else:
         raise _Unkeyable
@@ -173,7 +204,8 @@ def _hash_module(module: types.ModuleType, state: Any, seen: set[int], names: li
 
 
 def renewed(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """`rule`, as Numba has never seen it: a function object is compiled once, with the globals that it finds then."""
+    """`rule`, as Numba has never seen it: a function object is compiled once, with the globals that
+    it finds then."""
     renew = getattr(rule, "renew", None)
     _refuse_stale_helpers(rule)
     return rule if renew is None else renew()
@@ -188,14 +220,17 @@ def _refuse_stale_helpers(rule: Callable[..., Any]) -> None:
     if own is None:
         return
     reached = [cell.cell_contents for cell in own.__closure__ or ()]
-    reached += [own.__globals__[name] for name in _global_names(own.__code__) if name in own.__globals__]
+    reached += [
+        own.__globals__[name] for name in _global_names(own.__code__) if name in own.__globals__
+    ]
     for helper in reached:
         if isinstance(helper, types.FunctionType | Dispatcher):
             now = rule_key(helper)
             if _helper_keys.setdefault(helper, now) != now:
                 name = getattr(helper, "__name__", "helper")
                 raise ProblemError(
-                    f"The helper {name!r} of the rule {own.__name__!r} reads something that has changed since it was compiled; "
+                    f"The helper {name!r} of the rule {own.__name__!r} reads something that has "
+                    "changed since it was compiled; "
                     "define the helper again, or hand that to it as an argument."
                 )
 
@@ -208,12 +243,16 @@ def explained(rule: Callable[..., Any]) -> Iterator[None]:
     except NumbaError as error:
         own = getattr(rule, "user_rule", rule)
         text = _ANSI.sub("", str(_error_of_rule(own) if own is not rule else error)).splitlines()
-        reason = next(line.strip() for line in text if line.strip() and not line.startswith("Failed in"))
+        reason = next(
+            line.strip() for line in text if line.strip() and not line.startswith("Failed in")
+        )
         lines = [match[1] for match in map(_LINE.match, text) if match]
         number = lines[-1] if lines else str(own.__code__.co_firstlineno)
         raise ProblemError(
-            f"Numba cannot compile the rule {own.__name__!r} ({own.__code__.co_filename}, line {number}: {reason}); use loops, "
-            "arithmetic, math functions and numbers or arrays from outside, or engine='reference', which runs it uncompiled."
+            f"Numba cannot compile the rule {own.__name__!r} ({own.__code__.co_filename}, line "
+            f"{number}: {reason}); use loops, "
+            "arithmetic, math functions and numbers or arrays from outside, or "
+            "engine='reference', which runs it uncompiled."
         ) from error
 
 

@@ -1,6 +1,8 @@
-"""Shell completion: a script for bash (and zsh, through bashcompinit) with the words of the command line as they are.
+"""Shell completion: a script for bash (and zsh, through bashcompinit) with the words of the command
+line as they are.
 
-Made from the parser and needing nothing when a key is pressed: importing the package for each press would take a second.
+Made from the parser and needing nothing when a key is pressed: importing the package for each press
+would take a second.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def bash_script(parser: argparse.ArgumentParser) -> str:
     """
     ways = dict(_walk(parser, ""))
     commands = "\n".join(f'            "{way}") way="{way}" ;;' for way in ways if way)
-    words = "\n".join(f'        "{way}") words="{" ".join(known)}" ;;' for way, known in ways.items())
+    words = "\n".join(
+        f'        "{way}") words="{" ".join(known)}" ;;' for way, known in ways.items()
+    )
     return _SCRIPT.format(commands=commands, words=words)
 
 

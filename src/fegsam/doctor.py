@@ -33,7 +33,10 @@ def examine() -> str:
     >>> examine().splitlines()[0].startswith("fegsam ")
     True
     """
-    lines = [f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, {platform.platform(terse=True)}"]
+    lines = [
+        f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, "
+        f"{platform.platform(terse=True)}"
+    ]
     for part in (_needed(), _optional(), _machine()):
         lines += [f"  {name:<14} {state:<12} {said}".rstrip() for name, state, said in part]
     return "\n".join(lines)
@@ -47,7 +50,11 @@ def _needed() -> Iterator[tuple[str, str, str]]:
 def _optional() -> Iterator[tuple[str, str, str]]:
     for name, (purpose, extra) in OPTIONAL.items():
         version = installed_version(name)
-        yield name, version or "missing", purpose if version else f"{purpose}: pip install 'fegsam[{extra}]'"
+        yield (
+            name,
+            version or "missing",
+            purpose if version else f"{purpose}: pip install 'fegsam[{extra}]'",
+        )
 
 
 def _machine() -> Iterator[tuple[str, str, str]]:
@@ -77,13 +84,18 @@ def _compiler_cache() -> tuple[str, str, str]:
 def _gpu() -> tuple[str, str, str]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return "GPU", "none seen", "runs use the CPU; on a machine with an NVIDIA card, install its driver"
+        return (
+            "GPU",
+            "none seen",
+            "runs use the CPU; on a machine with an NVIDIA card, install its driver",
+        )
     ask = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
     done = subprocess.run(ask, capture_output=True, text=True, timeout=30)
     if done.returncode:
         return (
             "GPU",
             "not usable",
-            f"nvidia-smi says: {(done.stdout + done.stderr).strip().splitlines()[0]}; reinstall the driver",
+            f"nvidia-smi says: {(done.stdout + done.stderr).strip().splitlines()[0]}; reinstall "
+            "the driver",
         )
     return "GPU", "seen", "; ".join(done.stdout.strip().splitlines())

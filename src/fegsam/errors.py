@@ -11,7 +11,9 @@ def shown(value: object) -> str:
     """
     try:
         text = repr(value)
-    except Exception:  # the repr of a very long int fails, and an object of a user's may do anything
+    except (
+        Exception
+    ):  # the repr of a very long int fails, and an object of a user's may do anything
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -24,7 +26,8 @@ class ProblemError(ValueError):
     >>> import fegsam as fg
     >>> fg.MDP([[[1.0]]], [[0.0]], discount=1.5)
     Traceback (most recent call last):
-    fegsam.errors.ProblemError: discount is 1.5, but must lie strictly between 0 and 1: give such a number
+    fegsam.errors.ProblemError: discount is 1.5, but must lie strictly between 0 and 1: give such a
+    number
     """
 
 
@@ -36,15 +39,17 @@ class SpecError(ProblemError):
     >>> from fegsam.experiments.spec.study import parse_study
     >>> parse_study("[stduy]", "mine.toml")
     Traceback (most recent call last):
-    fegsam.errors.SpecError: mine.toml, line 1: stduy is not a table that is known: did you mean 'study'?
+    fegsam.errors.SpecError: mine.toml, line 1: stduy is not a table that is known: did you mean
+    'study'?
     """
 
 
 class DivergenceWarning(RuntimeWarning):
     """A run left the finite numbers; its history is NaN from `diverged_at` on.
 
-    A parameter counts as no longer finite beyond 1e140, since its square, summed over parameters and agents, would overflow
-    next. A recorded error that overflows all the same, as that of values with huge features may, ends its seed likewise.
+    A parameter counts as no longer finite beyond 1e140, since its square, summed over parameters
+    and agents, would overflow next. A recorded error that overflows all the same, as that of values
+    with huge features may, ends its seed likewise.
 
     Examples
     --------

@@ -13,9 +13,11 @@ class Locked(Exception):
 
 
 def lock(path: pathlib.Path, mode: int = 0o777) -> TextIO:
-    """The file of a lock that is this process's until it is closed. Its folder is made, with `mode`, where it is not there.
+    """The file of a lock that is this process's until it is closed. Its folder is made, with
+    `mode`, where it is not there.
 
-    The file stays when the lock goes: were it removed, two processes could hold two files of one name.
+    The file stays when the lock goes: were it removed, two processes could hold two files of one
+    name.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=mode)
     file = path.open("a+")

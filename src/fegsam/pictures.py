@@ -1,4 +1,5 @@
-"""Small pictures for a notebook: inline SVG in the page's own ink, and a table of the key numbers beside it."""
+"""Small pictures for a notebook: inline SVG in the page's own ink, and a table of the key numbers
+beside it."""
 
 from __future__ import annotations
 
@@ -29,8 +30,11 @@ def card(title: str, rows: Sequence[tuple[str, str]], picture: str) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:center">{table}{picture}</div>'
 
 
-def curve(x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayLike | None = None) -> str:
-    """One curve over time on a logarithmic scale, in a band from `low` to `high`; what is not positive is left out.
+def curve(
+    x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayLike | None = None
+) -> str:
+    """One curve over time on a logarithmic scale, in a band from `low` to `high`; what is not
+    positive is left out.
 
     >>> curve([0, 1], [1.0, 0.1]).count("polyline")
     1
@@ -39,7 +43,9 @@ def curve(x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayL
     low, high = (y if edge is None else np.asarray(edge, float) for edge in (low, high))
     keep = np.isfinite(y) & (y > 0) & np.isfinite(high)
     if not keep.any():
-        return _svg("error over time", _text(_WIDTH / 2, _HEIGHT / 2, "nothing to draw", anchor="middle"))
+        return _svg(
+            "error over time", _text(_WIDTH / 2, _HEIGHT / 2, "nothing to draw", anchor="middle")
+        )
     x, y, high = x[keep], y[keep], high[keep]
     low = np.where(low[keep] > 0, low[keep], y)
     bottom, top = math.log10(low.min()), math.log10(high.max())
@@ -52,7 +58,8 @@ def curve(x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayL
     band = _points(np.append(across, across[::-1]), np.append(down(high), down(low)[::-1]))
     marks = [
         f'<polygon points="{band}" fill="{BLUE}" fill-opacity="0.2"/>',
-        f'<polyline points="{_points(across, down(y))}" fill="none" stroke="{BLUE}" stroke-width="1.5"/>',
+        f'<polyline points="{_points(across, down(y))}" fill="none" stroke="{BLUE}" '
+        'stroke-width="1.5"/>',
         _text(_MARGIN - 4, 14, f"{10**top:.1e}", anchor="end"),
         _text(_MARGIN - 4, _HEIGHT - 18, f"{10**bottom:.1e}", anchor="end"),
         _text(_MARGIN, _HEIGHT - 4, number(x[0])),
@@ -62,7 +69,8 @@ def curve(x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayL
 
 
 def bars(names: Sequence[str], values: ArrayLike, mark: float | None = None) -> str:
-    """Bars on a logarithmic scale, one below the other, and a line at `mark`; what is not positive has no bar.
+    """Bars on a logarithmic scale, one below the other, and a line at `mark`; what is not positive
+    has no bar.
 
     >>> bars(["initial", "variance"], [1e-3, 10.0], mark=1.0).count("<rect")
     2
@@ -82,11 +90,17 @@ def bars(names: Sequence[str], values: ArrayLike, mark: float | None = None) -> 
         parts.append(_text(84, y + step * 0.65, name.replace("_", " "), anchor="end"))
         if size > 0 and math.isfinite(size):
             end = across(size)
-            parts.append(f'<rect x="90" y="{y + 2:.1f}" width="{end - 90:.1f}" height="{step - 4:.1f}" fill="{BLUE}"/>')
+            parts.append(
+                f'<rect x="90" y="{y + 2:.1f}" width="{end - 90:.1f}" height="{step - 4:.1f}" '
+                f'fill="{BLUE}"/>'
+            )
         parts.append(_text(end + 4, y + step * 0.65, number(size)))
     if mark is not None and 0 < mark < math.inf:
         x = across(mark)
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="3" y2="{_HEIGHT - 3}" stroke="{ORANGE}" stroke-width="1.5"/>')
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="3" y2="{_HEIGHT - 3}" stroke="{ORANGE}" '
+            'stroke-width="1.5"/>'
+        )
     return _svg("terms on a logarithmic scale", *parts)
 
 
@@ -100,13 +114,12 @@ def matrix(values: np.ndarray, label: str) -> str:
     top = float(values.max()) or 1.0
     side = min(_WIDTH / columns, _HEIGHT / rows)
     cells = [
-        f'<rect x="{c * side:.1f}" y="{r * side:.1f}" width="{side:.1f}" height="{side:.1f}" fill="{BLUE}" '
+        f'<rect x="{c * side:.1f}" y="{r * side:.1f}" width="{side:.1f}" height="{side:.1f}" '
+        f'fill="{BLUE}" '
         f'fill-opacity="{values[r, c] / top:.2f}"/>'
         for r, c in zip(*np.nonzero(values > 0.005 * top), strict=True)
     ]
-    frame = (
-        f'<rect width="{columns * side:.1f}" height="{rows * side:.1f}" fill="none" stroke="currentColor" stroke-width="0.5"/>'
-    )
+    frame = f'<rect width="{columns * side:.1f}" height="{rows * side:.1f}" fill="none" stroke="currentColor" stroke-width="0.5"/>'
     return _svg(label, *cells, frame)
 
 
@@ -128,7 +141,7 @@ def _text(x: float, y: float, said: str, anchor: str = "start") -> str:
 
 
 def _svg(label: str, *parts: str) -> str:
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{_HEIGHT}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{_HEIGHT}"'
+    return (
+        f'{head} viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">{"".join(parts)}</svg>'
     )
-    return f'{head} viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">{"".join(parts)}</svg>'

@@ -12,7 +12,8 @@ _MOMENT = 1.0
 
 
 class Progress:
-    """``with Progress(total, unit) as progress: progress.show(done)``; needs tqdm, and does without where it is missing."""
+    """``with Progress(total, unit) as progress: progress.show(done)``; needs tqdm, and does without
+    where it is missing."""
 
     def __init__(self, total: int, unit: str, what: str | None = None) -> None:
         self._bar: Any = None
@@ -21,7 +22,9 @@ class Progress:
                 from tqdm.auto import tqdm
             except ImportError:
                 return
-            self._bar = tqdm(total=total, desc=what, unit=unit, unit_scale=True, delay=_PATIENCE, leave=False)
+            self._bar = tqdm(
+                total=total, desc=what, unit=unit, unit_scale=True, delay=_PATIENCE, leave=False
+            )
 
     def show(self, done: int) -> None:
         if self._bar is not None:
@@ -36,7 +39,8 @@ class Progress:
 
 
 class Notice:
-    """``with Notice(text): ...`` says `text` if that takes longer than a moment and a person is watching."""
+    """``with Notice(text): ...`` says `text` if that takes longer than a moment and a person is
+    watching."""
 
     def __init__(self, text: str) -> None:
         self._timer = threading.Timer(_MOMENT, print, (text,), {"file": sys.stderr, "flush": True})

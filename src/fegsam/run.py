@@ -55,7 +55,8 @@ def run(
     fixed_point: ArrayLike | None = None,
     resume_from: History | None = None,
 ) -> History:
-    """Run N agents for `num_steps` steps each, averaging every `sync_period`, and measure the average.
+    """Run N agents for `num_steps` steps each, averaging every `sync_period`, and measure the
+    average.
 
     Parameters
     ----------
@@ -66,7 +67,8 @@ def run(
     step_size, sync_period, num_steps : float, int, int
         The paper's alpha, K and T.
     seeds : iterable of int
-        One independent run each, in 0..2^64-1. Two settings compared under one seed share their paths.
+        One independent run each, in 0..2^64-1. Two settings compared under one seed share their
+        paths.
     record : int or array of int, optional
         Every so many steps, or these times in 0..T; by default about 200 times, 0 and T among them.
     record_params : bool
@@ -77,17 +79,20 @@ def run(
     initial_params : (d,) array, optional
         Where every agent starts; zeros by default.
     sampling : "markov" or "iid"
-        One path per agent (the paper's setting), or each step's window drawn afresh from the stationary law.
+        One path per agent (the paper's setting), or each step's window drawn afresh from the
+        stationary law.
     output_decay : float, optional
-        c of the output time's law q(t) ~ c^-t; by default 1 - alpha phi_2 / 2, and 1 - 1/T where no norm is found.
+        c of the output time's law q(t) ~ c^-t; by default 1 - alpha phi_2 / 2, and 1 - 1/T where no
+        norm is found.
     stop_at_output : bool
         End each seed at its output time.
     fixed_point : (d,) array, optional
-        A known theta*; otherwise it is solved for. (The stationary laws are found all the same, unless `output_decay` is
-        given too.)
+        A known theta*; otherwise it is solved for. (The stationary laws are found all the same,
+        unless `output_decay` is given too.)
     resume_from : History, optional
-        Go on from there, with the same settings and a larger `num_steps`. The result equals the unbroken run. An output time
-        hangs on `num_steps`: where the new one lies in the part that is done, that part is run again up to it.
+        Go on from there, with the same settings and a larger `num_steps`. The result equals the
+        unbroken run. An output time hangs on `num_steps`: where the new one lies in the part that
+        is done, that part is run again up to it.
 
     Returns
     -------
@@ -98,14 +103,24 @@ def run(
     >>> import fegsam as fg
     >>> mdp = fg.examples.garnet(states=20, actions=4, branching=3, discount=0.8, seed=0)
     >>> fed = fg.Federation(mdp, fg.policies.random(20, 4, count=10, seed=1), num_agents=10)
-    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=10, num_steps=20_000, seeds=range(4))
-    >>> bool(history.data.squared_error[:, -1].mean() < 0.1 * history.data.squared_error[:, 0].mean())
+    >>> history = fg.run(
+    ...     fed, fg.QLearning(), step_size=0.1, sync_period=10, num_steps=20_000, seeds=range(4)
+    ... )
+    >>> bool(
+    ...     history.data.squared_error[:, -1].mean() < 0.1 * history.data.squared_error[:, 0].mean()
+    ... )
     True
     """
     if resume_from is not None and not isinstance(resume_from, History):
-        raise ProblemError(f"resume_from is {shown(resume_from)}; give a History, for example fegsam.load_history(path).")
+        raise ProblemError(
+            f"resume_from is {shown(resume_from)}; give a History, for example "
+            "fegsam.load_history(path)."
+        )
     if not isinstance(algorithm, Algorithm):
-        raise ProblemError(f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example fegsam.QLearning().")
+        raise ProblemError(
+            f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
+            "fegsam.QLearning()."
+        )
     check_algorithm(algorithm, problem)
     with one_blas_thread():
         runner = _engine(engine)
@@ -118,7 +133,9 @@ def run(
         initial = np.zeros(dimension)
         if initial_params is not None:
             initial = flat_params(initial_params, "initial_params", dimension)
-        known = flat_params(fixed_point, "fixed_point", dimension) if fixed_point is not None else None
+        known = (
+            flat_params(fixed_point, "fixed_point", dimension) if fixed_point is not None else None
+        )
         settings = Settings(
             algorithm=_describe(algorithm),
             num_agents=problem.num_agents,
@@ -178,7 +195,9 @@ def _record_times(record: int | ArrayLike | None, num_steps: int) -> np.ndarray:
         raise ProblemError(f"record is {shown(record)}; give a whole number, or a list of times.")
     outside = times[(times < 0) | (times > num_steps)]
     if len(outside):
-        raise ProblemError(f"record has time {outside[0]}; times run from 0 to num_steps={num_steps}.")
+        raise ProblemError(
+            f"record has time {outside[0]}; times run from 0 to num_steps={num_steps}."
+        )
     return np.unique(times).astype(np.int64)
 
 
@@ -192,11 +211,18 @@ def _every(period: int, num_steps: int) -> np.ndarray:
     return np.unique(np.append(np.arange(0, num_steps + 1, period), num_steps))
 
 
-def _decay(decay: Any, problem: Any, algorithm: Algorithm, step_size: float, num_steps: int) -> float:
+def _decay(
+    decay: Any, problem: Any, algorithm: Algorithm, step_size: float, num_steps: int
+) -> float:
     if decay is None:
-        return theory.default_output_decay(problem, algorithm, step_size=step_size, num_steps=num_steps)
+        return theory.default_output_decay(
+            problem, algorithm, step_size=step_size, num_steps=num_steps
+        )
     if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
-        raise ProblemError(f"output_decay is {shown(decay)}; give a number between 0 and 1 (later times are then likelier).")
+        raise ProblemError(
+            f"output_decay is {shown(decay)}; give a number between 0 and 1 (later times are then "
+            "likelier)."
+        )
     return float(decay)
 
 
@@ -208,23 +234,34 @@ def _output_times(settings: Settings) -> np.ndarray:
     return theory.output_time_distribution(settings.num_steps, settings.output_decay).draw(uniform)
 
 
-def _truth(problem: Federation | MarkovNoise, algorithm: Algorithm, known: np.ndarray | None) -> Truth:
+def _truth(
+    problem: Federation | MarkovNoise, algorithm: Algorithm, known: np.ndarray | None
+) -> Truth:
     fixed = known if known is not None else exact.fixed_point(problem, algorithm)
     largest = float(np.abs(fixed).max())
     if not largest <= LARGEST:
         raise ProblemError(
-            f"The fixed point has an entry of size {largest:.3g}, but squares of numbers beyond {LARGEST:g} overflow: "
+            f"The fixed point has an entry of size {largest:.3g}, but squares of numbers beyond "
+            f"{LARGEST:g} overflow: "
             "give rewards or features in a larger unit."
         )
     return Truth(fixed, algorithm.norm, _value_form(problem, algorithm, fixed))
 
 
-def _value_form(problem: Federation | MarkovNoise, algorithm: Algorithm, fixed: np.ndarray) -> ValueForm | None:
+def _value_form(
+    problem: Federation | MarkovNoise, algorithm: Algorithm, fixed: np.ndarray
+) -> ValueForm | None:
     """The distance from V^pi, weighted by the mixture of the agents' stationary laws."""
-    if not isinstance(problem, Federation) or len(problem.mdps) > 1 or not hasattr(algorithm, "horizon"):
+    if (
+        not isinstance(problem, Federation)
+        or len(problem.mdps) > 1
+        or not hasattr(algorithm, "horizon")
+    ):
         return None
     value = exact.policy_value(next(iter(problem.mdps)), target_policy(problem, algorithm))
-    law = (problem.kind_counts / problem.num_agents) @ stationary_laws(problem, algorithm.policies(problem))
+    law = (problem.kind_counts / problem.num_agents) @ stationary_laws(
+        problem, algorithm.policies(problem)
+    )
     if algorithm.form == "cell":
         off = fixed - value
         return ValueForm(law[None], law * off, float(law @ off**2))
@@ -234,13 +271,21 @@ def _value_form(problem: Federation | MarkovNoise, algorithm: Algorithm, fixed: 
 
 
 def _describe(algorithm: Algorithm) -> str:
-    scalars = [f"{name}={value!r}" for name, value in vars(algorithm).items() if isinstance(value, int | float | str)]
+    scalars = [
+        f"{name}={value!r}"
+        for name, value in vars(algorithm).items()
+        if isinstance(value, int | float | str)
+    ]
     return f"{type(algorithm).__name__}({', '.join(scalars)})"
 
 
-def content_fingerprint(problem: Any, algorithm: Any, initial: np.ndarray, known: np.ndarray | None = None) -> str:
+def content_fingerprint(
+    problem: Any, algorithm: Any, initial: np.ndarray, known: np.ndarray | None = None
+) -> str:
     """A hash of all that a run depends on and its settings do not say."""
-    state = hashlib.sha256(problem.fingerprint().encode() + _describe(algorithm).encode() + initial.tobytes())
+    state = hashlib.sha256(
+        problem.fingerprint().encode() + _describe(algorithm).encode() + initial.tobytes()
+    )
     for value in vars(algorithm).values():
         if isinstance(value, np.ndarray):
             state.update(str(value.shape).encode() + value.tobytes())

@@ -1,8 +1,10 @@
-"""Files that are whole or not there, that know when they are damaged, and that are read only if they are plain files.
+"""Files that are whole or not there, that know when they are damaged, and that are read only if
+they are plain files.
 
-A *seal* is what a file may end with: ``label (32 bytes), magic (16 bytes), SHA-256 of everything before (32 bytes)``. The label
-says whose file it is; a file that belongs to nobody in particular has an empty one. Readers of NetCDF and HDF5 ignore bytes
-behind their data, so a sealed NetCDF file stays a NetCDF file.
+A *seal* is what a file may end with: ``label (32 bytes), magic (16 bytes), SHA-256 of everything
+before (32 bytes)``. The label says whose file it is; a file that belongs to nobody in particular
+has an empty one. Readers of NetCDF and HDF5 ignore bytes behind their data, so a sealed NetCDF file
+stays a NetCDF file.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ SEAL = _CHECKSUM + len(_MAGIC) + _CHECKSUM
 """Bytes of a seal."""
 _CHUNK = 1 << 20
 _NAME = 100
-"""Characters of a file's name that its temporary name keeps; longer ones would exceed what file systems allow."""
+"""Characters of a file's name that its temporary name keeps; longer ones would exceed what file
+systems allow."""
 
 
 class DamagedError(Exception):
@@ -32,14 +35,17 @@ class DamagedError(Exception):
 
 @contextlib.contextmanager
 def whole(target: pathlib.Path, *, settled: bool = True) -> Iterator[pathlib.Path]:
-    """A temporary name beside `target`, to write to: when the block ends, the file takes the target's place.
+    """A temporary name beside `target`, to write to: when the block ends, the file takes the
+    target's place.
 
-    After this it stays, whatever happens to the process or the machine. If the block fails, nothing is left of it.
+    After this it stays, whatever happens to the process or the machine. If the block fails, nothing
+    is left of it.
 
     Parameters
     ----------
     settled : bool
-        Wait until the name is on the disk too; not needed if another file of the same folder is written behind it.
+        Wait until the name is on the disk too; not needed if another file of the same folder is
+        written behind it.
     """
     temporary = target.with_name(f".{target.name[-_NAME:]}.{uuid.uuid4().hex}")
     try:
@@ -63,7 +69,8 @@ def _sync(path: pathlib.Path) -> None:
 
 
 def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a plain file to read it; `OSError` for anything else: reading a pipe or a device could wait or go on for ever."""
+    """Open a plain file to read it; `OSError` for anything else: reading a pipe or a device could
+    wait or go on for ever."""
     _require_plain(path, os.stat(path))
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = open(handle, "rb")  # noqa: SIM115  the caller closes it
@@ -83,7 +90,8 @@ def _require_plain(path: str | os.PathLike[str], found: os.stat_result) -> None:
 
 
 def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """The bytes of a plain file; `OSError` if it is not one, or has more than `most` bytes: half of the memory by default.
+    """The bytes of a plain file; `OSError` if it is not one, or has more than `most` bytes: half of
+    the memory by default.
 
     >>> read_plain("/dev/zero")
     Traceback (most recent call last):
@@ -117,7 +125,8 @@ def append_seal(path: pathlib.Path, owner: str = "") -> None:
 
 
 def sealed_by(path: str | os.PathLike[str]) -> bytes | None:
-    """The label of a file whose seal is right, and None if it has no seal; `DamagedError` if the seal is wrong.
+    """The label of a file whose seal is right, and None if it has no seal; `DamagedError` if the
+    seal is wrong.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,5 @@
-"""A small table as aligned text for the terminal and as HTML for a notebook: how this package's reports are shown."""
+"""A small table as aligned text for the terminal and as HTML for a notebook: how this package's
+reports are shown."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def text_table(header: Row, rows: Sequence[Row]) -> str:
     """
     table = [list(header), *(list(row) for row in rows)]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    )
 
 
 def html_table(title: str, header: Row, rows: Sequence[Row]) -> str:
@@ -46,5 +50,7 @@ def html_table(title: str, header: Row, rows: Sequence[Row]) -> str:
     '<table><caption>A &lt; B</caption><tr><th>x</th></tr><tr><td>1</td></tr></table>'
     """
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f"<table><caption>{escape(title)}</caption><tr>{head}</tr>{body}</table>"

@@ -1,6 +1,8 @@
-"""Every engine computes what the paper's pseudo-code says, at every time; how a run is laid out changes no bit.
+"""Every engine computes what the paper's pseudo-code says, at every time; how a run is laid out
+changes no bit.
 
-The tests named `tiny` are small enough to run with the compiled code interpreted (NUMBA_DISABLE_JIT=1, -k tiny).
+The tests named `tiny` are small enough to run with the compiled code interpreted
+(NUMBA_DISABLE_JIT=1, -k tiny).
 """
 
 from __future__ import annotations
@@ -24,20 +26,36 @@ EVERY = pytest.mark.parametrize("name", ALGORITHMS)
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 
 
-def assert_agrees(case: Case, *, engine, K: int, T: int, alpha: float = ALPHA, seeds=SEEDS, sampling: str = "markov") -> None:
-    """Averages, sync errors and final parameters are the oracle's, to 1e-12 of max(1, max|theta|)."""
+def assert_agrees(
+    case: Case,
+    *,
+    engine,
+    K: int,
+    T: int,
+    alpha: float = ALPHA,
+    seeds=SEEDS,
+    sampling: str = "markov",
+) -> None:
+    """Averages, sync errors and final parameters are the oracle's, to 1e-12 of max(1,
+    max|theta|)."""
     data = case.run(alpha=alpha, K=K, T=T, seeds=seeds, engine=engine, sampling=sampling).data
     np.testing.assert_array_equal(data.time, np.arange(T + 1))
     for row, seed in enumerate(seeds):
         trace = case.trace(seed, alpha=alpha, K=K, T=T, sampling=sampling)
         size = max(1.0, np.abs(trace.params).max())
         assert np.isfinite(size)
-        np.testing.assert_allclose(data.average_params[row], trace.average, rtol=0, atol=1e-12 * size)
-        np.testing.assert_allclose(data.final_params[row], trace.average[-1], rtol=0, atol=1e-12 * size)
-        np.testing.assert_allclose(data.sync_error[row], trace.sync_error, rtol=0, atol=1e-12 * size**2)
+        np.testing.assert_allclose(
+            data.average_params[row], trace.average, rtol=0, atol=1e-12 * size
+        )
+        np.testing.assert_allclose(
+            data.final_params[row], trace.average[-1], rtol=0, atol=1e-12 * size
+        )
+        np.testing.assert_allclose(
+            data.sync_error[row], trace.sync_error, rtol=0, atol=1e-12 * size**2
+        )
 
 
-# --- The engines against the pseudo-code -----------------------------------------------------------------------------
+# --- The engines against the pseudo-code ----------------------------------------------------------
 
 
 @EACH_ENGINE
@@ -57,7 +75,9 @@ def test_engine_agrees_with_the_pseudocode_where_environments_differ(name, diffe
 @EACH_ENGINE
 @EVERY
 @pytest.mark.parametrize("num_agents", [64, 67, 130])
-def test_engine_agrees_with_the_pseudocode_for_more_agents_than_a_block_holds(name, num_agents, engine) -> None:
+def test_engine_agrees_with_the_pseudocode_for_more_agents_than_a_block_holds(
+    name, num_agents, engine
+) -> None:
     assert_agrees(case(name, n=2, num_agents=num_agents), engine=engine, K=3, T=T, seeds=SEEDS[:1])
 
 
@@ -69,14 +89,21 @@ def test_cpu_agrees_with_the_pseudocode_over_many_rounds_and_long_ones(name, K) 
 
 # From rounds that touch a few cells of the table to rounds that touch each of them often.
 SPARSITY = pytest.mark.parametrize(
-    ("num_agents", "K", "T"), [(5, 3, 25), (130, 3, 25), (130, 10, 25), (67, 20, 45), (3, 60, 130), (3, 200, 250)]
+    ("num_agents", "K", "T"),
+    [(5, 3, 25), (130, 3, 25), (130, 10, 25), (67, 20, 45), (3, 60, 130), (3, 200, 250)],
 )
 
 
 @SPARSITY
 @pytest.mark.parametrize("name", ["alg3", "alg4"])
 def test_cpu_agrees_with_the_pseudocode_on_a_large_table(name, num_agents, K, T) -> None:
-    assert_agrees(case(name, n=2, num_agents=num_agents, world=large()), engine="cpu", K=K, T=T, seeds=SEEDS[:1])
+    assert_agrees(
+        case(name, n=2, num_agents=num_agents, world=large()),
+        engine="cpu",
+        K=K,
+        T=T,
+        seeds=SEEDS[:1],
+    )
 
 
 @EACH_ENGINE
@@ -94,27 +121,43 @@ def test_tiny_engine_agrees_with_the_pseudocode(name, engine) -> None:
 
 @EACH_ENGINE
 @pytest.mark.parametrize("name", ["alg1-linear", "alg2", "alg4"])
-def test_tiny_engine_agrees_with_the_pseudocode_for_more_agents_than_a_block_holds(name, engine) -> None:
+def test_tiny_engine_agrees_with_the_pseudocode_for_more_agents_than_a_block_holds(
+    name, engine
+) -> None:
     assert_agrees(case(name, n=2, num_agents=67), engine=engine, K=2, T=3, seeds=SEEDS[:1])
 
 
 @pytest.mark.parametrize(("num_agents", "K"), [(3, 2), (67, 2), (67, 4)])
 @pytest.mark.parametrize("name", ["alg3", "alg4"])
 def test_tiny_cpu_agrees_with_the_pseudocode_on_a_large_table(name, num_agents, K) -> None:
-    assert_agrees(case(name, num_agents=num_agents, world=large(150)), engine="cpu", K=K, T=K + 1, seeds=SEEDS[:1])
+    assert_agrees(
+        case(name, num_agents=num_agents, world=large(150)),
+        engine="cpu",
+        K=K,
+        T=K + 1,
+        seeds=SEEDS[:1],
+    )
 
 
 @pytest.mark.parametrize("K", [1, 3, 7, 100])
 @EVERY
 def test_tiny_cpu_agrees_with_the_pseudocode_when_memory_is_short(name, K, monkeypatch) -> None:
-    """Paths are drawn in pieces, rounds are run again for records that do not fit, and calls are cut short."""
+    """Paths are drawn in pieces, rounds are run again for records that do not fit, and calls are
+    cut short."""
     monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_TILE", 4)
     monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_CALL", 10)
     for bytes_name in ("_ROW_BYTES", "_SLOT_BYTES", "_LOG_BYTES"):
         monkeypatch.setattr(f"fegsam.engines.cpu.layout.{bytes_name}", 500)
     for num_agents in (1, 3):
         for sampling in ("markov", "iid"):
-            assert_agrees(case(name, n=2, num_agents=num_agents), engine="cpu", K=K, T=11, seeds=SEEDS, sampling=sampling)
+            assert_agrees(
+                case(name, n=2, num_agents=num_agents),
+                engine="cpu",
+                K=K,
+                T=11,
+                seeds=SEEDS,
+                sampling=sampling,
+            )
 
 
 @EACH_ENGINE
@@ -122,20 +165,26 @@ def test_parameters_start_at_zero_unless_said_otherwise(engine) -> None:
     from_zero = dataclasses.replace(case("alg5", n=2), start=np.zeros(SMALL.features.shape[1]))
     history = from_zero.run(alpha=ALPHA, K=3, T=T, initial_params=None, engine=engine)
     np.testing.assert_allclose(
-        history.data.average_params[0], from_zero.trace(0, alpha=ALPHA, K=3, T=T).average, rtol=0, atol=1e-12
+        history.data.average_params[0],
+        from_zero.trace(0, alpha=ALPHA, K=3, T=T).average,
+        rtol=0,
+        atol=1e-12,
     )
 
 
 @EVERY
 def test_tiny_reference_and_cpu_draw_the_same_output_times(name) -> None:
     small = case(name, n=2, num_agents=2)
-    histories = [small.run(alpha=ALPHA, K=3, T=9, seeds=range(5), output_decay=0.9, engine=engine) for engine in ENGINES]
+    histories = [
+        small.run(alpha=ALPHA, K=3, T=9, seeds=range(5), output_decay=0.9, engine=engine)
+        for engine in ENGINES
+    ]
     one, other = (history.data for history in histories)
     np.testing.assert_array_equal(one.output_time, other.output_time)
     np.testing.assert_allclose(one.output_params, other.output_params, rtol=0, atol=1e-12)
 
 
-# --- What is recorded ------------------------------------------------------------------------------------------------
+# --- What is recorded -----------------------------------------------------------------------------
 
 
 @EACH_ENGINE
@@ -149,7 +198,9 @@ def test_tiny_any_subset_of_times_records_the_rows_of_the_full_record(name, engi
             np.testing.assert_array_equal(data.time, record)
         rows = full.sel(time=data.time)
         for variable in ("average_params", "sync_error", "squared_error", "squared_error_2"):
-            np.testing.assert_allclose(data[variable], rows[variable], rtol=0, atol=1e-12, err_msg=variable)
+            np.testing.assert_allclose(
+                data[variable], rows[variable], rtol=0, atol=1e-12, err_msg=variable
+            )
         np.testing.assert_allclose(data.final_params, full.final_params, rtol=0, atol=1e-12)
         np.testing.assert_allclose(data.output_params, full.output_params, rtol=0, atol=1e-12)
 
@@ -174,8 +225,12 @@ def test_errors_are_those_of_the_recorded_averages(name, engine) -> None:
     np.testing.assert_allclose(data.squared_error, squared, rtol=1e-9, atol=1e-12)
     for row in range(len(SEEDS)):
         at = int(data.output_time[row])
-        np.testing.assert_array_equal(data.output_params[row], data.average_params[row].sel(time=at))
-        np.testing.assert_allclose(data.output_squared_error[row], data.squared_error[row].sel(time=at), rtol=1e-9)
+        np.testing.assert_array_equal(
+            data.output_params[row], data.average_params[row].sel(time=at)
+        )
+        np.testing.assert_allclose(
+            data.output_squared_error[row], data.squared_error[row].sel(time=at), rtol=1e-9
+        )
 
 
 @EACH_ENGINE
@@ -183,22 +238,38 @@ def test_errors_are_those_of_the_recorded_averages(name, engine) -> None:
 def test_value_error_is_weighted_by_the_mixture_of_stationary_laws(name, engine) -> None:
     small = case(name, n=2)
     data = small.run(alpha=ALPHA, K=3, T=T, engine=engine).data
-    followed = [SMALL.target if name == "alg2" else SMALL.behavior[k] for k in small.problem.assignment]
-    law = np.mean([pseudocode.stationary_law(SMALL.transitions[0], policy) for policy in followed], axis=0)
+    followed = [
+        SMALL.target if name == "alg2" else SMALL.behavior[k] for k in small.problem.assignment
+    ]
+    law = np.mean(
+        [pseudocode.stationary_law(SMALL.transitions[0], policy) for policy in followed], axis=0
+    )
     chain = np.einsum("sa,sat->st", SMALL.target, SMALL.transitions[0])
-    value = np.linalg.solve(np.eye(len(chain)) - DISCOUNT * chain, (SMALL.target * SMALL.rewards[0]).sum(axis=1))
-    learned = data.average_params[0].values @ (np.eye(len(chain)) if name == "alg3" else SMALL.features).T
-    np.testing.assert_allclose(data.value_error[0], ((learned - value) ** 2) @ law, rtol=1e-9, atol=1e-12)
+    value = np.linalg.solve(
+        np.eye(len(chain)) - DISCOUNT * chain, (SMALL.target * SMALL.rewards[0]).sum(axis=1)
+    )
+    learned = (
+        data.average_params[0].values @ (np.eye(len(chain)) if name == "alg3" else SMALL.features).T
+    )
+    np.testing.assert_allclose(
+        data.value_error[0], ((learned - value) ** 2) @ law, rtol=1e-9, atol=1e-12
+    )
 
 
-# --- The layout of a run changes no bit ------------------------------------------------------------------------------
+# --- The layout of a run changes no bit -----------------------------------------------------------
 
 
 @EVERY
 @pytest.mark.parametrize("seeds", [(5,), (5, 6, 7)], ids=["one-seed", "three-seeds"])
 def test_one_thread_and_two_give_the_same_bits(name, seeds, assert_same_bits) -> None:
     large = case(name, n=2, num_agents=1000)
-    settings = {"alpha": ALPHA, "K": 50, "T": 120, "seeds": seeds, "record": [0, 1, 49, 50, 51, 75, 100, 120]}
+    settings = {
+        "alpha": ALPHA,
+        "K": 50,
+        "T": 120,
+        "seeds": seeds,
+        "record": [0, 1, 49, 50, 51, 75, 100, 120],
+    }
     one, two = (large.run(**settings, engine=fg.engines.Cpu(threads=threads)) for threads in (1, 2))
     assert_same_bits(one, two)
 
@@ -220,7 +291,10 @@ def test_one_thread_and_two_give_the_same_bits_where_rounds_are_run_again_for_th
     dim = 4 * some.problem.num_states * some.problem.num_actions
     monkeypatch.setattr("fegsam.engines.cpu.layout._SLOT_BYTES", 64 * dim)
     monkeypatch.setattr("fegsam.engines.cpu.engine._WORTH_SPLITTING", 1)
-    one, two = (some.run(alpha=ALPHA, K=40, T=80, record=1, engine=fg.engines.Cpu(threads=threads)) for threads in (1, 2))
+    one, two = (
+        some.run(alpha=ALPHA, K=40, T=80, record=1, engine=fg.engines.Cpu(threads=threads))
+        for threads in (1, 2)
+    )
     assert_same_bits(one, two)
 
 
@@ -229,9 +303,20 @@ def test_one_thread_and_two_give_the_same_bits_on_a_table_with_more_cells_than_a
 ) -> None:
     mdp = fg.examples.garnet(4000, 3, 3, DISCOUNT, seed=0)
     problem = fg.Federation(mdp, fg.policies.random(4000, 3, count=3, seed=1), num_agents=1000)
-    settings = {"step_size": ALPHA, "sync_period": 10, "num_steps": 45, "record": [0, 1, 10, 33, 45]}
+    settings = {
+        "step_size": ALPHA,
+        "sync_period": 10,
+        "num_steps": 45,
+        "record": [0, 1, 10, 33, 45],
+    }
     one, two = (
-        fg.run(problem, fg.QLearning(), **settings, record_params=True, engine=fg.engines.Cpu(threads=threads))
+        fg.run(
+            problem,
+            fg.QLearning(),
+            **settings,
+            record_params=True,
+            engine=fg.engines.Cpu(threads=threads),
+        )
         for threads in (1, 2)
     )
     assert_same_bits(one, two)
@@ -240,7 +325,10 @@ def test_one_thread_and_two_give_the_same_bits_on_a_table_with_more_cells_than_a
 @EVERY
 def test_tiny_one_thread_and_two_give_the_same_bits(name, assert_same_bits) -> None:
     small = case(name, n=2, num_agents=67)
-    one, two = (small.run(alpha=ALPHA, K=2, T=3, engine=fg.engines.Cpu(threads=threads)) for threads in (1, 2))
+    one, two = (
+        small.run(alpha=ALPHA, K=2, T=3, engine=fg.engines.Cpu(threads=threads))
+        for threads in (1, 2)
+    )
     assert_same_bits(one, two)
 
 
@@ -251,14 +339,24 @@ def test_a_seed_run_alone_has_the_bits_it_has_among_others(name, engine) -> None
     together = small.run(alpha=ALPHA, K=3, T=T, seeds=SEEDS, engine=engine).data
     for row, seed in enumerate(SEEDS):
         alone = small.run(alpha=ALPHA, K=3, T=T, seeds=[seed], engine=engine).data
-        for variable in ("average_params", "sync_error", "final_params", "output_time", "output_params"):
-            np.testing.assert_array_equal(alone[variable][0], together[variable][row], err_msg=variable)
+        for variable in (
+            "average_params",
+            "sync_error",
+            "final_params",
+            "output_time",
+            "output_params",
+        ):
+            np.testing.assert_array_equal(
+                alone[variable][0], together[variable][row], err_msg=variable
+            )
 
 
 @EACH_ENGINE
 @pytest.mark.parametrize("sampling", ["markov", "iid"])
 @EVERY
-def test_tiny_run_broken_and_resumed_at_any_time_equals_the_unbroken_one(name, sampling, engine, assert_same_bits) -> None:
+def test_tiny_run_broken_and_resumed_at_any_time_equals_the_unbroken_one(
+    name, sampling, engine, assert_same_bits
+) -> None:
     small = case(name, n=3, num_agents=3)
     settings = {"alpha": ALPHA, "K": 4, "seeds": SEEDS, "engine": engine, "sampling": sampling}
     whole = small.run(**settings, T=11)
@@ -268,7 +366,9 @@ def test_tiny_run_broken_and_resumed_at_any_time_equals_the_unbroken_one(name, s
 
 
 @EACH_ENGINE
-def test_tiny_run_resumed_twice_and_through_files_equals_the_unbroken_one(engine, tmp_path, assert_same_bits) -> None:
+def test_tiny_run_resumed_twice_and_through_files_equals_the_unbroken_one(
+    engine, tmp_path, assert_same_bits
+) -> None:
     small = case("alg5", n=2, num_agents=4)
     settings = {"alpha": ALPHA, "K": 4, "seeds": SEEDS, "engine": engine}
     history = None
@@ -283,7 +383,9 @@ def test_tiny_run_resumed_twice_and_through_files_equals_the_unbroken_one(engine
 
 @EVERY
 @pytest.mark.parametrize("broken_at", [50, 77])
-def test_large_run_resumed_at_a_sync_or_within_a_round_equals_the_unbroken_one(name, broken_at, assert_same_bits) -> None:
+def test_large_run_resumed_at_a_sync_or_within_a_round_equals_the_unbroken_one(
+    name, broken_at, assert_same_bits
+) -> None:
     large = case(name, n=2, num_agents=200)
     settings = {"alpha": ALPHA, "K": 25, "seeds": SEEDS, "engine": "cpu"}
     first = large.run(**settings, T=broken_at)
@@ -291,7 +393,9 @@ def test_large_run_resumed_at_a_sync_or_within_a_round_equals_the_unbroken_one(n
 
 
 @pytest.mark.parametrize("times", [range(91), (0, 37, 75, 90)], ids=["every-time", "few-times"])
-@pytest.mark.parametrize(("num_agents", "broken_at"), [(5, 47), (67, 10), (130, 41), (130, 85), (1, 50)])
+@pytest.mark.parametrize(
+    ("num_agents", "broken_at"), [(5, 47), (67, 10), (130, 41), (130, 85), (1, 50)]
+)
 @pytest.mark.parametrize("name", ["alg3", "alg4"])
 def test_run_on_a_large_table_resumed_anywhere_equals_the_unbroken_one(
     name, num_agents, broken_at, times, assert_same_bits
@@ -318,7 +422,7 @@ def test_tiny_single_agent_has_the_same_bits_for_every_sync_period(name, engine)
     np.testing.assert_allclose(never.average_params[0], trace.params[:, 0], rtol=0, atol=1e-12)
 
 
-# --- When the agents meet --------------------------------------------------------------------------------------------
+# --- When the agents meet -------------------------------------------------------------------------
 
 
 @EACH_ENGINE
@@ -343,7 +447,7 @@ def test_tiny_agents_agree_after_each_sync_and_part_right_after_it(name, engine)
     assert np.all(errors[[1, 4, 7, 10]] > 1e-9)
 
 
-# --- Paths -----------------------------------------------------------------------------------------------------------
+# --- Paths ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "n"), WINDOWED + ONE_STEP)
@@ -357,7 +461,9 @@ def test_path_is_as_long_as_the_steps_look(name, n) -> None:
         return
     assert len(path.states) == T + some.window
     assert len(path.actions) == T + some.window - 1
-    windows = fg.sample_path(some.problem, some.algorithm, seed=1, agent=2, num_steps=T, sampling="iid")
+    windows = fg.sample_path(
+        some.problem, some.algorithm, seed=1, agent=2, num_steps=T, sampling="iid"
+    )
     assert windows.states.shape == (T, some.window + 1)
     assert windows.actions.shape == (T, some.window)
 
@@ -368,16 +474,29 @@ def test_path_of_an_agent_does_not_depend_on_how_many_agents_there_are(name, n, 
     few, many = case(name, n, num_agents=5), case(name, n, num_agents=130)
     for agent in range(5):
         one, other = (
-            fg.sample_path(c.problem, c.algorithm, seed=9, agent=agent, num_steps=T, sampling=sampling) for c in (few, many)
+            fg.sample_path(
+                c.problem, c.algorithm, seed=9, agent=agent, num_steps=T, sampling=sampling
+            )
+            for c in (few, many)
         )
         np.testing.assert_array_equal(one.states, other.states)
         np.testing.assert_array_equal(one.actions, other.actions)
 
 
-def test_path_depends_neither_on_the_window_nor_on_the_algorithm_nor_on_the_length_of_the_run() -> None:
-    learners = [case("alg3", 1), case("alg3", 5), case("alg4"), case("alg5", 2), case("alg5-preconditioned", 3)]
+def test_path_depends_neither_on_the_window_nor_on_the_algorithm_nor_on_the_length_of_the_run() -> (
+    None
+):
+    learners = [
+        case("alg3", 1),
+        case("alg3", 5),
+        case("alg4"),
+        case("alg5", 2),
+        case("alg5-preconditioned", 3),
+    ]
     for agent in range(5):
-        longest = fg.sample_path(learners[0].problem, learners[0].algorithm, seed=4, agent=agent, num_steps=500)
+        longest = fg.sample_path(
+            learners[0].problem, learners[0].algorithm, seed=4, agent=agent, num_steps=500
+        )
         for some in learners:
             path = fg.sample_path(some.problem, some.algorithm, seed=4, agent=agent, num_steps=T)
             np.testing.assert_array_equal(path.states, longest.states[: len(path.states)])
@@ -389,7 +508,9 @@ def test_one_path_explains_runs_at_every_step_size_and_sync_period(name) -> None
     some = case(name, n=2)
     paths = some.paths(seed=6, T=T)
     for alpha, K in ((0.01, 1), (0.2, 4), (0.05, 100)):
-        trace = some.oracle(*paths, alpha=alpha, K=K, T=T, start=some.start, kinds=some.problem.assignment)
+        trace = some.oracle(
+            *paths, alpha=alpha, K=K, T=T, start=some.start, kinds=some.problem.assignment
+        )
         data = some.run(alpha=alpha, K=K, T=T, seeds=[6]).data
         np.testing.assert_allclose(data.average_params[0], trace.average, rtol=0, atol=1e-12)
 

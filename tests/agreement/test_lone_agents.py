@@ -1,6 +1,7 @@
 """Agents that each live alone and meet only to average compute what the paper's pseudo-code says.
 
-The tests named `tiny` are small enough to run with the compiled code interpreted (NUMBA_DISABLE_JIT=1, -k tiny).
+The tests named `tiny` are small enough to run with the compiled code interpreted
+(NUMBA_DISABLE_JIT=1, -k tiny).
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from fegsam.federation.protocol.agent import SimulatedAgent
 ALPHA, SEED = 0.1, 2**63 + 11
 
 
-def assert_agrees(name: str, *, K: int, T: int, sampling: str, n: int = 2, num_agents: int = 3) -> None:
+def assert_agrees(
+    name: str, *, K: int, T: int, sampling: str, n: int = 2, num_agents: int = 3
+) -> None:
     small = case(name, n=n, num_agents=num_agents, differ="both")
     agents = [
-        SimulatedAgent(small.problem, small.algorithm, step_size=ALPHA, seed=SEED, agent=i, sampling=sampling)
+        SimulatedAgent(
+            small.problem, small.algorithm, step_size=ALPHA, seed=SEED, agent=i, sampling=sampling
+        )
         for i in range(num_agents)
     ]
     trace = small.trace(SEED, alpha=ALPHA, K=K, T=T, sampling=sampling)
@@ -41,7 +46,10 @@ def test_tiny_lone_agents_agree_with_the_pseudocode(name, sampling, monkeypatch)
 @pytest.mark.parametrize("name", ["alg3", "alg4"])
 def test_tiny_agent_that_leaves_the_finite_numbers_still_goes_to_the_end_of_its_path(name) -> None:
     small = case(name, n=2, num_agents=2)
-    wild, calm = (SimulatedAgent(small.problem, small.algorithm, step_size=size, seed=SEED, agent=1) for size in (1e90, 0.1))
+    wild, calm = (
+        SimulatedAgent(small.problem, small.algorithm, step_size=size, seed=SEED, agent=1)
+        for size in (1e90, 0.1)
+    )
     assert not (np.abs(wild.local_steps(np.full_like(small.start, 1e200), 30)) <= 1e140).all()
     calm.local_steps(small.start, 30)
     assert wild.time == calm.time == 30

@@ -31,7 +31,9 @@ def optimal_values(federation: fg.Federation, tolerance: float = 1e-12) -> np.nd
 
 
 def final_average(case: Case, num_rounds: int) -> np.ndarray:
-    return fg.engines.Cpu(threads=1)(case.plan, case.lasting(num_rounds)).data.final_params.values[0]
+    return fg.engines.Cpu(threads=1)(case.plan, case.lasting(num_rounds)).data.final_params.values[
+        0
+    ]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,9 @@ def test_c_and_numpy_keep_pace_with_the_engine(loop, num_agents, step_size, num_
         average, curve = numpy_loop(tables, **rules, num_steps=num_steps, fixed_point=optimum)
     assert np.isclose(curve[-1], np.abs(average - optimum).max() ** 2)
     known = {"fixed_point": optimum, "output_decay": 0.5}
-    history = fg.run(problem, algorithm, **rules, num_steps=num_steps, record=setting.sync_period, **known)
+    history = fg.run(
+        problem, algorithm, **rules, num_steps=num_steps, record=setting.sync_period, **known
+    )
     expected = history.data.squared_error.values[0, 1:]
     assert len(curve) == len(expected)
     scale = np.abs(optimum).max()
@@ -65,7 +69,9 @@ def test_c_and_numpy_keep_pace_with_the_engine(loop, num_agents, step_size, num_
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
 @pytest.mark.parametrize("sync_period", [1, 7])
-def test_jax_given_the_engines_words_has_the_engines_parameters(precision, tolerance, sync_period) -> None:
+def test_jax_given_the_engines_words_has_the_engines_parameters(
+    precision, tolerance, sync_period
+) -> None:
     jax = import_jax()
     setting = Setting(num_agents=12, sync_period=sync_period, states=9, actions=3, branching=4)
     case, num_rounds = make_case(setting), 20
@@ -91,7 +97,13 @@ def test_jax_with_words_of_its_own_learns_as_fast_as_the_engine() -> None:
     case = make_case(Setting(num_agents=64, states=9, actions=3))
     first = np.zeros(64, np.uint32)
     first_states(case.plan.chain, np.uint64(0), 0, 64, first)
-    loop = JaxScan(q_learning_tables(case.plan), first, step_size=STEP_SIZE, sync_period=10, precision="float32")
+    loop = JaxScan(
+        q_learning_tables(case.plan),
+        first,
+        step_size=STEP_SIZE,
+        sync_period=10,
+        precision="float32",
+    )
     found, expected = loop(400), final_average(case, 400)
     assert np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
     assert not np.array_equal(found, expected.astype(np.float32)), "other words, other paths"

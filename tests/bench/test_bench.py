@@ -64,7 +64,9 @@ def test_a_contestant_that_is_unfit_too_slow_or_broken_is_left_out_with_the_reas
     assert fault.fault
     assert "ZeroDivisionError: by zero" in fault.skipped
     assert field.race("agents", case, [cpu(1)])[0].seconds
-    assert "would take" in field.race("agents", case, [cpu(1)])[0].skipped, "after the first, its time is known"
+    assert "would take" in field.race("agents", case, [cpu(1)])[0].skipped, (
+        "after the first, its time is known"
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,9 @@ def test_a_contestant_that_is_unfit_too_slow_or_broken_is_left_out_with_the_reas
         pytest.param(1e-3, 1e-3, 1, 90, 110, id="a call that was late once"),
     ],
 )
-def test_rounds_make_the_wanted_time_whatever_a_call_costs(monkeypatch, call, round_, late, least, most) -> None:
+def test_rounds_make_the_wanted_time_whatever_a_call_costs(
+    monkeypatch, call, round_, late, least, most
+) -> None:
     clock, calls = [0.0], [0]
 
     def run(rounds: int) -> None:
@@ -98,16 +102,32 @@ def test_results_are_the_same_after_a_trip_through_json(tmp_path) -> None:
 
 
 def test_changes_are_marked_only_beyond_noise() -> None:
-    old = results(entry("C", 1e-5), entry("cpu", 2e-5), entry("NumPy", 3e-5), entry("noisy", 1e-5, spread=0.2))
-    new = results(entry("C", 1.02e-5), entry("cpu", 3e-5), entry("NumPy", 1e-5), entry("noisy", 1.3e-5, spread=0.2))
+    old = results(
+        entry("C", 1e-5), entry("cpu", 2e-5), entry("NumPy", 3e-5), entry("noisy", 1e-5, spread=0.2)
+    )
+    new = results(
+        entry("C", 1.02e-5),
+        entry("cpu", 3e-5),
+        entry("NumPy", 1e-5),
+        entry("noisy", 1.3e-5, spread=0.2),
+    )
     found = {change.name: (round(change.ratio, 2), change.verdict) for change in compare(old, new)}
-    assert found == {"C": (1.02, ""), "cpu": (1.5, "slower"), "NumPy": (0.33, "faster"), "noisy": (1.3, "")}
+    assert found == {
+        "C": (1.02, ""),
+        "cpu": (1.5, "slower"),
+        "NumPy": (0.33, "faster"),
+        "noisy": (1.3, ""),
+    }
     printed = comparison(compare(old, new), markdown=False)
-    assert [line.split()[-1] for line in printed.splitlines() if "cpu" in line or "NumPy" in line] == ["slower", "faster"]
+    assert [
+        line.split()[-1] for line in printed.splitlines() if "cpu" in line or "NumPy" in line
+    ] == ["slower", "faster"]
 
 
 def test_the_table_has_ratios_to_the_fastest_and_to_c_the_limit_and_who_is_missing() -> None:
-    (cell,) = results(entry("C", 2e-5), entry("cpu", 4e-5), Entry("cuda float32", 1, "wall", skipped="no GPU")).cells
+    (cell,) = results(
+        entry("C", 2e-5), entry("cpu", 4e-5), Entry("cuda float32", 1, "wall", skipped="no GPU")
+    ).cells
     by_name = {row[1]: row for row in rows(cell)}
     assert by_name["cpu"][2:8] == ("40", "40.4", "2.50e+07", "0.24", "2", "2")
     assert by_name["limit, 3 loads at once"][2] == "1"
@@ -180,7 +200,21 @@ def tiny_axes(monkeypatch) -> None:
 def test_the_command_runs_keeps_compares_and_draws(tmp_path, capsys) -> None:
     pytest.importorskip("matplotlib")
     stored, pictures = tmp_path / "new.json", tmp_path / "figures"
-    assert main(["bench", "--quick", "--axes", "agents,threads", "--output", str(stored), "--figures", str(pictures)]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "--quick",
+                "--axes",
+                "agents,threads",
+                "--output",
+                str(stored),
+                "--figures",
+                str(pictures),
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "processor" in printed
     assert "N=3" in printed
@@ -191,12 +225,18 @@ def test_the_command_runs_keeps_compares_and_draws(tmp_path, capsys) -> None:
     assert main(["bench", "--show", str(stored), "--compare", str(stored), "--markdown"]) == 0
     printed = capsys.readouterr().out
     assert "### Agents" in printed
-    ratios = [line.split("|")[5].strip() for line in printed.partition("Against")[2].splitlines() if "N=" in line]
+    ratios = [
+        line.split("|")[5].strip()
+        for line in printed.partition("Against")[2].splitlines()
+        if "N=" in line
+    ]
     assert ratios == ["1.00", "1.00"]
 
 
 def test_contestants_can_be_chosen(monkeypatch) -> None:
-    monkeypatch.setattr(suite, "AXES", {"agents": lambda quick: [("N=3", 3, TINY, [cpu(1), c_threads(1)])]})
+    monkeypatch.setattr(
+        suite, "AXES", {"agents": lambda quick: [("N=3", 3, TINY, [cpu(1), c_threads(1)])]}
+    )
     (cell,) = suite.run_axes(["agents"], EFFORT, True, ["C"])
     assert [entry.family for entry in cell.entries] == ["C"]
     assert list(suite.run_axes(["agents"], EFFORT, True, ["JAX"])) == []
@@ -206,7 +246,10 @@ def test_contestants_can_be_chosen(monkeypatch) -> None:
     ("arguments", "said"),
     [
         (["--axes", "agnets"], "agnets"),
-        (["--contestants", "cpu,Fortran"], "no contestant 'Fortran'; choose among reference, NumPy, JAX, C, cpu, cuda"),
+        (
+            ["--contestants", "cpu,Fortran"],
+            "no contestant 'Fortran'; choose among reference, NumPy, JAX, C, cpu, cuda",
+        ),
         (["--show", "nowhere.json"], "nowhere.json"),
         (["--compare", "nowhere.json"], "nowhere"),
     ],
@@ -223,10 +266,25 @@ def test_a_file_of_something_else_is_refused(tmp_path, capsys) -> None:
 
 
 def test_the_axes_cover_what_they_say() -> None:
-    cells = {axis: [setting for _, _, setting, _ in lanes(False)] for axis, lanes in suite.AXES.items()}
-    assert [setting.num_agents for setting in cells["agents"]][:6] == [1, 16, 256, 4096, 65_536, 10**6]
+    cells = {
+        axis: [setting for _, _, setting, _ in lanes(False)] for axis, lanes in suite.AXES.items()
+    }
+    assert [setting.num_agents for setting in cells["agents"]][:6] == [
+        1,
+        16,
+        256,
+        4096,
+        65_536,
+        10**6,
+    ]
     assert [setting.sync_period for setting in cells["period"]] == [1, 10, 100, 1000]
-    assert [setting.states * setting.actions for setting in cells["table"]] == [100, 1000, 10_000, 100_000, 10**6]
+    assert [setting.states * setting.actions for setting in cells["table"]] == [
+        100,
+        1000,
+        10_000,
+        100_000,
+        10**6,
+    ]
     assert [setting.algorithm for setting in cells["algorithm"]] == list(ALGORITHMS)
     assert {setting.horizon for setting in cells["horizon"]} == {1, 5}
     assert np.unique([setting.num_seeds for setting in cells["threads"]]).tolist() == [1, 64]

@@ -1,7 +1,7 @@
 """A run has the same bits for every number of threads that BLAS may use.
 
-Products, solves and eigenvalues round differently when the library splits them over threads. Each number of threads needs a
-process of its own, which reads it from the environment.
+Products, solves and eigenvalues round differently when the library splits them over threads. Each
+number of threads needs a process of its own, which reads it from the environment.
 """
 
 from __future__ import annotations
@@ -44,9 +44,21 @@ for i in range(10):
 
 def bits(threads: int) -> list[str]:
     environment = os.environ | {
-        name: str(threads) for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "OMP_NUM_THREADS")
+        name: str(threads)
+        for name in (
+            "OPENBLAS_NUM_THREADS",
+            "MKL_NUM_THREADS",
+            "BLIS_NUM_THREADS",
+            "OMP_NUM_THREADS",
+        )
     }
-    answer = subprocess.run([sys.executable, "-c", TEN_PROBLEMS], env=environment, capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", TEN_PROBLEMS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return answer.stdout.splitlines()
 
 

@@ -1,4 +1,5 @@
-"""Compiled rules: kept on disk by their content, never taken for one another, and explained where they do not compile."""
+"""Compiled rules: kept on disk by their content, never taken for one another, and explained where
+they do not compile."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def pulled_to_one(gain: float) -> float:
     return 1 - (1 - ALPHA * gain) ** T
 
 
-# --- What a key depends on -------------------------------------------------------------------------------------------
+# --- What a key depends on ------------------------------------------------------------------------
 
 SOURCES = {
     "a constant": """
@@ -149,7 +150,13 @@ def rule(params, y, kind, out):
 
 
 def rule_from(source: str, gain: str = "0.5", operator: str = "-") -> Callable[..., None]:
-    space = {"np": np, "numba": numba, "enum": enum, "types": types, "register_jitable": register_jitable}
+    space = {
+        "np": np,
+        "numba": numba,
+        "enum": enum,
+        "types": types,
+        "register_jitable": register_jitable,
+    }
     space["__name__"] = "own_rules"
     exec(source.replace("GAIN", gain).replace("OPERATOR", operator), space)
     return space["rule"]
@@ -160,7 +167,9 @@ def test_whatever_decides_the_rule_decides_its_key(what) -> None:
     source = SOURCES[what]
     key = rule_key(rule_from(source))
     assert rule_key(rule_from(source)) == key, "the same rule again"
-    changed = rule_from(source, operator="+") if "OPERATOR" in source else rule_from(source, gain="0.25")
+    changed = (
+        rule_from(source, operator="+") if "OPERATOR" in source else rule_from(source, gain="0.25")
+    )
     other = rule_key(changed)
     # A rule without a key is compiled in each process, so that nothing can be taken for it.
     assert key is None or other is None or other != key
@@ -168,7 +177,14 @@ def test_whatever_decides_the_rule_decides_its_key(what) -> None:
 
 def test_most_rules_have_a_key() -> None:
     keyed = {what for what, source in SOURCES.items() if rule_key(rule_from(source)) is not None}
-    assert keyed >= {"a constant", "a global array", "an enclosed number", "an enclosed array", "a helper", "a helper's global"}
+    assert keyed >= {
+        "a constant",
+        "a global array",
+        "an enclosed number",
+        "an enclosed array",
+        "a helper",
+        "a helper's global",
+    }
     own = (
         fg.OnPolicyTD(),
         fg.OffPolicyTabularTD(),
@@ -177,18 +193,33 @@ def test_most_rules_have_a_key() -> None:
         fg.OffPolicyLinearTD(preconditioned=True),
     )
     assert [algorithm for algorithm in own if rule_key(algorithm.rule) is None] == []
-    assert rule_key(fg.StochasticApproximation(rule_from(SOURCES["a helper"]), dim=1).rule) is not None
+    assert (
+        rule_key(fg.StochasticApproximation(rule_from(SOURCES["a helper"]), dim=1).rule) is not None
+    )
 
 
 def test_rules_are_told_apart_by_their_names_and_types_too() -> None:
-    sources = ["1", "1.0", "True", "'1'", "(1,)", "np.array([1])", "np.array([1.0])", "np.float32(1)", "None"]
+    sources = [
+        "1",
+        "1.0",
+        "True",
+        "'1'",
+        "(1,)",
+        "np.array([1])",
+        "np.array([1.0])",
+        "np.float32(1)",
+        "None",
+    ]
     source = SOURCES["a global number"].replace("gain *", "")
-    keys = [rule_key(rule_from(source.replace("out[0] = ", "out[0] = gain + "), gain=gain)) for gain in sources]
+    keys = [
+        rule_key(rule_from(source.replace("out[0] = ", "out[0] = gain + "), gain=gain))
+        for gain in sources
+    ]
     assert None not in keys
     assert len(set(keys)) == len(keys)
 
 
-# --- Rules of one process --------------------------------------------------------------------------------------------
+# --- Rules of one process -------------------------------------------------------------------------
 
 
 def with_closure(gain: float) -> Callable[..., None]:
@@ -208,7 +239,9 @@ def with_default(gain: float) -> Callable[..., None]:
 @pytest.mark.parametrize("make", [with_closure, with_default])
 def test_rules_that_differ_in_what_they_close_over_are_not_taken_for_one_another(make) -> None:
     gains = (0.5, 2.0, 0.5)
-    assert [final(make(gain)) for gain in gains] == pytest.approx([pulled_to_one(gain) for gain in gains], rel=1e-13)
+    assert [final(make(gain)) for gain in gains] == pytest.approx(
+        [pulled_to_one(gain) for gain in gains], rel=1e-13
+    )
 
 
 class Gain(enum.Enum):
@@ -238,7 +271,8 @@ def rule(params, path, t, tables):
 
 @dataclasses.dataclass(frozen=True)
 class TypedAtAPrompt:
-    """An algorithm whose rule comes from no file: each state's parameter is pulled to the discount."""
+    """An algorithm whose rule comes from no file: each state's parameter is pulled to the
+    discount."""
 
     form, norm, window = "cell", "2", 1
     rule = staticmethod(rule_from(TYPED))
@@ -258,12 +292,20 @@ class TypedAtAPrompt:
 
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_a_rule_typed_at_a_prompt_runs(engine) -> None:
-    settings = {"step_size": 0.1, "sync_period": 3, "num_steps": 300, "engine": engine, "output_decay": 0.9}
-    history = fg.run(golden.federation(), TypedAtAPrompt(), **settings, fixed_point=[golden.DISCOUNT] * 2)
+    settings = {
+        "step_size": 0.1,
+        "sync_period": 3,
+        "num_steps": 300,
+        "engine": engine,
+        "output_decay": 0.9,
+    }
+    history = fg.run(
+        golden.federation(), TypedAtAPrompt(), **settings, fixed_point=[golden.DISCOUNT] * 2
+    )
     np.testing.assert_allclose(history.data.final_params[0], golden.DISCOUNT, atol=1e-3)
 
 
-# --- Rules that do not compile, or fail ------------------------------------------------------------------------------
+# --- Rules that do not compile, or fail -----------------------------------------------------------
 
 
 def listing_rule(params, y, kind, out):
@@ -321,7 +363,7 @@ def test_a_rule_that_raises_ends_the_run_with_its_error_and_leaves_no_thread_wai
     assert processes.run(code).split("\n")[:-1] == ["too far", "True"] * 2
 
 
-# --- The cache on disk -----------------------------------------------------------------------------------------------
+# --- The cache on disk ----------------------------------------------------------------------------
 
 OWN_RULES = """
 from numba.extending import register_jitable
@@ -343,7 +385,9 @@ print(float(history.data.final_params[0, 0]))
 """
 
 
-def test_a_second_process_finds_everything_compiled_and_an_edited_helper_is_noticed(tmp_path) -> None:
+def test_a_second_process_finds_everything_compiled_and_an_edited_helper_is_noticed(
+    tmp_path,
+) -> None:
     cache = tmp_path / "cache"
     paths = [str(tmp_path), str(processes.TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(paths)}
@@ -359,11 +403,15 @@ def test_a_second_process_finds_everything_compiled_and_an_edited_helper_is_noti
     kept = files()
     assert len(kept) > 2
 
-    assert float(processes.run(RUN_OWN_RULE, **environment)) == pytest.approx(pulled_to_one(0.5), rel=1e-13)
+    assert float(processes.run(RUN_OWN_RULE, **environment)) == pytest.approx(
+        pulled_to_one(0.5), rel=1e-13
+    )
     assert files() == kept, "something was compiled again"
 
     (tmp_path / "own_rules.py").write_text(OWN_RULES.replace("GAIN", "2.0"))
-    assert float(processes.run(RUN_OWN_RULE, **environment)) == pytest.approx(pulled_to_one(2.0), rel=1e-13)
+    assert float(processes.run(RUN_OWN_RULE, **environment)) == pytest.approx(
+        pulled_to_one(2.0), rel=1e-13
+    )
     now = files()
     assert {path: now.get(path) for path in kept} == kept, "what was there is still good"
     assert len(now) > len(kept)
@@ -377,7 +425,8 @@ def to_level(params, y, kind, out):
 
 
 def test_a_rule_runs_with_the_globals_of_today(monkeypatch) -> None:
-    """A function object that Numba has compiled keeps the globals of that time; a notebook's user changes them."""
+    """A function object that Numba has compiled keeps the globals of that time; a notebook's user
+    changes them."""
     for level in (1.0, 3.0, 1.0):
         monkeypatch.setattr(f"{__name__}.LEVEL", level)
         assert final(to_level) == pytest.approx(level * pulled_to_one(1.0), rel=1e-13)
@@ -394,7 +443,9 @@ def test_a_helper_whose_globals_have_changed_is_refused(monkeypatch) -> None:
 
     assert final(rule) == pytest.approx(pulled_to_one(1.0), rel=1e-13)
     monkeypatch.setattr(f"{__name__}.LEVEL", 3.0)
-    with pytest.raises(fg.ProblemError, match=r"helper 'level_of_helper'.*has changed.*define the helper again"):
+    with pytest.raises(
+        fg.ProblemError, match=r"helper 'level_of_helper'.*has changed.*define the helper again"
+    ):
         final(rule)
 
 

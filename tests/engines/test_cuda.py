@@ -1,4 +1,5 @@
-"""The `cuda` engine where there is no GPU: in Numba's simulator, and up to where it would be needed."""
+"""The `cuda` engine where there is no GPU: in Numba's simulator, and up to where it would be
+needed."""
 
 import dataclasses
 import os
@@ -28,32 +29,48 @@ def run() -> dict[str, object]:
 
 
 def test_simulated_gpu_agrees_with_cpu() -> None:
-    """All algorithms and layouts at small size: same paths, parameters within 1e-10, the same bits twice."""
+    """All algorithms and layouts at small size: same paths, parameters within 1e-10, the same bits
+    twice."""
     environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-W", "ignore", str(ROOT / "benchmarks" / "cuda_agreement.py"), "--small"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(ROOT / "benchmarks" / "cuda_agreement.py"),
+        "--small",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "26 of 26 agree" in done.stdout
 
 
-@pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU")
+@pytest.mark.skipif(
+    "NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU"
+)
 def test_says_what_to_install_without_a_gpu(run) -> None:
     from numba import cuda
 
     if cuda.is_available():
         pytest.skip("there is a GPU")
     fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
-    with pytest.raises(fg.ProblemError, match=r"needs an NVIDIA GPU .* pip install 'fegsam\[cuda\]'"):
+    with pytest.raises(
+        fg.ProblemError, match=r"needs an NVIDIA GPU .* pip install 'fegsam\[cuda\]'"
+    ):
         fg.run(fed, fg.QLearning(), engine="cuda", **run)
 
 
-@pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU")
+@pytest.mark.skipif(
+    "NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator stands in for a GPU"
+)
 def test_refuses_a_gpu_that_is_too_old(monkeypatch) -> None:
     from fegsam.engines.cuda import device as cuda_device
 
     old = types.SimpleNamespace(name=b"an old one", compute_capability=(6, 1))
     monkeypatch.setattr(cuda_device.cuda, "get_current_device", lambda: old)
-    with pytest.raises(fg.ProblemError, match=r"compute capability 7\.0 or later and an old one has 6\.1; use engine='cpu'"):
+    with pytest.raises(
+        fg.ProblemError,
+        match=r"compute capability 7\.0 or later and an old one has 6\.1; use engine='cpu'",
+    ):
         cuda_device.describe(0)
 
 
@@ -103,7 +120,10 @@ def test_memory_is_planned_and_refused_with_numbers() -> None:
     roomy = make_layout(shape, H200, "table", 1, 0)
     tight = make_layout(shape, dataclasses.replace(H200, free_bytes=20 * 10**9), "table", 1, 0)
     assert tight.blocks < roomy.blocks
-    with pytest.raises(fg.ProblemError, match=r"100000 agents with 1000000 parameters need .* bytes of GPU memory .* free"):
+    with pytest.raises(
+        fg.ProblemError,
+        match=r"100000 agents with 1000000 parameters need .* bytes of GPU memory .* free",
+    ):
         make_layout(shape, dataclasses.replace(H200, free_bytes=10**9), "table", 1, 0)
     many = dataclasses.replace(SHAPE, num_seeds=1000, num_agents=10**6)
     assert make_layout(many, H200, None, 1, 0).seeds < 1000
@@ -148,26 +168,40 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
     ],
 )
 def test_scouts_run_ahead_where_half_of_the_gpu_is_enough(changed, scouted) -> None:
-    found = make_layout(dataclasses.replace(SHAPE, **{"num_agents": 4096, **changed}), H200, None, 1, 0)
+    found = make_layout(
+        dataclasses.replace(SHAPE, **{"num_agents": 4096, **changed}), H200, None, 1, 0
+    )
     assert found.where.scouted == scouted
     assert found.shared_bytes <= H200.shared_bytes
     assert not scouted or found.grid <= H200.processors
 
 
 def test_few_summands_go_straight_to_the_sums_of_all_blocks() -> None:
-    few, many = (make_layout(dataclasses.replace(SHAPE, num_agents=agents), H200, None, 1, 0) for agents in (256, 4096))
+    few, many = (
+        make_layout(dataclasses.replace(SHAPE, num_agents=agents), H200, None, 1, 0)
+        for agents in (256, 4096)
+    )
     assert few.where.scouted
     assert many.where.scouted
     assert (few.where.sums, many.where.sums) == (False, True)
     assert few.where.near_log
-    assert not make_layout(dataclasses.replace(SHAPE, num_agents=4096, sync_period=200), H200, None, 1, 0).where.near_log
+    assert not make_layout(
+        dataclasses.replace(SHAPE, num_agents=4096, sync_period=200), H200, None, 1, 0
+    ).where.near_log
 
 
 def test_where_blocks_run_in_turn_there_is_one_and_it_fits() -> None:
-    simulator = Device("a simulator", 1, 1 << 16, 1 << 17, 1 << 30, 8, 1 << 16, reserved=0, warp=2, in_turn=True)
+    simulator = Device(
+        "a simulator", 1, 1 << 16, 1 << 17, 1 << 30, 8, 1 << 16, reserved=0, warp=2, in_turn=True
+    )
     large = Shape("row", dim=1000, num_agents=5, num_seeds=1, sync_period=3, ahead=1, item=8)
     assert make_layout(large, simulator, None, 1, 0).blocks == 1
-    assert make_layout(dataclasses.replace(large, num_agents=1, num_seeds=100), simulator, None, 1, 0).crew == 1
+    assert (
+        make_layout(
+            dataclasses.replace(large, num_agents=1, num_seeds=100), simulator, None, 1, 0
+        ).crew
+        == 1
+    )
     sparse = Shape("cell", dim=5000, num_agents=2, num_seeds=1, sync_period=3, ahead=1, item=8)
     assert make_layout(sparse, simulator, None, 1, 0).name == "overlay"
 
@@ -178,9 +212,24 @@ def test_blocks_copy_what_the_compiler_lets_them(states: int, copied: bool) -> N
     from fegsam.engines.cuda.rule import copies
 
     mdp = fg.examples.garnet(states, 2, 1, discount=0.9, seed=0)
-    fed = fg.Federation(mdp, fg.policies.uniform(states, 2), num_agents=2, target_policy=fg.policies.uniform(states, 2))
-    plan = lower(fed, fg.OffPolicyTabularTD(), start=Checkpoint(0, np.zeros((1, states))), truth=None, output_times=None)
-    arrays = [value for value in (*pack(plan.chain), *plan.tables) if isinstance(value, np.ndarray) and value.size]
+    fed = fg.Federation(
+        mdp,
+        fg.policies.uniform(states, 2),
+        num_agents=2,
+        target_policy=fg.policies.uniform(states, 2),
+    )
+    plan = lower(
+        fed,
+        fg.OffPolicyTabularTD(),
+        start=Checkpoint(0, np.zeros((1, states))),
+        truth=None,
+        output_times=None,
+    )
+    arrays = [
+        value
+        for value in (*pack(plan.chain), *plan.tables)
+        if isinstance(value, np.ndarray) and value.size
+    ]
     found = copies(plan)
     assert sum(found.values()) <= 48 * 1024
     assert (len(found) == len(arrays)) == copied

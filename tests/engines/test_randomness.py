@@ -1,4 +1,5 @@
-"""The random numbers of every engine against published vectors, and the draws against the laws they are made from."""
+"""The random numbers of every engine against published vectors, and the draws against the laws they
+are made from."""
 
 from __future__ import annotations
 
@@ -15,17 +16,39 @@ from scipy import stats
 import fegsam as fg
 from cases import KERNELS, KINDS, SMALL, case
 from fegsam.engines import randomness
-from fegsam.engines.randomness import FIRST_STATE, IID, OUTPUT_TIME, PATH, build_alias, choose, philox, words
+from fegsam.engines.randomness import (
+    FIRST_STATE,
+    IID,
+    OUTPUT_TIME,
+    PATH,
+    build_alias,
+    choose,
+    philox,
+    words,
+)
 from fegsam.history.history import Checkpoint
 
 # Random123's kat_vectors for philox4x32, 10 rounds: counter, key, words.
 KNOWN_ANSWERS = [
-    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    (
+        "00000000 00000000 00000000 00000000",
+        "00000000 00000000",
+        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
+    ),
+    (
+        "ffffffff ffffffff ffffffff ffffffff",
+        "ffffffff ffffffff",
+        "408f276d 41c83b0e a20bc7c6 6d5451fd",
+    ),
+    (
+        "243f6a88 85a308d3 13198a2e 03707344",
+        "a4093822 299f31d0",
+        "d16cfe09 94fdcceb 5001e420 24126ea1",
+    ),
 ]
 ANSWERS = pytest.mark.parametrize(
-    ("counter", "key", "expected"), [[[int(w, 16) for w in part.split()] for part in row] for row in KNOWN_ANSWERS]
+    ("counter", "key", "expected"),
+    [[[int(w, 16) for w in part.split()] for part in row] for row in KNOWN_ANSWERS],
 )
 
 
@@ -41,7 +64,8 @@ def philox_in_python(counter: tuple[int, ...], key: tuple[int, int]) -> tuple[in
 
 
 def words_in_python(seed: int, agent: int, t: int, purpose: int) -> tuple[int, int]:
-    """What the documentation promises: the counter is half the time, the agent and the purpose; the key is the seed."""
+    """What the documentation promises: the counter is half the time, the agent and the purpose; the
+    key is the seed."""
     pair, odd = divmod(t, 2)
     block = philox_in_python((pair % 2**32, pair >> 32, agent, purpose), (seed % 2**32, seed >> 32))
     return block[2 * odd], block[2 * odd + 1]
@@ -61,7 +85,7 @@ def compiled_words(seed, agent, t, purpose):
     return words(seed, agent, t, purpose)
 
 
-# --- Philox4x32-10 ---------------------------------------------------------------------------------------------------
+# --- Philox4x32-10 --------------------------------------------------------------------------------
 
 
 @ANSWERS
@@ -83,7 +107,7 @@ def test_philox_gives_its_published_answers_on_arrays() -> None:
         np.testing.assert_array_equal(word, expected)
 
 
-# --- The words of a step ---------------------------------------------------------------------------------------------
+# --- The words of a step --------------------------------------------------------------------------
 
 SEEDS = (0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 2, 2**64 - 1)
 TIMES = (0, 1, 2, 3, 2**32, 2**33 - 1, 2**33, 2**33 + 1, 2**40 + 7, 2**62 + 1)
@@ -91,9 +115,16 @@ TIMES = (0, 1, 2, 3, 2**32, 2**33 - 1, 2**33, 2**33 + 1, 2**40 + 7, 2**62 + 1)
 
 @pytest.mark.parametrize("form", [words, compiled_words], ids=["interpreted", "compiled"])
 def test_words_depend_on_every_bit_of_seed_agent_time_and_purpose_as_promised(form) -> None:
-    for seed, agent, t, purpose in product(SEEDS, (0, 5, 2**32 - 1), TIMES, (PATH, FIRST_STATE, OUTPUT_TIME, IID)):
+    for seed, agent, t, purpose in product(
+        SEEDS, (0, 5, 2**32 - 1), TIMES, (PATH, FIRST_STATE, OUTPUT_TIME, IID)
+    ):
         got = form(*u64(seed, agent, t), purpose)
-        assert tuple(map(int, got)) == words_in_python(seed, agent, t, int(purpose)), (seed, agent, t, purpose)
+        assert tuple(map(int, got)) == words_in_python(seed, agent, t, int(purpose)), (
+            seed,
+            agent,
+            t,
+            purpose,
+        )
 
 
 def test_words_of_many_times_at_once_are_those_of_each() -> None:
@@ -111,7 +142,8 @@ def test_two_steps_share_a_block_and_have_its_four_words() -> None:
 
 
 def test_streams_of_purposes_agents_and_seeds_never_meet() -> None:
-    """No pair of words occurs twice among 100 steps of each of 144 streams; by chance that has probability 1e-11."""
+    """No pair of words occurs twice among 100 steps of each of 144 streams; by chance that has
+    probability 1e-11."""
     streams = product((0, 1, 2**32, 2**64 - 1), range(9), (PATH, FIRST_STATE, OUTPUT_TIME, IID))
     times = np.arange(100, dtype=np.uint64)
     drawn = [words(*u64(seed, agent), times, purpose) for seed, agent, purpose in streams]
@@ -120,17 +152,21 @@ def test_streams_of_purposes_agents_and_seeds_never_meet() -> None:
 
 
 def test_words_are_uniform_and_those_of_a_step_independent() -> None:
-    """Of a step's two words the upper three bits: 64 equally likely cells; and so for the same word of two steps."""
+    """Of a step's two words the upper three bits: 64 equally likely cells; and so for the same word
+    of two steps."""
     times = np.arange(20_000, dtype=np.uint64)
     for seed in (0, 2**64 - 1):
-        first, second = (np.asarray(w >> np.uint64(29), int) for w in words(*u64(seed, 0), times, PATH))
+        first, second = (
+            np.asarray(w >> np.uint64(29), int) for w in words(*u64(seed, 0), times, PATH)
+        )
         for one, other in ((first, second), (first[:-1], first[1:]), (second[:-1], first[1:])):
             assert stats.chisquare(np.bincount(8 * one + other, minlength=64)).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("name", ["alg1-linear", "alg4", "alg5"])
 def test_engines_walk_the_same_paths_beyond_2_to_the_33_steps(name) -> None:
-    """There the upper word of the counter is no longer zero. Other words are drawn than at the start of a run."""
+    """There the upper word of the counter is no longer zero. Other words are drawn than at the
+    start of a run."""
     small, late = case(name, n=2, num_agents=3), 2**33
     found = {}
 
@@ -139,34 +175,43 @@ def test_engines_walk_the_same_paths_beyond_2_to_the_33_steps(name) -> None:
         for begin in (0, late):
             start = Checkpoint(begin, plan.start.params, states)
             moved = dataclasses.replace(plan, start=start, output_times=np.array([begin]))
-            shifted = dataclasses.replace(settings, num_steps=begin + 20, record=np.arange(begin, begin + 21))
+            shifted = dataclasses.replace(
+                settings, num_steps=begin + 20, record=np.arange(begin, begin + 21)
+            )
             for engine in (fg.engines.Reference(), fg.engines.Cpu(threads=1)):
                 found[begin, engine.name] = engine(moved, shifted).data.average_params.values[0]
         return None
 
     small.run(alpha=0.1, K=4, T=20, engine=from_late)
     for begin in (0, late):
-        np.testing.assert_allclose(found[begin, "cpu"], found[begin, "reference"], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            found[begin, "cpu"], found[begin, "reference"], rtol=0, atol=1e-12
+        )
     assert np.abs(found[late, "cpu"] - found[0, "cpu"]).max() > 1e-3
 
 
-# --- Alias tables ----------------------------------------------------------------------------------------------------
+# --- Alias tables ---------------------------------------------------------------------------------
 
 
 def alias_row(law: np.ndarray) -> np.ndarray:
     """(b, 3): threshold, outcome, other outcome."""
     size = len(law)
     table = np.empty((size, 3), np.uint32)
-    build_alias(np.array([0, size]), np.asarray(law, np.float64), np.arange(size, dtype=np.uint32), table)
+    build_alias(
+        np.array([0, size]), np.asarray(law, np.float64), np.arange(size, dtype=np.uint32), table
+    )
     return table
 
 
 def counts(table: np.ndarray) -> list[int]:
-    """How many of the 2^32 words draw each outcome, exactly: word w draws from entry j where j 2^32 <= w b < (j + 1) 2^32."""
+    """How many of the 2^32 words draw each outcome, exactly: word w draws from entry j where j 2^32
+    <= w b < (j + 1) 2^32."""
     size = len(table)
     drawn = [0] * size
     for j, (threshold, outcome, other) in enumerate(table.tolist()):
-        begin, middle, end = (-(-edge // size) for edge in (j << 32, (j << 32) + threshold, (j + 1) << 32))
+        begin, middle, end = (
+            -(-edge // size) for edge in (j << 32, (j << 32) + threshold, (j + 1) << 32)
+        )
         drawn[outcome] += middle - begin
         drawn[other] += end - middle
     return drawn
@@ -176,14 +221,17 @@ WEIGHTS = st.one_of(
     st.just(0.0),
     st.floats(1e-3, 1.0),
     st.floats(1e-300, 1e-9),  # next to impossible
-    st.sampled_from([1.0, 0.5, 1e-17, 2.0**-32, 2.0**-33, 1e9]),  # equal ones, the edge of a word, next to certain
+    st.sampled_from(
+        [1.0, 0.5, 1e-17, 2.0**-32, 2.0**-33, 1e9]
+    ),  # equal ones, the edge of a word, next to certain
 )
 
 
 @given(st.lists(WEIGHTS, min_size=1, max_size=40).filter(lambda weights: sum(weights) > 1e-200))
 @settings(max_examples=300, deadline=None, derandomize=True)
 def test_alias_tables_have_the_law_they_are_made_from(weights) -> None:
-    """Each entry that an outcome has a part in can be off by one word in 2^32, and no impossible outcome has any."""
+    """Each entry that an outcome has a part in can be off by one word in 2^32, and no impossible
+    outcome has any."""
     law = np.array(weights) / np.sum(weights)
     table = alias_row(law)
     drawn = counts(table)
@@ -198,7 +246,10 @@ def test_alias_tables_have_the_law_they_are_made_from(weights) -> None:
 @given(st.floats(0.0, 1.0))
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_a_law_of_two_outcomes_is_exact_to_2_to_the_minus_31(probability) -> None:
-    assert abs(counts(alias_row(np.array([probability, 1 - probability])))[0] / 2**32 - probability) <= 2**-31
+    assert (
+        abs(counts(alias_row(np.array([probability, 1 - probability])))[0] / 2**32 - probability)
+        <= 2**-31
+    )
 
 
 def test_a_word_draws_the_outcome_that_the_table_counts_it_for() -> None:
@@ -207,8 +258,15 @@ def test_a_word_draws_the_outcome_that_the_table_counts_it_for() -> None:
     for size in (1, 2, 3, 7, 16):
         law = rng.dirichlet(np.full(size, 0.4))
         table = alias_row(law)
-        edges = [edge for j in range(size) for edge in (j << 32, (j << 32) + int(table[j, 0]))] + [size << 32]
-        near = {w for edge in edges for w in range(-(-edge // size) - 2, -(-edge // size) + 3) if 0 <= w < 2**32}
+        edges = [edge for j in range(size) for edge in (j << 32, (j << 32) + int(table[j, 0]))] + [
+            size << 32
+        ]
+        near = {
+            w
+            for edge in edges
+            for w in range(-(-edge // size) - 2, -(-edge // size) + 3)
+            if 0 <= w < 2**32
+        }
         for word in near:
             entry, low = divmod(word * size, 2**32)
             expected = table[entry, 1] if low < table[entry, 0] else table[entry, 2]
@@ -236,12 +294,16 @@ def test_an_index_is_drawn_as_an_outcome_is() -> None:
         assert randomness.choose_index(word, np.uint64(0), np.uint64(4), index) == drawn
 
 
-# --- Paths against their laws ----------------------------------------------------------------------------------------
+# --- Paths against their laws ---------------------------------------------------------------------
 
 
 def assert_law(counted: np.ndarray, law: np.ndarray) -> None:
-    """Counts along the last axis come from the laws there, by one chi-square test; what is impossible never happened."""
-    counted, law = counted.reshape(-1, counted.shape[-1]), np.broadcast_to(law, counted.shape).reshape(-1, counted.shape[-1])
+    """Counts along the last axis come from the laws there, by one chi-square test; what is
+    impossible never happened."""
+    counted, law = (
+        counted.reshape(-1, counted.shape[-1]),
+        np.broadcast_to(law, counted.shape).reshape(-1, counted.shape[-1]),
+    )
     assert np.all(counted[law == 0] == 0)
     expected = counted.sum(axis=1, keepdims=True) * law
     possible = law > 0
@@ -271,7 +333,9 @@ def test_markov_noise_of_each_kind_has_its_kernel() -> None:
     some = case("alg1-linear", num_agents=5)
     for kind in range(KINDS):
         agent = int(np.flatnonzero(some.problem.assignment == kind)[0])
-        path = fg.sample_path(some.problem, some.algorithm, seed=2, agent=agent, num_steps=6000).states
+        path = fg.sample_path(
+            some.problem, some.algorithm, seed=2, agent=agent, num_steps=6000
+        ).states
         moved = np.zeros(KERNELS.shape[1:], int)
         np.add.at(moved, (path[:-1], path[1:]), 1)
         assert_law(moved, KERNELS[kind])
@@ -279,7 +343,10 @@ def test_markov_noise_of_each_kind_has_its_kernel() -> None:
 
 def test_first_states_of_many_agents_have_the_initial_law() -> None:
     some = case("alg4", num_agents=1500)
-    first = [fg.sample_path(some.problem, some.algorithm, seed=4, agent=i, num_steps=1).states[0] for i in range(1500)]
+    first = [
+        fg.sample_path(some.problem, some.algorithm, seed=4, agent=i, num_steps=1).states[0]
+        for i in range(1500)
+    ]
     assert_law(np.bincount(first, minlength=len(SMALL.first)), SMALL.first)
 
 
@@ -288,7 +355,9 @@ def test_independent_windows_begin_in_the_stationary_law_and_move_by_the_kernel(
     kernel = 0.9 * np.eye(3) + 0.1 * law  # sticky, so that a path would betray itself
     noise = fg.MarkovNoise(kernel, num_agents=2)
     algorithm = fg.LinearSA(-np.ones((3, 1, 1)), np.zeros((3, 1)))
-    drawn = fg.sample_path(noise, algorithm, seed=3, agent=1, num_steps=6000, sampling="iid").states[:, 0]
+    drawn = fg.sample_path(
+        noise, algorithm, seed=3, agent=1, num_steps=6000, sampling="iid"
+    ).states[:, 0]
     pairs = np.zeros((3, 3), int)
     np.add.at(pairs, (drawn[:-1], drawn[1:]), 1)
     assert_law(pairs, law)  # whatever came before

@@ -1,4 +1,5 @@
-"""What `run` is asked and what it gives back: times, parameters, outputs, seeds, engines, threads, terminals, Ctrl-C."""
+"""What `run` is asked and what it gives back: times, parameters, outputs, seeds, engines, threads,
+terminals, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,12 +23,18 @@ ALPHA, X0 = 0.1, 5.0
 def pulled(num_agents: int = 2, **settings):
     """Half the agents are pulled to 3, half to 1, without noise: every number of the run is known.
 
-    With even numbers of both the average forgets x0 for 2 at rate 1 - alpha whatever K is, and t steps after a sync each
-    agent is 1 - (1 - alpha)^t away from it.
+    With even numbers of both the average forgets x0 for 2 at rate 1 - alpha whatever K is, and t
+    steps after a sync each agent is 1 - (1 - alpha)^t away from it.
     """
     noise = fg.MarkovNoise(np.ones((2, 1, 1)), num_agents=num_agents)
     algorithm = fg.LinearSA(-np.ones((2, 1, 1, 1)), [[[3.0]], [[1.0]]])
-    options = {"step_size": ALPHA, "sync_period": 4, "num_steps": 10, "record_params": True, "initial_params": [X0]}
+    options = {
+        "step_size": ALPHA,
+        "sync_period": 4,
+        "num_steps": 10,
+        "record_params": True,
+        "initial_params": [X0],
+    }
     return fg.run(noise, algorithm, **(options | settings))
 
 
@@ -35,7 +42,7 @@ def average_at(times) -> np.ndarray:
     return 2 + (X0 - 2) * (1 - ALPHA) ** np.asarray(times)
 
 
-# --- Recorded times --------------------------------------------------------------------------------------------------
+# --- Recorded times -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,9 @@ def test_record_is_a_period_or_a_set_of_times(record, times, engine) -> None:
 
 
 @pytest.mark.parametrize("num_steps", [201, 1000, 12_345])
-def test_default_record_is_some_200_times_evenly_spread_from_the_first_to_the_last(num_steps) -> None:
+def test_default_record_is_some_200_times_evenly_spread_from_the_first_to_the_last(
+    num_steps,
+) -> None:
     times = pulled(num_steps=num_steps).data.time.values
     assert times[0] == 0
     assert times[-1] == num_steps
@@ -92,13 +101,15 @@ def test_the_first_row_is_the_initial_parameters_and_the_last_the_final_ones(eng
     assert np.all(data.sync_error[:, 0] == 0)
 
 
-# --- What is measured ------------------------------------------------------------------------------------------------
+# --- What is measured -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_agents", [2, 10, 130])
 @pytest.mark.parametrize("K", [1, 4, 7, 100])
 @EACH_ENGINE
-def test_sync_error_is_nothing_at_a_sync_and_has_its_closed_form_between(num_agents, K, engine) -> None:
+def test_sync_error_is_nothing_at_a_sync_and_has_its_closed_form_between(
+    num_agents, K, engine
+) -> None:
     data = pulled(num_agents, sync_period=K, num_steps=15, record=1, engine=engine).data
     apart = 1 - (1 - ALPHA) ** (np.arange(16) % K)
     np.testing.assert_allclose(data.sync_error[0], apart**2, rtol=1e-12, atol=1e-15)
@@ -110,7 +121,9 @@ def test_sync_error_is_nothing_at_a_sync_and_has_its_closed_form_between(num_age
 def test_errors_are_measured_against_the_fixed_point_that_is_given(engine) -> None:
     data = pulled(record=1, fixed_point=[-7.0], engine=engine, output_decay=0.9).data
     np.testing.assert_allclose(data.squared_error[0], (average_at(range(11)) + 7) ** 2, rtol=1e-12)
-    np.testing.assert_allclose(data.output_squared_error, (average_at(data.output_time) + 7) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        data.output_squared_error, (average_at(data.output_time) + 7) ** 2, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("norm", [2, np.inf])
@@ -119,13 +132,23 @@ def test_own_rules_are_measured_in_their_own_norm_and_always_in_the_2_norm(norm,
     noise = fg.MarkovNoise(KERNELS, num_agents=5)
     algorithm = fg.StochasticApproximation(tanh_rule, NOISE_DIM, norm=norm)
     point = np.array([1.0, -2.0, 0.5])
-    settings = {"step_size": ALPHA, "sync_period": 3, "num_steps": 10, "record": 1, "record_params": True}
+    settings = {
+        "step_size": ALPHA,
+        "sync_period": 3,
+        "num_steps": 10,
+        "record": 1,
+        "record_params": True,
+    }
     data = fg.run(noise, algorithm, **settings, fixed_point=point, engine=engine).data
     gap = data.average_params.values - point
     np.testing.assert_allclose(data.squared_error_2, (gap**2).sum(axis=2), rtol=1e-12)
-    np.testing.assert_allclose(data.squared_error, np.linalg.norm(gap, ord=norm, axis=2) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        data.squared_error, np.linalg.norm(gap, ord=norm, axis=2) ** 2, rtol=1e-12
+    )
     output = data.output_params.values - point
-    np.testing.assert_allclose(data.output_squared_error, np.linalg.norm(output, ord=norm, axis=1) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(
+        data.output_squared_error, np.linalg.norm(output, ord=norm, axis=1) ** 2, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,14 +157,25 @@ def test_own_rules_are_measured_in_their_own_norm_and_always_in_the_2_norm(norm,
         (fg.OnPolicyTD(), golden.STATIONARY_TARGET),
         (fg.OffPolicyTabularTD(2), (2 * golden.STATIONARY_B1 + golden.STATIONARY_B2) / 3),
         (fg.OffPolicyLinearTD(2), (2 * golden.STATIONARY_B1 + golden.STATIONARY_B2) / 3),
-        (fg.OffPolicyLinearTD(preconditioned=True), (2 * golden.STATIONARY_B1 + golden.STATIONARY_B2) / 3),
+        (
+            fg.OffPolicyLinearTD(preconditioned=True),
+            (2 * golden.STATIONARY_B1 + golden.STATIONARY_B2) / 3,
+        ),
     ],
     ids=repr,
 )
 @EACH_ENGINE
-def test_value_error_is_the_distance_from_the_golden_value_under_the_golden_laws(algorithm, law, engine) -> None:
+def test_value_error_is_the_distance_from_the_golden_value_under_the_golden_laws(
+    algorithm, law, engine
+) -> None:
     problem = golden.federation(num_agents=3)  # of the first policy two agents
-    settings = {"step_size": 0.1, "sync_period": 2, "num_steps": 12, "record": 1, "record_params": True}
+    settings = {
+        "step_size": 0.1,
+        "sync_period": 2,
+        "num_steps": 12,
+        "record": 1,
+        "record_params": True,
+    }
     data = fg.run(problem, algorithm, **settings, engine=engine).data
     phi = np.eye(2) if isinstance(algorithm, fg.OffPolicyTabularTD) else golden.FEATURES
     learned = data.average_params[0].values @ phi.T
@@ -165,11 +199,18 @@ def test_value_error_is_there_where_one_policy_is_evaluated_in_one_environment()
 
 @EACH_ENGINE
 def test_small_errors_keep_their_digits(engine) -> None:
-    """Next to the fixed point an error of 1e-16 must not drown in the rounding of the value function."""
+    """Next to the fixed point an error of 1e-16 must not drown in the rounding of the value
+    function."""
     problem = golden.federation(num_agents=2)
     truth = fg.fixed_point(problem, fg.OffPolicyTabularTD())
     step = np.array([1e-8, -2e-8])
-    settings = {"step_size": 0.1, "sync_period": 2, "num_steps": 1, "record": [0], "initial_params": truth + step}
+    settings = {
+        "step_size": 0.1,
+        "sync_period": 2,
+        "num_steps": 1,
+        "record": [0],
+        "initial_params": truth + step,
+    }
     data = fg.run(problem, fg.OffPolicyTabularTD(), **settings, engine=engine).data
     law = (golden.STATIONARY_B1 + golden.STATIONARY_B2) / 2
     np.testing.assert_allclose(data.squared_error_2, 5e-16, rtol=1e-6)
@@ -177,7 +218,7 @@ def test_small_errors_keep_their_digits(engine) -> None:
     np.testing.assert_allclose(data.value_error, law @ step**2, rtol=1e-6)
 
 
-# --- The output time -------------------------------------------------------------------------------------------------
+# --- The output time ------------------------------------------------------------------------------
 
 
 def test_default_output_decay_is_the_theorems_and_kept_in_the_settings() -> None:
@@ -191,7 +232,13 @@ def test_default_output_decay_is_the_theorems_and_kept_in_the_settings() -> None
 
 def test_where_no_norm_is_found_the_output_decay_is_one_less_a_step() -> None:
     noise = fg.MarkovNoise([[1.0]], num_agents=1)
-    settings = {"step_size": 0.5, "sync_period": 1, "num_steps": 10, "engine": "reference", "fixed_point": [0.0]}
+    settings = {
+        "step_size": 0.5,
+        "sync_period": 1,
+        "num_steps": 10,
+        "engine": "reference",
+        "fixed_point": [0.0],
+    }
     assert fg.run(noise, fg.LinearSA([[[0.0]]], [[0.0]]), **settings).settings.output_decay == 0.9
 
 
@@ -200,16 +247,31 @@ def test_output_time_depends_on_seed_decay_and_length_alone(engine) -> None:
     settings = {"seeds": range(40), "output_decay": 0.9, "engine": engine, "num_steps": 20}
     times = pulled(**settings).data.output_time.values
     assert 0 <= times.min() < 10 < times.max() <= 19
-    for change in ({"sync_period": 1}, {"step_size": 0.3}, {"num_agents": 6}, {"sampling": "iid"}, {"record": [3]}):
+    for change in (
+        {"sync_period": 1},
+        {"step_size": 0.3},
+        {"num_agents": 6},
+        {"sampling": "iid"},
+        {"record": [3]},
+    ):
         np.testing.assert_array_equal(pulled(**(settings | change)).data.output_time, times)
     assert (pulled(**(settings | {"seeds": range(40, 80)})).data.output_time.values != times).any()
-    np.testing.assert_array_equal(pulled(**(settings | {"output_decay": 1e-12})).data.output_time, 19)
+    np.testing.assert_array_equal(
+        pulled(**(settings | {"output_decay": 1e-12})).data.output_time, 19
+    )
 
 
 @pytest.mark.parametrize("K", [1, 4, 30])
 @EACH_ENGINE
 def test_stopping_at_the_output_ends_each_seed_there(K, engine) -> None:
-    settings = {"alpha": ALPHA, "K": K, "T": 12, "seeds": range(30), "output_decay": 0.93, "engine": engine}
+    settings = {
+        "alpha": ALPHA,
+        "K": K,
+        "T": 12,
+        "seeds": range(30),
+        "output_decay": 0.93,
+        "engine": engine,
+    }
     some = case("alg3", n=2)
     whole = some.run(**settings).data
     history = some.run(**settings, stop_at_output=True)
@@ -221,17 +283,21 @@ def test_stopping_at_the_output_ends_each_seed_there(K, engine) -> None:
     np.testing.assert_array_equal(stopped.output_params, whole.output_params)
     after = stopped.time.values > ends[:, None]
     for name in ("average_params", "squared_error", "squared_error_2", "value_error", "sync_error"):
-        np.testing.assert_allclose(stopped[name].values[~after], whole[name].values[~after], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            stopped[name].values[~after], whole[name].values[~after], rtol=1e-12, atol=1e-13
+        )
         assert np.isnan(stopped[name].values[after]).all()
     assert np.all(stopped.diverged_at == -1)
     assert history.checkpoint is None
     assert history.settings.stop_at_output
 
 
-# --- Settings --------------------------------------------------------------------------------------------------------
+# --- Settings -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("K", "T", "times"), [(1, 10, 10), (3, 10, 3), (5, 10, 2), (10, 10, 1), (11, 10, 0)])
+@pytest.mark.parametrize(
+    ("K", "T", "times"), [(1, 10, 10), (3, 10, 3), (5, 10, 2), (10, 10, 1), (11, 10, 0)]
+)
 def test_communications_are_the_whole_periods_of_the_run(K, T, times) -> None:
     assert pulled(sync_period=K, num_steps=T).settings.communications == times
 
@@ -252,7 +318,12 @@ def test_settings_say_what_was_asked_for_and_are_frozen() -> None:
     )
     settings = history.settings
     assert settings.algorithm == "OffPolicyLinearTD(horizon=3, preconditioned=True)"
-    assert (settings.num_agents, settings.step_size, settings.sync_period, settings.num_steps) == (7, 0.25, 6, 20)
+    assert (settings.num_agents, settings.step_size, settings.sync_period, settings.num_steps) == (
+        7,
+        0.25,
+        6,
+        20,
+    )
     assert settings.seeds == (2**64 - 1, 4)
     assert (settings.engine, settings.sampling, settings.output_decay) == ("cpu", "iid", 0.5)
     assert not settings.record_params
@@ -263,17 +334,24 @@ def test_settings_say_what_was_asked_for_and_are_frozen() -> None:
 
 
 def test_independent_windows_have_the_law_of_independent_noise(assert_mean) -> None:
-    """A chain that stays where it is for 40 steps: drawn afresh, its +-2 averages as a coin does."""
+    """A chain that stays where it is for 40 steps: drawn afresh, its +-2 averages as a coin
+    does."""
     sticky = fg.MarkovNoise([[0.975, 0.025], [0.025, 0.975]], num_agents=3)
     coin = fg.LinearSA(-np.ones((2, 1, 1)), [[2.0], [-2.0]])
     times = np.array([1, 5, 30])
-    settings = {"step_size": 0.1, "sync_period": 5, "num_steps": 30, "record": times, "seeds": range(4000)}
+    settings = {
+        "step_size": 0.1,
+        "sync_period": 5,
+        "num_steps": 30,
+        "record": times,
+        "seeds": range(4000),
+    }
     history = fg.run(sticky, coin, **settings, sampling="iid", initial_params=[1.0])
     floor = 0.1 * 4 / (2 - 0.1) / 3
     assert_mean(history.data.squared_error, (1 - floor) * 0.9 ** (2 * times) + floor)
 
 
-# --- Engines of one's own --------------------------------------------------------------------------------------------
+# --- Engines of one's own -------------------------------------------------------------------------
 
 
 def test_an_engine_of_ones_own_gets_plan_and_settings_and_its_history_is_the_result() -> None:
@@ -288,7 +366,9 @@ def test_an_engine_of_ones_own_gets_plan_and_settings_and_its_history_is_the_res
     assert history.settings is settings
     assert settings.engine == "mine"
     assert (plan.form, plan.dimension, plan.num_agents, plan.window) == ("dense", 1, 4, 0)
-    np.testing.assert_allclose(history.data.average_params[0, :, 0], average_at(range(11)), rtol=1e-13)
+    np.testing.assert_allclose(
+        history.data.average_params[0, :, 0], average_at(range(11)), rtol=1e-13
+    )
 
 
 def test_an_engine_object_is_called_by_its_name() -> None:
@@ -327,13 +407,19 @@ class MeanReward:
 
 def test_an_algorithm_of_ones_own_runs_where_its_fixed_point_is_given(assert_mean) -> None:
     problem = golden.federation([golden.B1], num_agents=2)
-    settings = {"step_size": 0.1, "sync_period": 5, "num_steps": 200, "seeds": range(20), "engine": "reference"}
+    settings = {
+        "step_size": 0.1,
+        "sync_period": 5,
+        "num_steps": 200,
+        "seeds": range(20),
+        "engine": "reference",
+    }
     rewards = (golden.B1 * golden.REWARDS).sum(axis=1)
     data = fg.run(problem, MeanReward(), **settings, fixed_point=rewards).data
     assert_mean(data.final_params, rewards, allowance=1e-6)
 
 
-# --- Seeds -----------------------------------------------------------------------------------------------------------
+# --- Seeds ----------------------------------------------------------------------------------------
 
 
 @EACH_ENGINE
@@ -346,11 +432,15 @@ def test_seeds_keep_their_order_and_their_runs_whatever_stands_beside_them(engin
     assert [int(seed) for seed in data.seed.values] == list(seeds)
     other = some.run(**settings, seeds=seeds[::-1]).data
     for name in data.data_vars:
-        np.testing.assert_array_equal(other[name].values[::-1], data[name].values, err_msg=str(name))
+        np.testing.assert_array_equal(
+            other[name].values[::-1], data[name].values, err_msg=str(name)
+        )
     for row, seed in enumerate(seeds):
         alone = some.run(**settings, seeds=[seed]).data
         for name in data.data_vars:
-            np.testing.assert_array_equal(alone[name].values[0], data[name].values[row], err_msg=str(name))
+            np.testing.assert_array_equal(
+                alone[name].values[0], data[name].values[row], err_msg=str(name)
+            )
     assert len({tuple(row) for row in data.final_params.values}) == len(seeds)
 
 
@@ -367,11 +457,13 @@ def test_thousands_of_seeds_go_through_few_threads(threads) -> None:
 
 def test_one_step_is_a_run() -> None:
     data = pulled(num_steps=1, sync_period=1, record=1, seeds=range(5)).data
-    np.testing.assert_allclose(data.average_params[:, :, 0], np.tile(average_at([0, 1]), (5, 1)), rtol=1e-14)
+    np.testing.assert_allclose(
+        data.average_params[:, :, 0], np.tile(average_at([0, 1]), (5, 1)), rtol=1e-14
+    )
     np.testing.assert_array_equal(data.output_time, 0)
 
 
-# --- Threads, terminals and Ctrl-C -----------------------------------------------------------------------------------
+# --- Threads, terminals and Ctrl-C ----------------------------------------------------------------
 
 COUNT_THREADS = """
 import threading
@@ -446,9 +538,7 @@ def test_a_bar_is_shown_on_a_terminal_until_ctrl_c() -> None:
 
 
 def test_no_bar_is_shown_for_a_short_run() -> None:
-    code = (
-        "import fegsam as fg, golden\nfg.run(golden.federation(), fg.QLearning(), step_size=0.1, sync_period=5, num_steps=10)"
-    )
+    code = "import fegsam as fg, golden\nfg.run(golden.federation(), fg.QLearning(), step_size=0.1, sync_period=5, num_steps=10)"
     with processes.on_terminal(code) as terminal:
         terminal.finish()
     assert "agent-steps" not in terminal.shown

@@ -1,12 +1,14 @@
-"""Random linear problems for the tests of stability, and their oracle: the round of the joint chain as one dense matrix.
+"""Random linear problems for the tests of stability, and their oracle: the round of the joint chain
+as one dense matrix.
 
-After a synchronisation all agents hold the same x = (theta - theta*, 1). K steps take it to T^i x on agent i's own path, so
-one round maps the joint moments E[x x' 1{z^1, ..., z^N}] by
+After a synchronisation all agents hold the same x = (theta - theta*, 1). K steps take it to T^i x
+on agent i's own path, so one round maps the joint moments E[x x' 1{z^1, ..., z^N}] by
 
     (1/N^2) [ sum_i Q_i prod_{k != i} P_k + sum_{i != j} L_i R_j prod_{k != i, j} P_k ],
 
-P_k agent k's K-step kernel, and L, R, Q the kernels that also multiply by T on the left, T' on the right, and both. Every
-factor is a dense matrix here, and the sum is taken over the joint modes as it stands. No code is shared with the library.
+P_k agent k's K-step kernel, and L, R, Q the kernels that also multiply by T on the left, T' on the
+right, and both. Every factor is a dense matrix here, and the sum is taken over the joint modes as
+it stands. No code is shared with the library.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Drawn:
 
 
 def draw(rng: np.random.Generator) -> Drawn:
-    """A small problem of any linear algorithm, with chains from fast to very slow; its average is stable for small steps."""
+    """A small problem of any linear algorithm, with chains from fast to very slow; its average is
+    stable for small steps."""
     while True:
         agents = int(rng.integers(1, 5))
         kinds = int(rng.integers(1, min(agents, 2) + 1))
@@ -46,21 +49,29 @@ def draw(rng: np.random.Generator) -> Drawn:
         return Drawn(problem, algorithm, period)
 
 
-def _lazy(rng: np.random.Generator, shape: tuple[int, ...], states: int, laziness: float) -> np.ndarray:
+def _lazy(
+    rng: np.random.Generator, shape: tuple[int, ...], states: int, laziness: float
+) -> np.ndarray:
     """Kernels that stay where they are with at least the given probability."""
     stay = np.eye(states) if len(shape) == 1 else np.eye(states)[:, None, :]
     return laziness * stay + (1 - laziness) * rng.dirichlet(np.full(states, 0.7), shape)
 
 
-def _noise(rng: np.random.Generator, _: str, agents: int, kinds: int, laziness: float) -> tuple[Any, Any]:
+def _noise(
+    rng: np.random.Generator, _: str, agents: int, kinds: int, laziness: float
+) -> tuple[Any, Any]:
     states, dim = (2, 2) if agents > 2 else (3, 2)
     matrices = rng.normal(scale=0.8, size=(kinds, states, dim, dim)) - 0.7 * np.eye(dim)
     algorithm = fg.LinearSA(matrices, rng.normal(size=(kinds, states, dim)))
-    kernels = 0.02 / states + 0.98 * np.array([_lazy(rng, (states,), states, laziness) for _ in range(kinds)])
+    kernels = 0.02 / states + 0.98 * np.array(
+        [_lazy(rng, (states,), states, laziness) for _ in range(kinds)]
+    )
     return fg.MarkovNoise(kernels, num_agents=agents), algorithm
 
 
-def _learning(rng: np.random.Generator, name: str, agents: int, kinds: int, laziness: float) -> tuple[Any, Any]:
+def _learning(
+    rng: np.random.Generator, name: str, agents: int, kinds: int, laziness: float
+) -> tuple[Any, Any]:
     horizon = 2 if agents == 1 and rng.random() < 0.5 else 1
     states = 2 if agents > 3 else 3
     table = 0.01 / states + 0.99 * _lazy(rng, (states, 2), states, laziness)
@@ -77,7 +88,7 @@ def _learning(rng: np.random.Generator, name: str, agents: int, kinds: int, lazi
     return fg.Federation(mdp, behavior, num_agents=agents, **tables), algorithm
 
 
-# --- The oracle ------------------------------------------------------------------------------------------------------
+# --- The oracle -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -107,11 +118,13 @@ class JointRound:
         self.matrix = _joint(self._kernels, self._size)
 
     def radius(self) -> float:
-        """The spectral radius of what a round does to the moments of theta - theta*, without the constant."""
+        """The spectral radius of what a round does to the moments of theta - theta*, without the
+        constant."""
         return float(np.abs(np.linalg.eigvals(self._split()[0])).max())
 
     def slowest(self) -> float:
-        """The factor by which a round forgets its start: the radius, or what the slowest chain keeps."""
+        """The factor by which a round forgets its start: the radius, or what the slowest chain
+        keeps."""
         kept = [np.sort(np.abs(np.linalg.eigvals(each.alone)))[-2] for each in self._kernels]
         return max(self.radius(), *kept)
 
@@ -130,7 +143,9 @@ class JointRound:
     def _free(self) -> np.ndarray:
         """The entries that involve theta; the others are probabilities of the modes."""
         size = self._size
-        return np.flatnonzero(np.tile(np.arange(size * size) < size * size - 1, self._joint_modes()))
+        return np.flatnonzero(
+            np.tile(np.arange(size * size) < size * size - 1, self._joint_modes())
+        )
 
     def _split(self) -> tuple[np.ndarray, np.ndarray]:
         free = self._free()
@@ -152,7 +167,9 @@ def _kernels(agent: Agent, star: np.ndarray, step_size: float, period: int) -> K
         T[:-1, -1] += step_size * (edge.matrix @ star + edge.offset)
         alone[edge.target, edge.source] += edge.probability
         left[edge.target, :, edge.source, :] += edge.probability * T
-        both[edge.target, :, :, edge.source, :, :] += edge.probability * np.einsum("ac,bd->abcd", T, T)
+        both[edge.target, :, :, edge.source, :, :] += edge.probability * np.einsum(
+            "ac,bd->abcd", T, T
+        )
     power = np.linalg.matrix_power
     values, vectors = np.linalg.eig(alone)
     law = vectors[:, np.argmin(np.abs(values - 1))].real
@@ -210,13 +227,14 @@ def largest_stable(drawn: Drawn) -> float:
     return high
 
 
-# --- The comparison --------------------------------------------------------------------------------------------------
+# --- The comparison -------------------------------------------------------------------------------
 
 DIGITS = 1e-8
 
 
 def disagreement(seed: int) -> str:
-    """What the library says otherwise than the oracle about one drawn problem at up to twice its limit; empty if nothing."""
+    """What the library says otherwise than the oracle about one drawn problem at up to twice its
+    limit; empty if nothing."""
     rng = np.random.default_rng([15, seed])
     drawn = draw(rng)
     step = float(largest_stable(drawn) * rng.uniform(0.02, 2.0))
@@ -232,7 +250,9 @@ def disagreement(seed: int) -> str:
         return f"{where}diverges, and stationary_error is {found}"
     truth = joint.stationary_error()
     rounds = int(np.ceil(np.log(1e-13) / np.log(joint.slowest())))
-    late = fg.exact.moments(drawn.problem, drawn.algorithm, times=[rounds * drawn.sync_period], **settings).mse[0]
+    late = fg.exact.moments(
+        drawn.problem, drawn.algorithm, times=[rounds * drawn.sync_period], **settings
+    ).mse[0]
     for name, value in (("stationary_error", found), ("moments", late)):
         if not abs(value - truth) <= DIGITS * truth:
             return f"{where}{name} is {value!r} and should be {truth!r}"
@@ -251,4 +271,8 @@ def _refused_wrongly(drawn: Drawn, step: float, radius: float, message: str, whe
         warnings.simplefilter("ignore", fg.DivergenceWarning)
         settings = {"step_size": step, "sync_period": drawn.sync_period, "times": times}
         early, late = fg.exact.moments(drawn.problem, drawn.algorithm, **settings).mse
-    return "" if late > 1e4 * early else f"{where}moments go from {early} to {late} although the error diverges"
+    return (
+        ""
+        if late > 1e4 * early
+        else f"{where}moments go from {early} to {late} although the error diverges"
+    )

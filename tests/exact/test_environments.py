@@ -1,8 +1,9 @@
-"""One MDP per kind of agent: the fixed points against the expected increments, summed window by window.
+"""One MDP per kind of agent: the fixed points against the expected increments, summed window by
+window.
 
-The oracle shares no formula with the library: it enumerates every window (S_t, A_t, ..., S_{t+n}) that an agent can
-see, applies the update rule of the paper's pseudo-code with its importance ratios, and averages under the stationary
-law.
+The oracle shares no formula with the library: it enumerates every window (S_t, A_t, ..., S_{t+n})
+that an agent can see, applies the update rule of the paper's pseudo-code with its importance
+ratios, and averages under the stationary law.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ COUNTS = (3, 1, 2)
 def federation(environments: int, seed: int = 0, unused: bool = False) -> fg.Federation:
     rng = np.random.default_rng(seed)
     mdps = [
-        fg.MDP(rng.dirichlet(np.ones(STATES), (STATES, ACTIONS)), rng.normal(size=(STATES, ACTIONS)), DISCOUNT)
+        fg.MDP(
+            rng.dirichlet(np.ones(STATES), (STATES, ACTIONS)),
+            rng.normal(size=(STATES, ACTIONS)),
+            DISCOUNT,
+        )
         for _ in range(environments)
     ]
     counts = (3, 0, 2) if unused else COUNTS
@@ -57,7 +62,10 @@ def expected_increment(fed: Any, algorithm: Any, kind: int, theta: np.ndarray) -
             for s, a, after in zip(states, actions, states[1:], strict=False):
                 probability *= policy[s, a] * kernel[s, a, after]
             if isinstance(algorithm, fg.QLearning):
-                q, (s, a, after) = theta.reshape(STATES, ACTIONS), (states[0], actions[0], states[1])
+                q, (s, a, after) = (
+                    theta.reshape(STATES, ACTIONS),
+                    (states[0], actions[0], states[1]),
+                )
                 error = mdp.rewards[s, a] + DISCOUNT * q[after].max() - q[s, a]
                 total[s * ACTIONS + a] += probability * error
                 continue
@@ -65,7 +73,9 @@ def expected_increment(fed: Any, algorithm: Any, kind: int, theta: np.ndarray) -
             for k in range(n):
                 s, a = states[k], actions[k]
                 product *= 1.0 if on_policy else target[s, a] / policy[s, a]
-                td_error = mdp.rewards[s, a] + DISCOUNT * phi[states[k + 1]] @ theta - phi[s] @ theta
+                td_error = (
+                    mdp.rewards[s, a] + DISCOUNT * phi[states[k + 1]] @ theta - phi[s] @ theta
+                )
                 error += DISCOUNT**k * product * td_error
             total += probability * error * rows[states[0]]
     return total
@@ -92,7 +102,9 @@ def test_expected_increments_vanish_at_the_fixed_points(algorithm: Any, environm
     fed = federation(environments)
     common, own = fg.fixed_point(fed, algorithm), fg.agent_fixed_points(fed, algorithm)
     assert own.shape == (3, len(common))
-    together = sum(count * expected_increment(fed, algorithm, k, common) for k, count in enumerate(COUNTS))
+    together = sum(
+        count * expected_increment(fed, algorithm, k, common) for k, count in enumerate(COUNTS)
+    )
     np.testing.assert_allclose(together, 0, atol=1e-12)
     for k in range(3):
         np.testing.assert_allclose(expected_increment(fed, algorithm, k, own[k]), 0, atol=1e-12)
@@ -108,15 +120,23 @@ def test_mean_iteration_arrives_at_the_fixed_point(algorithm: Any) -> None:
     fed = federation(environments=3, seed=1)
     theta = np.zeros(algorithm.dimension(fed))
     for _ in range(600):
-        theta = theta + sum(c * expected_increment(fed, algorithm, k, theta) for k, c in enumerate(COUNTS)) / 6
+        theta = (
+            theta
+            + sum(c * expected_increment(fed, algorithm, k, theta) for k, c in enumerate(COUNTS))
+            / 6
+        )
     np.testing.assert_allclose(fg.fixed_point(fed, algorithm), theta, atol=1e-10)
 
 
-@pytest.mark.parametrize("algorithm", [fg.QLearning(), fg.OffPolicyTabularTD(2), fg.OffPolicyLinearTD(2)], ids=str)
+@pytest.mark.parametrize(
+    "algorithm", [fg.QLearning(), fg.OffPolicyTabularTD(2), fg.OffPolicyLinearTD(2)], ids=str
+)
 def test_kind_without_agents_has_no_weight(algorithm: Any) -> None:
     fed = federation(environments=3, seed=2, unused=True)
     common = fg.fixed_point(fed, algorithm)
-    together = 3 * expected_increment(fed, algorithm, 0, common) + 2 * expected_increment(fed, algorithm, 2, common)
+    together = 3 * expected_increment(fed, algorithm, 0, common) + 2 * expected_increment(
+        fed, algorithm, 2, common
+    )
     np.testing.assert_allclose(together, 0, atol=1e-12)
 
 
@@ -131,4 +151,6 @@ def test_equal_environments_give_back_the_common_answer() -> None:
         features=fed.features,
     )
     for algorithm in ALGORITHMS:
-        np.testing.assert_allclose(fg.fixed_point(copies, algorithm), fg.fixed_point(fed, algorithm), atol=1e-12)
+        np.testing.assert_allclose(
+            fg.fixed_point(copies, algorithm), fg.fixed_point(fed, algorithm), atol=1e-12
+        )

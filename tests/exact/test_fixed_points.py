@@ -1,4 +1,5 @@
-"""The fixed points against hand-computed fractions, against their definitions and against textbook answers."""
+"""The fixed points against hand-computed fractions, against their definitions and against textbook
+answers."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import pytest
 import fegsam as fg
 import golden
 
-# v* of the golden problem: on-policy, agent b1, agent b2, mixture of both, the paper's average of projections.
+# v* of the golden problem: on-policy, agent b1, agent b2, mixture of both, the paper's average of
+# projections.
 PROJECTED = {
     1: ("48/61", "232/295", "72/91", "520/659", "1192/1511"),
     2: ("2184/2783", "10584/13493", "3192/4049", "23352/29689", "53592/68149"),
@@ -31,29 +33,43 @@ def test_projected_points_are_the_golden_fractions(horizon: int) -> None:
     np.testing.assert_allclose(fg.fixed_point(fed, fg.OnPolicyTD(horizon)), [on_policy], rtol=1e-14)
     np.testing.assert_allclose(fg.agent_fixed_points(fed, off_policy), [[b1], [b2]], rtol=1e-14)
     np.testing.assert_allclose(fg.fixed_point(fed, off_policy), [mixture], rtol=1e-14)
-    np.testing.assert_allclose(fg.exact.projected_average_point(fed, off_policy), [average], rtol=1e-14)
+    np.testing.assert_allclose(
+        fg.exact.projected_average_point(fed, off_policy), [average], rtol=1e-14
+    )
     preconditioned = fg.OffPolicyLinearTD(horizon, preconditioned=True)
     np.testing.assert_allclose(fg.fixed_point(fed, preconditioned), [average], rtol=1e-14)
-    np.testing.assert_allclose(fg.exact.projected_average_point(fed, preconditioned), [average], rtol=1e-14)
-    assert fg.heterogeneity(fed, off_policy) == pytest.approx((abs(b1 - mixture) + abs(b2 - mixture)) / 2, rel=1e-11)
+    np.testing.assert_allclose(
+        fg.exact.projected_average_point(fed, preconditioned), [average], rtol=1e-14
+    )
+    assert fg.heterogeneity(fed, off_policy) == pytest.approx(
+        (abs(b1 - mixture) + abs(b2 - mixture)) / 2, rel=1e-11
+    )
 
 
 def test_mixture_and_average_of_projections_differ() -> None:
     fed = golden.federation()
     assert fg.fixed_point(fed, fg.OffPolicyLinearTD())[0] == pytest.approx(0.789074355, abs=5e-10)
-    assert fg.exact.projected_average_point(fed, fg.OffPolicyLinearTD())[0] == pytest.approx(0.788881535, abs=5e-10)
+    assert fg.exact.projected_average_point(fed, fg.OffPolicyLinearTD())[0] == pytest.approx(
+        0.788881535, abs=5e-10
+    )
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7])
 def test_tabular_td_has_the_value_of_the_target_policy_for_every_horizon(horizon: int) -> None:
     algorithm = fg.OffPolicyTabularTD(horizon)
-    np.testing.assert_allclose(fg.fixed_point(golden.federation(), algorithm), golden.VALUE, rtol=1e-14)
-    np.testing.assert_allclose(fg.agent_fixed_points(golden.federation(), algorithm), [golden.VALUE] * 2, rtol=1e-14)
+    np.testing.assert_allclose(
+        fg.fixed_point(golden.federation(), algorithm), golden.VALUE, rtol=1e-14
+    )
+    np.testing.assert_allclose(
+        fg.agent_fixed_points(golden.federation(), algorithm), [golden.VALUE] * 2, rtol=1e-14
+    )
     assert fg.heterogeneity(golden.federation(), algorithm) == 0.0
 
 
 def test_q_learning_has_the_optimal_q() -> None:
-    np.testing.assert_allclose(fg.fixed_point(golden.federation(), fg.QLearning()), golden.OPTIMAL_Q, rtol=1e-14)
+    np.testing.assert_allclose(
+        fg.fixed_point(golden.federation(), fg.QLearning()), golden.OPTIMAL_Q, rtol=1e-14
+    )
     assert fg.agent_fixed_points(golden.federation(), fg.QLearning()).shape == (2, 4)
     assert fg.heterogeneity(golden.federation(), fg.QLearning()) == 0.0
 
@@ -89,7 +105,9 @@ def test_projected_points_depend_on_the_horizon_and_tend_to_the_projected_value(
     fed = golden.federation()
     law, phi = golden.STATIONARY_TARGET, golden.FEATURES[:, 0]
     projected_value = (law * phi) @ golden.VALUE / ((law * phi) @ phi)
-    distances = [abs(fg.fixed_point(fed, fg.OnPolicyTD(n))[0] - projected_value) for n in (1, 2, 3, 5, 60)]
+    distances = [
+        abs(fg.fixed_point(fed, fg.OnPolicyTD(n))[0] - projected_value) for n in (1, 2, 3, 5, 60)
+    ]
     assert distances == sorted(distances, reverse=True)
     assert distances[0] > 1e-3
     assert distances[-1] < 1e-14
@@ -109,7 +127,8 @@ def test_agents_weigh_by_their_number() -> None:
 
 
 def test_random_walk_has_its_textbook_value() -> None:
-    """From s, E[gamma^time; off the right end] = sinh((s+1) x) / sinh((S+1) x) with cosh x = 1 / gamma."""
+    """From s, E[gamma^time; off the right end] = sinh((s+1) x) / sinh((S+1) x) with cosh x = 1 /
+    gamma."""
     states, discount = 9, 0.95
     x = np.arccosh(1 / discount)
     s = np.arange(states)
@@ -121,7 +140,9 @@ def test_random_walk_has_its_textbook_value() -> None:
     restart[states // 2 - 1 : states // 2 + 2] = 0.25, 0.5, 0.25
     # V = right / gamma + (left + right) * restart value
     again = restart @ right / discount / (1 - restart @ (left + right))
-    value = fg.policy_value(fg.examples.random_walk(states, discount), fg.policies.uniform(states, 2))
+    value = fg.policy_value(
+        fg.examples.random_walk(states, discount), fg.policies.uniform(states, 2)
+    )
     np.testing.assert_allclose(value, right / discount + (left + right) * again, rtol=1e-13)
 
 
@@ -139,7 +160,9 @@ def test_optimal_q_is_the_best_of_all_deterministic_policies() -> None:
     best = np.max(values, axis=0)
     q = fg.fixed_point(fg.Federation(mdp, fg.policies.uniform(4, 3), num_agents=1), fg.QLearning())
     np.testing.assert_allclose(q, mdp.rewards.ravel() + 0.95 * (mdp.transitions @ best), rtol=1e-12)
-    np.testing.assert_allclose(fg.policy_value(mdp, fg.policies.greedy(q.reshape(4, 3))), best, rtol=1e-12)
+    np.testing.assert_allclose(
+        fg.policy_value(mdp, fg.policies.greedy(q.reshape(4, 3))), best, rtol=1e-12
+    )
 
 
 def test_equally_good_actions_do_not_keep_policy_iteration_going() -> None:
@@ -151,7 +174,9 @@ def test_equally_good_actions_do_not_keep_policy_iteration_going() -> None:
 def average_unstable() -> tuple[fg.Federation, int]:
     data = np.load(Path(__file__).parents[1] / "fixtures" / "average_unstable.npz")
     mdp = fg.MDP(data["P"], data["R"], float(data["gamma"]))
-    fed = fg.Federation(mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"])
+    fed = fg.Federation(
+        mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"]
+    )
     return fed, int(data["n"])
 
 
@@ -167,14 +192,19 @@ def test_stable_agents_with_an_unstable_average_are_refused() -> None:
 
 
 def noise(num_agents: int = 3) -> fg.MarkovNoise:
-    return fg.MarkovNoise([[[0.9, 0.1], [0.3, 0.7]], [[0.5, 0.5], [0.5, 0.5]]], num_agents=num_agents)
+    return fg.MarkovNoise(
+        [[[0.9, 0.1], [0.3, 0.7]], [[0.5, 0.5], [0.5, 0.5]]], num_agents=num_agents
+    )
 
 
 def test_linear_sa_solves_the_mean_equation() -> None:
     rng = np.random.default_rng(0)
     matrices, offsets = rng.normal(size=(2, 2, 3, 3)) - 4 * np.eye(3), rng.normal(size=(2, 2, 3))
     laws = np.array([[0.75, 0.25], [0.5, 0.5]])
-    mean_matrices, mean_offsets = np.einsum("ky,kyij->kij", laws, matrices), np.einsum("ky,kyi->ki", laws, offsets)
+    mean_matrices, mean_offsets = (
+        np.einsum("ky,kyij->kij", laws, matrices),
+        np.einsum("ky,kyi->ki", laws, offsets),
+    )
     algorithm = fg.LinearSA(matrices, offsets)
     own = fg.agent_fixed_points(noise(), algorithm)
     common = fg.fixed_point(noise(), algorithm)
@@ -188,7 +218,12 @@ def test_linear_sa_solves_the_mean_equation() -> None:
 
 @pytest.mark.parametrize(
     "matrix",
-    [[[0.0, 1.0], [-1.0, 0.0]], [[1.0, 0.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 0.0]], [[-1.0, 1.0], [1.0, -1.0]]],
+    [
+        [[0.0, 1.0], [-1.0, 0.0]],
+        [[1.0, 0.0], [0.0, -1.0]],
+        [[0.0, 0.0], [0.0, 0.0]],
+        [[-1.0, 1.0], [1.0, -1.0]],
+    ],
 )
 def test_linear_sa_that_does_not_pull_back_is_refused(matrix: list[list[float]]) -> None:
     algorithm = fg.LinearSA(np.broadcast_to(matrix, (2, 2, 2)), np.ones((2, 2)))

@@ -1,6 +1,8 @@
-"""The oracle `joint_chain` itself: against golden enumerations, closed forms and every joint path replayed.
+"""The oracle `joint_chain` itself: against golden enumerations, closed forms and every joint path
+replayed.
 
-No library code runs here but the containers of the problems: `joint_chain` and `pseudocode` vouch for each other.
+No library code runs here but the containers of the problems: `joint_chain` and `pseudocode` vouch
+for each other.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def golden_moments(algorithm: Any, T: int, truth: Any = (0.0,), **changes: Any) 
     return joint_moments(golden.federation(**changes), algorithm, np.array(truth), 0.5, 2, T)
 
 
-# --- Golden enumerations ---------------------------------------------------------------------------------------------
+# --- Golden enumerations --------------------------------------------------------------------------
 
 
 def test_linear_td_has_its_golden_moments() -> None:
@@ -45,21 +47,25 @@ def test_linear_td_with_two_step_windows_has_its_golden_moments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_agents", "squares"), [(1, golden.ONE_AGENT_SQUARE), (2, golden.TWO_LIKE_AGENTS_SQUARE)], ids=["one", "two"]
+    ("num_agents", "squares"),
+    [(1, golden.ONE_AGENT_SQUARE), (2, golden.TWO_LIKE_AGENTS_SQUARE)],
+    ids=["one", "two"],
 )
 def test_like_agents_have_their_golden_moments(num_agents, squares) -> None:
     found = golden_moments(fg.OffPolicyLinearTD(), T=4, policies=[B1], num_agents=num_agents)
     assert_allclose(found.mse[1:], squares, **DIGITS)
 
 
-@pytest.mark.parametrize(("horizon", "T", "law"), [(1, 3, golden.TABULAR_N1_T3), (2, 2, golden.TABULAR_N2_T2)])
+@pytest.mark.parametrize(
+    ("horizon", "T", "law"), [(1, 3, golden.TABULAR_N1_T3), (2, 2, golden.TABULAR_N2_T2)]
+)
 def test_tabular_td_has_its_golden_moments(horizon, T, law) -> None:
     found = golden_moments(fg.OffPolicyTabularTD(horizon), T, golden.VALUE)
     assert_allclose(found.mean[-1], law[0], **DIGITS)
     assert_allclose(found.mse[-1], law[1], **DIGITS)
 
 
-# --- Closed forms ----------------------------------------------------------------------------------------------------
+# --- Closed forms ---------------------------------------------------------------------------------
 
 
 def averaging(values: Sequence[float]) -> fg.LinearSA:
@@ -68,11 +74,15 @@ def averaging(values: Sequence[float]) -> fg.LinearSA:
 
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize("num_agents", [1, 3])
-@pytest.mark.parametrize("kernel", [[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.25, 0.75]]], ids=["coin", "flip"])
+@pytest.mark.parametrize(
+    "kernel", [[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.25, 0.75]]], ids=["coin", "flip"]
+)
 def test_average_of_independent_draws_has_its_closed_form(kernel, num_agents, K) -> None:
     """The flip chain too, where every state is drawn afresh: sampling="iid"."""
     noise = fg.MarkovNoise(kernel, num_agents=num_agents)
-    found = joint_moments(noise, averaging([2.0, -2.0]), np.zeros(1), 0.1, K, 10, [3.0], sampling="iid")
+    found = joint_moments(
+        noise, averaging([2.0, -2.0]), np.zeros(1), 0.1, K, 10, [3.0], sampling="iid"
+    )
     floor, t = 0.1 * 4 / (num_agents * 1.9), np.arange(11)
     assert_allclose(found.mse, (9 - floor) * 0.9 ** (2 * t) + floor, rtol=1e-13)
     assert_allclose(found.mean[:, 0], 3 * 0.9**t, rtol=1e-13)
@@ -85,10 +95,12 @@ def test_additive_markov_noise_reaches_its_stationary_error(num_agents, K) -> No
     assert_allclose(found.mse[-1], 0.5550239234449761 / num_agents, rtol=1e-12)
 
 
-# --- Every joint path of a problem whose agents differ in all that can differ -------------------------------------------
+# --- Every joint path of a problem whose agents differ in all that can differ ---------------------
 
 RNG = np.random.default_rng(5)
-KERNELS = np.array([[[[0.3, 0.7], [0.6, 0.4]], [[1, 0], [0, 1]]], [[[0, 1], [1, 0]], [[1, 0], [0, 1]]]])  # some sure: few paths
+KERNELS = np.array(
+    [[[[0.3, 0.7], [0.6, 0.4]], [[1, 0], [0, 1]]], [[[0, 1], [1, 0]], [[1, 0], [0, 1]]]]
+)  # some sure: few paths
 REWARDS = RNG.normal(size=(2, 2, 2))
 BEHAVIOR = 0.1 + 0.8 * RNG.dirichlet(np.ones(2), (2, 2))
 TARGET = RNG.dirichlet(np.ones(2), 2)
@@ -106,7 +118,9 @@ def two_worlds() -> fg.Federation:
     return fg.Federation(mdps, BEHAVIOR, num_agents=2, assignment=KINDS, **tables)
 
 
-def paths(kernel: np.ndarray, policy: np.ndarray, first: np.ndarray, length: int) -> Iterator[tuple[Any, Any, float]]:
+def paths(
+    kernel: np.ndarray, policy: np.ndarray, first: np.ndarray, length: int
+) -> Iterator[tuple[Any, Any, float]]:
     """Every path of `length` transitions: its states, its actions, its probability."""
     for s, *draws in product(range(2), repeat=2 * length + 1):
         actions, states = draws[::2], [s, *draws[1::2]]
@@ -116,7 +130,9 @@ def paths(kernel: np.ndarray, policy: np.ndarray, first: np.ndarray, length: int
             yield np.array(states), np.array(actions), chance
 
 
-def windows(kernel: np.ndarray, policy: np.ndarray, n: int, T: int) -> Iterator[tuple[Any, Any, float]]:
+def windows(
+    kernel: np.ndarray, policy: np.ndarray, n: int, T: int
+) -> Iterator[tuple[Any, Any, float]]:
     """Every sequence of T windows, each from the stationary law."""
     law = pseudocode.stationary_law(kernel, policy)
     for drawn in product(list(paths(kernel, policy, law, n)), repeat=T):
@@ -124,12 +140,17 @@ def windows(kernel: np.ndarray, policy: np.ndarray, n: int, T: int) -> Iterator[
         yield np.array(states), np.array(actions), prod(chances)
 
 
-def replay(oracle: Any, per_agent: Sequence[Iterator[tuple[Any, Any, float]]], T: int, **tables: Any) -> Any:
-    """The weights of all joint paths, and the parameters (T+1, N, d) that the transcribed algorithm has on each."""
+def replay(
+    oracle: Any, per_agent: Sequence[Iterator[tuple[Any, Any, float]]], T: int, **tables: Any
+) -> Any:
+    """The weights of all joint paths, and the parameters (T+1, N, d) that the transcribed algorithm
+    has on each."""
     weights, params = [], []
     for joint in product(*(list(agent) for agent in per_agent)):
         states, actions, chances = zip(*joint, strict=True)
-        trace = oracle(states, actions, kinds=KINDS, alpha=ALPHA, K=PERIOD, T=T, start=START, **tables)
+        trace = oracle(
+            states, actions, kinds=KINDS, alpha=ALPHA, K=PERIOD, T=T, start=START, **tables
+        )
         weights.append(prod(chances))
         params.append(trace.params)
     return np.array(weights), np.array(params)
@@ -146,8 +167,16 @@ def assert_moments(found: Any, weights: np.ndarray, params: np.ndarray) -> None:
 
 ORACLES = {
     "on-policy": (fg.OnPolicyTD, pseudocode.algorithm_2, {"features": PHI}),
-    "tabular": (fg.OffPolicyTabularTD, pseudocode.algorithm_3, {"target": TARGET, "behavior": BEHAVIOR}),
-    "linear": (fg.OffPolicyLinearTD, pseudocode.algorithm_5, {"features": PHI, "target": TARGET, "behavior": BEHAVIOR}),
+    "tabular": (
+        fg.OffPolicyTabularTD,
+        pseudocode.algorithm_3,
+        {"target": TARGET, "behavior": BEHAVIOR},
+    ),
+    "linear": (
+        fg.OffPolicyLinearTD,
+        pseudocode.algorithm_5,
+        {"features": PHI, "target": TARGET, "behavior": BEHAVIOR},
+    ),
 }
 
 

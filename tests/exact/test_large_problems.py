@@ -28,7 +28,9 @@ def test_optimal_q_of_a_large_garnet_is_certified(garnet: fg.MDP) -> None:
     began = time.perf_counter()
     q = fg.fixed_point(fed, fg.QLearning())
     assert time.perf_counter() - began < 60
-    image = garnet.rewards.ravel() + garnet.discount * (garnet.transitions @ q.reshape(STATES, ACTIONS).max(axis=1))
+    image = garnet.rewards.ravel() + garnet.discount * (
+        garnet.transitions @ q.reshape(STATES, ACTIONS).max(axis=1)
+    )
     assert certified_error(image, q, garnet.discount) <= 1e-10
 
 
@@ -72,11 +74,14 @@ def test_features_of_a_large_garnet() -> None:
 
 
 def walk(states: int, discount: float) -> fg.MDP:
-    """Action 0 steps left or right with equal chances, action 1 the same for a price; only the right end pays."""
+    """Action 0 steps left or right with equal chances, action 1 the same for a price; only the
+    right end pays."""
     i = np.arange(states)
     columns = np.stack([np.maximum(i - 1, 0), np.minimum(i + 1, states - 1)], axis=1)
     columns = np.repeat(columns, 2, axis=0)
-    transitions = csr_array((np.full(4 * states, 0.5), columns.ravel(), np.arange(0, 4 * states + 1, 2)))
+    transitions = csr_array(
+        (np.full(4 * states, 0.5), columns.ravel(), np.arange(0, 4 * states + 1, 2))
+    )
     rewards = np.zeros((states, 2))
     rewards[-1, 0] = 1.0
     rewards[:, 1] = -0.5
@@ -84,7 +89,8 @@ def walk(states: int, discount: float) -> fg.MDP:
 
 
 def walk_value(states: int, discount: float) -> np.ndarray:
-    """V(i) is proportional to x^(i+1/2) + x^-(i+1/2), gamma (x + 1/x) = 2; the right end fixes the factor."""
+    """V(i) is proportional to x^(i+1/2) + x^-(i+1/2), gamma (x + 1/x) = 2; the right end fixes the
+    factor."""
     x = (1 + np.sqrt(1 - discount**2)) / discount
     i = np.arange(states + 1)
     shape = x ** (i - states) + x ** (-i - states - 1.0)  # divided by x^(states + 1/2)
@@ -115,7 +121,9 @@ def test_large_values_are_certified_relative_to_their_size() -> None:
 
 
 def test_sweeps_end_at_once_where_nothing_is_discounted_away() -> None:
-    np.testing.assert_array_equal(solvers.sweep_to_the_end(lambda x: np.ones(3), 0.0, np.zeros(3)), 1.0)
+    np.testing.assert_array_equal(
+        solvers.sweep_to_the_end(lambda x: np.ones(3), 0.0, np.zeros(3)), 1.0
+    )
 
 
 def test_missing_certificate_is_said() -> None:

@@ -1,4 +1,5 @@
-"""Exact moments against the joint chain of all agents, golden enumerations, closed forms, long runs and Monte Carlo."""
+"""Exact moments against the joint chain of all agents, golden enumerations, closed forms, long runs
+and Monte Carlo."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ ONE_STEP = [name for name in ALGORITHMS if not name.endswith("n2")]
 
 
 def setting(name: str, assignment: Any, worlds: int = 1) -> tuple[Any, Any]:
-    """A small problem for the algorithm: agents of kind 0 and 1 differ in policy, and in MDP where there are two worlds."""
+    """A small problem for the algorithm: agents of kind 0 and 1 differ in policy, and in MDP where
+    there are two worlds."""
     agents = {"num_agents": len(assignment), "assignment": np.array(assignment)}
     return problem_of(name, max(assignment) + 1, worlds, **agents)
 
@@ -66,11 +68,20 @@ def problem_of(name: str, kinds: int, worlds: int = 1, **agents: Any) -> tuple[A
         return noise, fg.LinearSA(MATRICES[:kinds], OFFSETS[:kinds])
     mdps = [fg.MDP(TRANSITIONS[k], REWARDS[k], GAMMA) for k in range(worlds)]
     tables = {"target_policy": TARGET, "features": PHI, "initial_distribution": FIRST}
-    return fg.Federation(mdps if worlds > 1 else mdps[0], BEHAVIOR[:kinds], **tables, **agents), ALGORITHMS[name]
+    return fg.Federation(
+        mdps if worlds > 1 else mdps[0], BEHAVIOR[:kinds], **tables, **agents
+    ), ALGORITHMS[name]
 
 
 def assert_joint(
-    problem: Any, algorithm: Any, alpha: float, K: int, T: int, rtol: float = 1e-12, sampling: str = "markov", **options: Any
+    problem: Any,
+    algorithm: Any,
+    alpha: float,
+    K: int,
+    T: int,
+    rtol: float = 1e-12,
+    sampling: str = "markov",
+    **options: Any,
 ) -> None:
     """Every moment at every time, after a start that is not zero, is that of the joint chain."""
     star = fg.fixed_point(problem, algorithm)
@@ -83,7 +94,7 @@ def assert_joint(
     assert_allclose(found.sync_error, truth.sync_error, rtol=rtol, atol=rtol * truth.mse.max())
 
 
-# --- The joint chain -------------------------------------------------------------------------------------------------
+# --- The joint chain ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("K", "T"), [(1, 6), (5, 12), (20, 22)], ids=["K1", "K5", "K20"])
@@ -127,7 +138,9 @@ def test_order_chosen_by_default_is_as_good_as_it_says(name) -> None:
 def test_error_of_a_truncated_hierarchy_falls_with_its_order(name) -> None:
     problem, algorithm = setting(name, (0, 1, 1, 0))
     settings = {"step_size": ALPHA, "sync_period": 3, "times": [3, 6, 9, 12]}
-    exact, *cut = (fg.exact.moments(problem, algorithm, order=order, **settings).mse for order in (4, 1, 2, 3))
+    exact, *cut = (
+        fg.exact.moments(problem, algorithm, order=order, **settings).mse for order in (4, 1, 2, 3)
+    )
     gaps = [np.abs(mse / exact - 1).max() for mse in cut]
     assert gaps[0] < 2e-2
     assert gaps[1] < 1e-3
@@ -135,7 +148,7 @@ def test_error_of_a_truncated_hierarchy_falls_with_its_order(name) -> None:
     assert gaps[2] <= gaps[1]
 
 
-# --- Golden enumerations ---------------------------------------------------------------------------------------------
+# --- Golden enumerations --------------------------------------------------------------------------
 
 DIGITS = {"rtol": 0, "atol": 2e-11}  # the golden numbers carry twelve decimals
 
@@ -143,7 +156,9 @@ DIGITS = {"rtol": 0, "atol": 2e-11}  # the golden numbers carry twelve decimals
 def golden_moments(algorithm: Any, T: int, problem: Any = None) -> tuple[Any, np.ndarray]:
     """The moments at times 1..T at step size 1/2 and sync period 2, and E||vbar||^2 from them."""
     problem = golden.federation() if problem is None else problem
-    found = fg.exact.moments(problem, algorithm, step_size=0.5, sync_period=2, times=np.arange(1, T + 1))
+    found = fg.exact.moments(
+        problem, algorithm, step_size=0.5, sync_period=2, times=np.arange(1, T + 1)
+    )
     star = fg.fixed_point(problem, algorithm)
     return found, found.mse + 2 * found.mean @ star - star @ star
 
@@ -162,21 +177,25 @@ def test_linear_td_with_two_step_windows_has_its_golden_moments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_agents", "squares"), [(1, golden.ONE_AGENT_SQUARE), (2, golden.TWO_LIKE_AGENTS_SQUARE)], ids=["one", "two"]
+    ("num_agents", "squares"),
+    [(1, golden.ONE_AGENT_SQUARE), (2, golden.TWO_LIKE_AGENTS_SQUARE)],
+    ids=["one", "two"],
 )
 def test_like_agents_have_their_golden_moments(num_agents, squares) -> None:
     like = golden.federation([golden.B1], num_agents=num_agents)
     assert_allclose(golden_moments(fg.OffPolicyLinearTD(), T=4, problem=like)[1], squares, **DIGITS)
 
 
-@pytest.mark.parametrize(("horizon", "T", "law"), [(1, 3, golden.TABULAR_N1_T3), (2, 2, golden.TABULAR_N2_T2)])
+@pytest.mark.parametrize(
+    ("horizon", "T", "law"), [(1, 3, golden.TABULAR_N1_T3), (2, 2, golden.TABULAR_N2_T2)]
+)
 def test_tabular_td_has_its_golden_moments(horizon, T, law) -> None:
     found, _ = golden_moments(fg.OffPolicyTabularTD(horizon), T)
     assert_allclose(found.mean[-1], law[0], **DIGITS)
     assert_allclose(found.mse[-1], law[1], **DIGITS)
 
 
-# --- Scalar laws -----------------------------------------------------------------------------------------------------
+# --- Scalar laws ----------------------------------------------------------------------------------
 
 
 def averaging(values: Any) -> fg.LinearSA:
@@ -187,41 +206,53 @@ def averaging(values: Any) -> fg.LinearSA:
 @pytest.mark.parametrize("K", [1, 4, 100])
 @pytest.mark.parametrize("num_agents", [1, 5])
 @pytest.mark.parametrize("sampling", ["markov", "iid"])
-def test_average_of_independent_noise_has_its_closed_form_for_every_sync_period(sampling, num_agents, K) -> None:
+def test_average_of_independent_noise_has_its_closed_form_for_every_sync_period(
+    sampling, num_agents, K
+) -> None:
     flip = 0.5 if sampling == "markov" else 0.25  # drawn afresh, the flip chain too is a fair coin
     noise = fg.MarkovNoise([[1 - flip, flip], [flip, 1 - flip]], num_agents=num_agents)
     settings = {"step_size": 0.1, "sync_period": K, "initial_params": [3.0], "sampling": sampling}
     found = fg.exact.moments(noise, averaging([2.0, -2.0]), times=[0, 1, 2, 10], **settings)
-    golden_squares = {1: [9.0, 7.33, 5.9773, 1.2791211219276353], 5: [9.0, 7.298, 5.91938, 1.131176137437626]}
+    golden_squares = {
+        1: [9.0, 7.33, 5.9773, 1.2791211219276353],
+        5: [9.0, 7.298, 5.91938, 1.131176137437626],
+    }
     assert_allclose(found.mse, golden_squares[num_agents], rtol=1e-12)
     assert_allclose(found.mean[:, 0], 3 * 0.9 ** np.array([0, 1, 2, 10]), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("num_agents", "K", "error"), [(1, 1, 0.5550239234449761), (5, 1, 0.1110047846889952), (5, 7, 0.1110047846889952)]
+    ("num_agents", "K", "error"),
+    [(1, 1, 0.5550239234449761), (5, 1, 0.1110047846889952), (5, 7, 0.1110047846889952)],
 )
 def test_additive_markov_noise_has_its_stationary_error(num_agents, K, error) -> None:
-    """Drawing the noise afresh would give 0.21 / N, and so would restarting it at a sync for K = 1."""
+    """Drawing the noise afresh would give 0.21 / N, and so would restarting it at a sync for K =
+    1."""
     noise = fg.MarkovNoise([[0.75, 0.25], [0.25, 0.75]], num_agents=num_agents)
     settings = {"step_size": 0.1, "sync_period": K}
-    assert_allclose(fg.exact.stationary_error(noise, averaging([2.0, -2.0]), **settings), error, rtol=1e-12)
+    assert_allclose(
+        fg.exact.stationary_error(noise, averaging([2.0, -2.0]), **settings), error, rtol=1e-12
+    )
     late = fg.exact.moments(noise, averaging([2.0, -2.0]), times=[400, 401], **settings)
     assert_allclose(late.mse, error, rtol=1e-12)
 
 
 def test_problem_without_noise_has_no_error_but_its_start() -> None:
-    """One state, one action: the value after t updates is known, and its mean square is its square."""
+    """One state, one action: the value after t updates is known, and its mean square is its
+    square."""
     mdp = fg.MDP([[[1.0]]], [[1.0]], 0.5)
     problem = fg.Federation(mdp, num_agents=3, target_policy=[[1.0]], features=[[1.0]])
     for algorithm in (fg.OnPolicyTD(), fg.OffPolicyTabularTD(horizon=2), fg.OffPolicyLinearTD()):
         rate = 1 - 0.2 * (1 - 0.5**algorithm.horizon)
-        found = fg.exact.moments(problem, algorithm, step_size=0.2, sync_period=3, times=np.arange(8))
+        found = fg.exact.moments(
+            problem, algorithm, step_size=0.2, sync_period=3, times=np.arange(8)
+        )
         assert_allclose(found.mean[:, 0], 2 * (1 - rate ** np.arange(8)), rtol=0, atol=1e-14)
         assert_allclose(found.mse, 4 * rate ** (2 * np.arange(8)), rtol=1e-12)
         assert_allclose(found.sync_error, 0, atol=1e-14)
 
 
-# --- The other questions ---------------------------------------------------------------------------------------------
+# --- The other questions --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["linear-sa", "tabular-n1", "linear-n2"])
@@ -248,14 +279,23 @@ def test_times_are_answered_one_by_one_and_in_their_order(times) -> None:
 
 @pytest.mark.parametrize("K", [1, 6])
 @pytest.mark.parametrize(
-    ("name", "order"), [("linear-sa", 1), ("on-policy-n1", 1), ("tabular-n1", 1), ("linear-n1", 2), ("preconditioned-n2", 1)]
+    ("name", "order"),
+    [
+        ("linear-sa", 1),
+        ("on-policy-n1", 1),
+        ("tabular-n1", 1),
+        ("linear-n1", 2),
+        ("preconditioned-n2", 1),
+    ],
 )
 def test_stationary_error_is_where_a_long_run_ends(name, order, K) -> None:
     problem, algorithm = setting(name, (0, 1, 1))
     settings = {"step_size": ALPHA, "sync_period": K, "order": order}
     start = START[algorithm.dimension(problem)]
     late = fg.exact.moments(problem, algorithm, times=[6000], initial_params=start, **settings)
-    assert_allclose(fg.exact.stationary_error(problem, algorithm, **settings), late.mse[0], rtol=1e-9)
+    assert_allclose(
+        fg.exact.stationary_error(problem, algorithm, **settings), late.mse[0], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("K", [1, 4])
@@ -277,7 +317,9 @@ def test_endless_run_ends_at_the_stationary_error(T) -> None:
     problem, algorithm = setting("on-policy-n1", (0, 0, 0))
     settings = {"step_size": ALPHA, "sync_period": 1, "order": 2}
     limit = fg.exact.stationary_error(problem, algorithm, **settings)
-    assert_allclose(fg.exact.moments(problem, algorithm, times=[T], **settings).mse[0], limit, rtol=1e-9)
+    assert_allclose(
+        fg.exact.moments(problem, algorithm, times=[T], **settings).mse[0], limit, rtol=1e-9
+    )
     weighted = fg.exact.weighted_error(problem, algorithm, num_steps=T, decay=1 - 1e-4, **settings)
     assert_allclose(weighted, limit, rtol=1e-9)
 
@@ -288,7 +330,9 @@ def test_agents_that_never_synchronise_stay_apart() -> None:
     star = fg.fixed_point(problem, algorithm)
     truth = joint_moments(problem, algorithm, star, ALPHA, 1000, 6)
     for times in ([1], [3], [6], [2, 5]):
-        found = fg.exact.moments(problem, algorithm, step_size=ALPHA, sync_period=1000, times=times, order=3)
+        found = fg.exact.moments(
+            problem, algorithm, step_size=ALPHA, sync_period=1000, times=times, order=3
+        )
         assert_allclose(found.sync_error, truth.sync_error[times], rtol=1e-11)
         assert_allclose(found.mse, truth.mse[times], rtol=1e-12)
 
@@ -304,18 +348,26 @@ def test_weighted_error_is_the_mean_of_the_recorded_outputs(assert_mean) -> None
     assert_mean(outputs, fg.exact.weighted_error(problem, algorithm, decay=0.8, **settings))
 
 
-# --- Monte Carlo -----------------------------------------------------------------------------------------------------
+# --- Monte Carlo ----------------------------------------------------------------------------------
 
 
-def assert_monte_carlo(name: str, kinds: int, K: int, assert_mean: Any, num_agents: int = 5, worlds: int = 1) -> None:
-    """10^4 seeds, 20 times: the errors, the averages and the sync errors are within 4 standard errors."""
+def assert_monte_carlo(
+    name: str, kinds: int, K: int, assert_mean: Any, num_agents: int = 5, worlds: int = 1
+) -> None:
+    """10^4 seeds, 20 times: the errors, the averages and the sync errors are within 4 standard
+    errors."""
     assignment = [(i * i) % 3 % kinds for i in range(num_agents)]
     problem, algorithm = setting(name, assignment, worlds)
     times = np.unique(np.round(np.geomspace(1, 80, 30)).astype(int))[:20]
     start = START[algorithm.dimension(problem)]
     settings = {"step_size": 0.15, "sync_period": K, "initial_params": start}
     found = fg.exact.moments(problem, algorithm, times=times, **settings)
-    options = {"num_steps": int(times[-1]), "record": times, "record_params": True, "engine": fg.engines.Cpu(threads=1)}
+    options = {
+        "num_steps": int(times[-1]),
+        "record": times,
+        "record_params": True,
+        "engine": fg.engines.Cpu(threads=1),
+    }
     data = fg.run(problem, algorithm, seeds=range(10_000), **settings, **options).data
     assert_mean(data.squared_error_2, found.mse)
     assert_mean(data.average_params, found.mean)
@@ -341,7 +393,7 @@ def test_many_runs_in_different_worlds_have_the_exact_moments(name, assert_mean)
     assert_monte_carlo(name, 2, 5, assert_mean, worlds=2)
 
 
-# --- What more agents bring ------------------------------------------------------------------------------------------
+# --- What more agents bring -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -354,7 +406,10 @@ def test_one_agent_has_the_same_error_for_every_sync_period(name) -> None:
         assert_allclose(found.mse, alone.mse, rtol=1e-12)
         assert_allclose(found.mean, alone.mean, rtol=0, atol=1e-13)
         assert_allclose(found.sync_error, 0, atol=1e-13)
-    stationary = [fg.exact.stationary_error(problem, algorithm, step_size=0.1, sync_period=K) for K in (1, 3, 8)]
+    stationary = [
+        fg.exact.stationary_error(problem, algorithm, step_size=0.1, sync_period=K)
+        for K in (1, 3, 8)
+    ]
     assert_allclose(stationary, stationary[0], rtol=1e-10)
 
 
@@ -364,19 +419,26 @@ def test_error_is_inverse_to_the_number_of_agents_where_every_step_is_averaged(n
     """From 1 (or one of each kind) to 10^9 agents: the slope in log-log is -1 within 1%."""
     sizes = kinds * 10 ** np.arange(0, 10, 3)
     settings = {"step_size": 0.01, "sync_period": 1, "order": 1}
-    errors = [fg.exact.stationary_error(*problem_of(name, kinds, num_agents=int(N)), **settings) for N in sizes]
+    errors = [
+        fg.exact.stationary_error(*problem_of(name, kinds, num_agents=int(N)), **settings)
+        for N in sizes
+    ]
     slopes = np.diff(np.log(errors)) / np.diff(np.log(sizes))
     assert_allclose(slopes, -1, atol=0.01)
 
 
 @pytest.mark.parametrize("kinds", [1, 2])
 def test_local_steps_leave_an_error_that_no_number_of_agents_removes(kinds) -> None:
-    """With Markov noise or different agents the average is biased between syncs, and the mean of 10^9 agents is no better."""
+    """With Markov noise or different agents the average is biased between syncs, and the mean of
+    10^9 agents is no better."""
     settings = {"step_size": 0.05, "sync_period": 5, "order": 1}
     errors = [
-        fg.exact.stationary_error(*problem_of("linear-n1", kinds, num_agents=N), **settings) for N in (10**3, 10**7, 10**9)
+        fg.exact.stationary_error(*problem_of("linear-n1", kinds, num_agents=N), **settings)
+        for N in (10**3, 10**7, 10**9)
     ]
-    every = fg.exact.stationary_error(*problem_of("linear-n1", kinds, num_agents=10**9), **(settings | {"sync_period": 1}))
+    every = fg.exact.stationary_error(
+        *problem_of("linear-n1", kinds, num_agents=10**9), **(settings | {"sync_period": 1})
+    )
     assert errors[0] > errors[1] > errors[2] > 100 * every
     assert_allclose(errors[1], errors[2], rtol=0.01)
 
@@ -384,11 +446,14 @@ def test_local_steps_leave_an_error_that_no_number_of_agents_removes(kinds) -> N
 def test_independent_windows_of_like_agents_leave_no_such_error() -> None:
     """Without Markov noise and heterogeneity nothing but the variance is left."""
     settings = {"step_size": 0.05, "sync_period": 5, "times": [4000], "sampling": "iid"}
-    few, many = (fg.exact.moments(*problem_of("linear-n1", 1, num_agents=N), **settings).mse[0] for N in (10**3, 10**6))
+    few, many = (
+        fg.exact.moments(*problem_of("linear-n1", 1, num_agents=N), **settings).mse[0]
+        for N in (10**3, 10**6)
+    )
     assert_allclose(few / many, 1000, rtol=0.01)
 
 
-# --- Invariances -----------------------------------------------------------------------------------------------------
+# --- Invariances ----------------------------------------------------------------------------------
 
 SETTINGS = {"step_size": ALPHA, "sync_period": 3, "times": np.arange(9)}
 
@@ -403,15 +468,26 @@ def test_the_names_of_the_states_do_not_matter(name) -> None:
     problem, algorithm = setting(name, (0, 1, 1))
     p = np.array([2, 0, 1])
     relabelled = fg.Federation(
-        fg.MDP(TRANSITIONS[0][p][:, :, p], REWARDS[0][p], GAMMA), BEHAVIOR[:, p], num_agents=3, assignment=[0, 1, 1],
-        target_policy=TARGET[p], features=PHI[p], initial_distribution=FIRST[p],
-    )  # fmt: skip
-    same(fg.exact.moments(problem, algorithm, **SETTINGS), fg.exact.moments(relabelled, algorithm, **SETTINGS))
+        fg.MDP(TRANSITIONS[0][p][:, :, p], REWARDS[0][p], GAMMA),
+        BEHAVIOR[:, p],
+        num_agents=3,
+        assignment=[0, 1, 1],
+        target_policy=TARGET[p],
+        features=PHI[p],
+        initial_distribution=FIRST[p],
+    )
+    same(
+        fg.exact.moments(problem, algorithm, **SETTINGS),
+        fg.exact.moments(relabelled, algorithm, **SETTINGS),
+    )
 
 
 @pytest.mark.parametrize("name", ["linear-sa", "tabular-n1", "linear-n2", "preconditioned-n1"])
 def test_the_order_of_the_agents_does_not_matter(name) -> None:
-    first, *others = (fg.exact.moments(*setting(name, order), **SETTINGS) for order in ((0, 1, 1), (1, 0, 1), (1, 1, 0)))
+    first, *others = (
+        fg.exact.moments(*setting(name, order), **SETTINGS)
+        for order in ((0, 1, 1), (1, 0, 1), (1, 1, 0))
+    )
     for other in others:
         same(first, other)
         assert_allclose(first.mean, other.mean, rtol=1e-12)
@@ -424,7 +500,10 @@ def test_the_names_of_the_kinds_do_not_matter(name) -> None:
         problem.mdps[0], BEHAVIOR[::-1], num_agents=3, assignment=[1, 0, 0],
         target_policy=TARGET, features=PHI, initial_distribution=FIRST,
     )  # fmt: skip
-    same(fg.exact.moments(problem, algorithm, **SETTINGS), fg.exact.moments(renamed, algorithm, **SETTINGS))
+    same(
+        fg.exact.moments(problem, algorithm, **SETTINGS),
+        fg.exact.moments(renamed, algorithm, **SETTINGS),
+    )
 
 
 @pytest.mark.parametrize("name", ["tabular-n1", "linear-n2"])
@@ -434,7 +513,10 @@ def test_kinds_that_are_alike_are_one_kind(name) -> None:
         problem.mdps[0], BEHAVIOR[[0, 0]], num_agents=3, assignment=[0, 1, 1],
         target_policy=TARGET, features=PHI, initial_distribution=FIRST,
     )  # fmt: skip
-    same(fg.exact.moments(problem, algorithm, **SETTINGS), fg.exact.moments(doubled, algorithm, **SETTINGS))
+    same(
+        fg.exact.moments(problem, algorithm, **SETTINGS),
+        fg.exact.moments(doubled, algorithm, **SETTINGS),
+    )
 
 
 def test_a_kind_without_agents_does_not_matter() -> None:
@@ -443,20 +525,36 @@ def test_a_kind_without_agents_does_not_matter() -> None:
         problem.mdps[0], BEHAVIOR, num_agents=3, assignment=[0, 0, 0],
         target_policy=TARGET, features=PHI, initial_distribution=FIRST,
     )  # fmt: skip
-    same(fg.exact.moments(problem, algorithm, **SETTINGS), fg.exact.moments(spare, algorithm, **SETTINGS))
+    same(
+        fg.exact.moments(problem, algorithm, **SETTINGS),
+        fg.exact.moments(spare, algorithm, **SETTINGS),
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "scale"), [("on-policy-n2", 1e-3), ("tabular-n1", 1e6), ("linear-n1", 7.0), ("preconditioned-n1", 1e-3)]
+    ("name", "scale"),
+    [("on-policy-n2", 1e-3), ("tabular-n1", 1e6), ("linear-n1", 7.0), ("preconditioned-n1", 1e-3)],
 )
 def test_rewards_that_are_scaled_scale_the_errors_by_the_square(name, scale) -> None:
     problem, algorithm = setting(name, (0, 1, 1))
     paid = fg.Federation(
-        fg.MDP(TRANSITIONS[0], scale * REWARDS[0], GAMMA), BEHAVIOR, num_agents=3, assignment=[0, 1, 1],
-        target_policy=TARGET, features=PHI, initial_distribution=FIRST,
-    )  # fmt: skip
-    same(fg.exact.moments(problem, algorithm, **SETTINGS), fg.exact.moments(paid, algorithm, **SETTINGS), scale)
-    errors = [fg.exact.stationary_error(each, algorithm, step_size=0.1, sync_period=3, order=1) for each in (problem, paid)]
+        fg.MDP(TRANSITIONS[0], scale * REWARDS[0], GAMMA),
+        BEHAVIOR,
+        num_agents=3,
+        assignment=[0, 1, 1],
+        target_policy=TARGET,
+        features=PHI,
+        initial_distribution=FIRST,
+    )
+    same(
+        fg.exact.moments(problem, algorithm, **SETTINGS),
+        fg.exact.moments(paid, algorithm, **SETTINGS),
+        scale,
+    )
+    errors = [
+        fg.exact.stationary_error(each, algorithm, step_size=0.1, sync_period=3, order=1)
+        for each in (problem, paid)
+    ]
     assert_allclose(errors[1], scale**2 * errors[0], rtol=1e-9)
 
 
@@ -473,7 +571,10 @@ def test_parameters_that_are_turned_turn_the_mean_and_keep_the_errors(name) -> N
             problem.mdps[0], BEHAVIOR, num_agents=3, assignment=[0, 1, 1],
             target_policy=TARGET, features=PHI @ Q.T, initial_distribution=FIRST,
         )  # fmt: skip
-    one, two = fg.exact.moments(problem, algorithm, **SETTINGS), fg.exact.moments(turned, other, **SETTINGS)
+    one, two = (
+        fg.exact.moments(problem, algorithm, **SETTINGS),
+        fg.exact.moments(turned, other, **SETTINGS),
+    )
     same(one, two)
     assert_allclose(two.mean, one.mean @ Q.T, rtol=0, atol=1e-12)
 
@@ -489,10 +590,12 @@ def test_first_moment_obeys_jensen_and_syncs_leave_no_spread() -> None:
         assert np.all(found.sync_error[~at_sync] > 1e-4)
 
 
-# --- What is refused -------------------------------------------------------------------------------------------------
+# --- What is refused ------------------------------------------------------------------------------
 
 
-def refused(message: str, call: Any = None, problem: Any = None, algorithm: Any = None, **changes: Any) -> str:
+def refused(
+    message: str, call: Any = None, problem: Any = None, algorithm: Any = None, **changes: Any
+) -> str:
     """One sentence of a `ProblemError` that matches `message`."""
     default = setting("linear-n1", (0, 1, 1))
     problem = default[0] if problem is None else problem
@@ -535,14 +638,21 @@ def test_bad_settings_of_the_other_questions_are_refused() -> None:
         refused("decay is", fg.exact.weighted_error, num_steps=5, decay=decay)
 
 
-@pytest.mark.parametrize("call", [fg.exact.moments, fg.exact.stationary_error], ids=["moments", "stationary"])
+@pytest.mark.parametrize(
+    "call", [fg.exact.moments, fg.exact.stationary_error], ids=["moments", "stationary"]
+)
 def test_algorithms_that_are_not_linear_are_refused(call) -> None:
     def rule(params, y, kind, out):
         out[0] = -params[0]
 
     refused("QLearning", call, algorithm=fg.QLearning())
     own = fg.StochasticApproximation(rule, 1, assumptions={"gamma_c": 0.5})
-    refused("StochasticApproximation", call, problem=fg.MarkovNoise([[1.0]], num_agents=1), algorithm=own)
+    refused(
+        "StochasticApproximation",
+        call,
+        problem=fg.MarkovNoise([[1.0]], num_agents=1),
+        algorithm=own,
+    )
     refused("MarkovNoise", call, problem=fg.MarkovNoise([[1.0]], num_agents=1))
 
 
@@ -550,7 +660,10 @@ def test_too_large_a_problem_is_refused_with_its_size() -> None:
     """100 states, 5 actions and windows of 6 transitions are more than any memory holds."""
     mdp = fg.examples.garnet(100, 5, 5, discount=0.9, seed=0)
     large = fg.Federation(
-        mdp, fg.policies.random(100, 5, count=1, seed=1)[0], num_agents=3, target_policy=fg.policies.uniform(100, 5)
+        mdp,
+        fg.policies.random(100, 5, count=1, seed=1)[0],
+        num_agents=3,
+        target_policy=fg.policies.uniform(100, 5),
     )
     message = refused("windows|modes", problem=large, algorithm=fg.OffPolicyTabularTD(horizon=6))
     assert re.search(r"\d", message)
@@ -578,15 +691,25 @@ def test_step_without_a_limit_is_refused_with_the_largest_stable_one(name, assig
     radius, largest = _numbers(message)
     assert radius > 1
     assert 0.1 < largest < 30
-    assert np.isfinite(fg.exact.stationary_error(problem, algorithm, step_size=0.98 * largest, sync_period=K, order=1))
+    assert np.isfinite(
+        fg.exact.stationary_error(
+            problem, algorithm, step_size=0.98 * largest, sync_period=K, order=1
+        )
+    )
     refused("spectral radius", fg.exact.stationary_error, step_size=1.02 * largest, **options)
-    settings = {"step_size": 1.1 * largest, "sync_period": K, "times": [0, 200 * K, 400 * K], "order": 1}
+    settings = {
+        "step_size": 1.1 * largest,
+        "sync_period": K,
+        "times": [0, 200 * K, 400 * K],
+        "order": 1,
+    }
     blown_up = fg.exact.moments(problem, algorithm, **settings).mse
     assert blown_up[2] > blown_up[1] > blown_up[0]
 
 
 def _numbers(message: str) -> tuple[float, float]:
-    """The spectral radius and the largest stable step that the message names, the last of its numbers."""
+    """The spectral radius and the largest stable step that the message names, the last of its
+    numbers."""
     numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", message)]
     radius = float(re.search(r"spectral radius (?:of |is )?(\d[\d.e+-]*\d)", message)[1])
     return radius, numbers[-1]
@@ -596,7 +719,9 @@ def test_agents_whose_average_runs_away_are_refused() -> None:
     """Every one of them is stable on its own."""
     data = np.load(Path(__file__).parents[1] / "fixtures" / "average_unstable.npz")
     mdp = fg.MDP(data["P"], data["R"], float(data["gamma"]))
-    problem = fg.Federation(mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"])
+    problem = fg.Federation(
+        mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"]
+    )
     algorithm = fg.OffPolicyLinearTD(int(data["n"]))
     for call in (fg.exact.moments, fg.exact.stationary_error):
         refused("eigenvalue|unstable|runs away|diverge", call, problem=problem, algorithm=algorithm)
@@ -615,7 +740,10 @@ def garnet_of_four(seed: int) -> Any:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_order_rises_until_another_one_would_change_nothing(seed) -> None:
-    problem, settings = garnet_of_four(seed), {"step_size": 0.2, "sync_period": 5, "times": [40, 400]}
+    problem, settings = (
+        garnet_of_four(seed),
+        {"step_size": 0.2, "sync_period": 5, "times": [40, 400]},
+    )
     found = fg.exact.moments(problem, fg.OffPolicyLinearTD(), **settings)
     finer = fg.exact.moments(problem, fg.OffPolicyLinearTD(), order=found.order + 1, **settings)
     assert found.order > 1

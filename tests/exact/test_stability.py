@@ -1,4 +1,5 @@
-"""Whether the error converges: `stationary_error` and `moments` against the joint chain of all agents as one dense matrix."""
+"""Whether the error converges: `stationary_error` and `moments` against the joint chain of all
+agents as one dense matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from exact.stability_problems import Drawn, JointRound, disagreement, largest_st
 
 @pytest.mark.parametrize("seed", range(16))
 def test_library_and_joint_chain_agree_on_whether_and_where_the_error_converges(seed) -> None:
-    """On the side of stability every time, on the value to 1e-8, and the step that a refusal advises is stable."""
+    """On the side of stability every time, on the value to 1e-8, and the step that a refusal
+    advises is stable."""
     assert disagreement(seed) == ""
 
 
@@ -34,7 +36,12 @@ def test_error_that_converges_only_at_order_one_is_refused(num_agents, step_size
     """The moments of one agent's mode alone would converge; those of all agents do not."""
     noise = fg.MarkovNoise(SLOW, num_agents=num_agents)
     settings = {"step_size": step_size, "sync_period": 1}
-    assert fg.exact.stationary_error(noise, PUSHED, step_size=0.9 * step_size / num_agents, sync_period=1) > 0
+    assert (
+        fg.exact.stationary_error(
+            noise, PUSHED, step_size=0.9 * step_size / num_agents, sync_period=1
+        )
+        > 0
+    )
     with pytest.raises(fg.ProblemError, match="grows without bound"):
         fg.exact.stationary_error(noise, PUSHED, **settings)
     early, late = fg.exact.moments(noise, PUSHED, times=[2000, 8000], **settings).mse
@@ -42,12 +49,17 @@ def test_error_that_converges_only_at_order_one_is_refused(num_agents, step_size
 
 
 @pytest.mark.parametrize("seed", [3, 4, 6, 8, 9])
-def test_off_policy_learners_on_small_garnets_are_judged_as_the_joint_chain_judges_them(seed) -> None:
+def test_off_policy_learners_on_small_garnets_are_judged_as_the_joint_chain_judges_them(
+    seed,
+) -> None:
     features = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 2)))[0]
     problem = fg.Federation(
-        fg.examples.garnet(4, 2, 2, discount=0.9, seed=seed), fg.policies.random(4, 2, count=2, seed=1), num_agents=2,
-        target_policy=fg.policies.uniform(4, 2), features=features,
-    )  # fmt: skip
+        fg.examples.garnet(4, 2, 2, discount=0.9, seed=seed),
+        fg.policies.random(4, 2, count=2, seed=1),
+        num_agents=2,
+        target_policy=fg.policies.uniform(4, 2),
+        features=features,
+    )
     drawn = Drawn(problem, fg.OffPolicyLinearTD(), 2)
     limit = largest_stable(drawn)
     for factor in (0.5, 0.95, 1.02, 1.5):
@@ -57,7 +69,9 @@ def test_off_policy_learners_on_small_garnets_are_judged_as_the_joint_chain_judg
                 fg.exact.stationary_error(problem, drawn.algorithm, **settings)
         else:
             truth = JointRound(drawn, factor * limit).stationary_error()
-            assert_allclose(fg.exact.stationary_error(problem, drawn.algorithm, **settings), truth, rtol=1e-8)
+            assert_allclose(
+                fg.exact.stationary_error(problem, drawn.algorithm, **settings), truth, rtol=1e-8
+            )
 
 
 def test_asymmetry_between_like_agents_does_not_grow() -> None:
@@ -76,7 +90,11 @@ def test_error_beyond_all_numbers_is_infinite_and_said() -> None:
     assert math.isfinite(found.mse[0])
     assert math.isinf(found.mse[1])
     with pytest.warns(fg.DivergenceWarning, match="infinite"):
-        assert math.isinf(fg.exact.weighted_error(noise, PUSHED, step_size=9.0, sync_period=1, num_steps=1000, decay=0.9))
+        assert math.isinf(
+            fg.exact.weighted_error(
+                noise, PUSHED, step_size=9.0, sync_period=1, num_steps=1000, decay=0.9
+            )
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fg.exact.moments(noise, PUSHED, step_size=0.1, sync_period=1, times=[1000])
@@ -103,7 +121,10 @@ def test_limit_that_rounding_would_spoil_is_refused(step_size) -> None:
 
 
 def test_round_that_forgets_everything_has_a_limit() -> None:
-    """With step 1 the average is replaced by the last noise, in 18 parameters: one round leaves nothing of the start."""
+    """With step 1 the average is replaced by the last noise, in 18 parameters: one round leaves
+    nothing of the start."""
     coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
     replace = fg.LinearSA(np.tile(-np.eye(18), (2, 1, 1)), np.array([np.zeros(18), np.ones(18)]))
-    assert_allclose(fg.exact.stationary_error(coin, replace, step_size=1.0, sync_period=1), 18 / 8, rtol=1e-12)
+    assert_allclose(
+        fg.exact.stationary_error(coin, replace, step_size=1.0, sync_period=1), 18 / 8, rtol=1e-12
+    )

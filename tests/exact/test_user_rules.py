@@ -1,4 +1,5 @@
-"""Fixed points of the user's own rule: iterated to a certificate, or an error that says what to do."""
+"""Fixed points of the user's own rule: iterated to a certificate, or an error that says what to
+do."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_mean_increment_vanishes(norm: float, assumptions: dict[str, float] | No
     np.testing.assert_allclose(mean(own[0], [1, 0]), 0, atol=1e-10)
     np.testing.assert_allclose(mean(own[1], [0, 1]), 0, atol=1e-10)
     distances = np.linalg.norm(own - common, norm, axis=1)
-    assert fg.heterogeneity(noise(), algorithm) == pytest.approx((2 * distances[0] + distances[1]) / 3, abs=1e-9)
+    assert fg.heterogeneity(noise(), algorithm) == pytest.approx(
+        (2 * distances[0] + distances[1]) / 3, abs=1e-9
+    )
 
 
 def test_linear_rule_agrees_with_linear_sa() -> None:
@@ -58,7 +61,9 @@ def test_linear_rule_agrees_with_linear_sa() -> None:
                 out[i] += matrices[kind, y, i, j] * params[j]
 
     theta = fg.fixed_point(noise(), fg.StochasticApproximation(rule, dim=3))
-    np.testing.assert_allclose(theta, fg.fixed_point(noise(), fg.LinearSA(matrices, offsets)), atol=1e-9)
+    np.testing.assert_allclose(
+        theta, fg.fixed_point(noise(), fg.LinearSA(matrices, offsets)), atol=1e-9
+    )
 
 
 def test_long_loop_is_compiled_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +83,9 @@ def test_long_loop_is_compiled_where_it_can_be(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("factor", [3.0, 2.0])
-def test_rule_that_does_not_contract_is_refused(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_that_does_not_contract_is_refused(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With factor 3 the iteration runs away, with 2 it swings for ever."""
 
     def rule(params: Any, y: Any, kind: Any, out: Any) -> None:
@@ -92,7 +99,9 @@ def test_rule_that_does_not_contract_is_refused(factor: float, monkeypatch: pyte
 @pytest.mark.parametrize("gamma_c", [1.0, -0.1, math.nan])
 def test_contraction_that_is_none_is_refused(gamma_c: float) -> None:
     with pytest.raises(fg.ProblemError, match="gamma_c"):
-        fg.fixed_point(noise(), fg.StochasticApproximation(bent, dim=2, assumptions={"gamma_c": gamma_c}))
+        fg.fixed_point(
+            noise(), fg.StochasticApproximation(bent, dim=2, assumptions={"gamma_c": gamma_c})
+        )
 
 
 def returned(params: Any, y: Any, kind: Any, out: Any) -> Any:
@@ -123,7 +132,11 @@ def moved(params: Any, y: Any, kind: Any, out: Any) -> None:
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        (returned, r"'returned' leaves in out\[0\] what stood there before; set every entry of out, with ="),
+        (
+            returned,
+            r"'returned' leaves in out\[0\] what stood there before; set every entry of out, with "
+            r"=",
+        ),
         (half_set, r"'half_set' leaves in out\[1\] what"),
         (added_to, r"'added_to' leaves in out\[0\] what"),
         (set_in_one_state, r"'set_in_one_state' leaves in out\[1\] what"),
@@ -135,7 +148,9 @@ def test_a_rule_that_does_not_set_its_answer_is_refused(rule: Any, said: str) ->
     with pytest.raises(fg.ProblemError, match=said):
         fg.fixed_point(noise(), algorithm)
     with pytest.raises(fg.ProblemError, match=said):
-        fg.run(noise(), algorithm, step_size=0.1, sync_period=2, num_steps=4, fixed_point=[0.0, 0.0])
+        fg.run(
+            noise(), algorithm, step_size=0.1, sync_period=2, num_steps=4, fixed_point=[0.0, 0.0]
+        )
 
 
 def test_a_rule_that_is_not_a_number_at_the_start_is_no_fault_of_its_answer() -> None:

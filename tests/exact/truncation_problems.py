@@ -1,4 +1,5 @@
-"""Random problems with slow chains, for the tests of what a truncated hierarchy says about itself."""
+"""Random problems with slow chains, for the tests of what a truncated hierarchy says about
+itself."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import numpy as np
 import fegsam as fg
 
 PATIENCE = (0.004, 0.02, 0.1)
-"""Seconds that a further order may take: from none at all to several orders of these small problems."""
+"""Seconds that a further order may take: from none at all to several orders of these small
+problems."""
 
 
 class Slow(NamedTuple):
@@ -22,17 +24,23 @@ class Slow(NamedTuple):
 
 
 def draw(seed: int) -> Slow:
-    """Chains that stay where they are with probability 0.8 to 0.99, of 2 to 4 states; the error converges at orders 1 and 2."""
+    """Chains that stay where they are with probability 0.8 to 0.99, of 2 to 4 states; the error
+    converges at orders 1 and 2."""
     rng = np.random.default_rng([16, seed])
     while True:
         problem, algorithm = _learner(rng, float(rng.choice([0.8, 0.9, 0.95, 0.99])))
-        settings = {"step_size": float(rng.choice([0.05, 0.1, 0.3])), "sync_period": int(rng.choice([1, 1, 3]))}
+        settings = {
+            "step_size": float(rng.choice([0.05, 0.1, 0.3])),
+            "sync_period": int(rng.choice([1, 1, 3])),
+        }
         try:
             for order in (1, 2):
                 fg.exact.stationary_error(problem, algorithm, order=order, **settings)
         except fg.ProblemError:
             continue
-        return Slow(problem, algorithm, settings, settings["sync_period"] * int(rng.choice([20, 200])))
+        return Slow(
+            problem, algorithm, settings, settings["sync_period"] * int(rng.choice([20, 200]))
+        )
 
 
 def _learner(rng: np.random.Generator, laziness: float) -> tuple[Any, Any]:
@@ -41,12 +49,25 @@ def _learner(rng: np.random.Generator, laziness: float) -> tuple[Any, Any]:
     if name == "noise":
         kernel = laziness * np.eye(states) + (1 - laziness) * rng.dirichlet(np.ones(states), states)
         matrices = rng.normal(scale=0.5, size=(1, states, 2, 2)) - 0.8 * np.eye(2)
-        return fg.MarkovNoise(kernel, num_agents=agents), fg.LinearSA(matrices, rng.normal(size=(1, states, 2)))
-    table = laziness * np.eye(states)[:, None] + (1 - laziness) * rng.dirichlet(np.ones(states), (states, 2))
+        return fg.MarkovNoise(kernel, num_agents=agents), fg.LinearSA(
+            matrices, rng.normal(size=(1, states, 2))
+        )
+    table = laziness * np.eye(states)[:, None] + (1 - laziness) * rng.dirichlet(
+        np.ones(states), (states, 2)
+    )
     behavior = 0.1 + 0.8 * rng.dirichlet(np.ones(2), (int(rng.integers(1, 3)), states))
-    tables = {"target_policy": rng.dirichlet(np.ones(2), states), "features": rng.normal(size=(states, 2))}
-    federation = fg.Federation(fg.MDP(table, rng.normal(size=(states, 2)), 0.9), behavior, num_agents=agents, **tables)
-    return federation, {"on": fg.OnPolicyTD(), "tabular": fg.OffPolicyTabularTD(), "linear": fg.OffPolicyLinearTD()}[name]
+    tables = {
+        "target_policy": rng.dirichlet(np.ones(2), states),
+        "features": rng.normal(size=(states, 2)),
+    }
+    federation = fg.Federation(
+        fg.MDP(table, rng.normal(size=(states, 2)), 0.9), behavior, num_agents=agents, **tables
+    )
+    return federation, {
+        "on": fg.OnPolicyTD(),
+        "tabular": fg.OffPolicyTabularTD(),
+        "linear": fg.OffPolicyLinearTD(),
+    }[name]
 
 
 class Claim(NamedTuple):
@@ -63,7 +84,8 @@ class Claim(NamedTuple):
 
 @cache
 def claims(seed: int) -> tuple[list[Claim], int]:
-    """What the three exact functions claim about one problem, and how often they claim nothing, and say why."""
+    """What the three exact functions claim about one problem, and how often they claim nothing, and
+    say why."""
     slow = draw(seed)
     made, silent = [], 0
     for name in ("stationary_error", "moments", "weighted_error"):

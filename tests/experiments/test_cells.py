@@ -64,7 +64,9 @@ class TestKeys:
 
     def test_are_the_same_in_another_process(self):
         code = "from fegsam.experiments.spec.study import *; print(*[cell.key for cell in parse_study(EXAMPLE).cells()])"
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        told = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
         assert told == keys(EXAMPLE)
 
     def test_do_not_hang_on_where_a_file_lies(self, tmp_path):
@@ -86,7 +88,9 @@ class TestRuns:
         cell = parse_study(EXAMPLE).cells()[-1]
         mdp = fg.examples.garnet(6, 2, 3, 0.7, 0)
         federation = fg.Federation(mdp, fg.policies.random(6, 2, 4, 1), num_agents=4)
-        history = fg.run(federation, fg.QLearning(), step_size=0.05, sync_period=10, num_steps=1000, seeds=(0, 1))
+        history = fg.run(
+            federation, fg.QLearning(), step_size=0.05, sync_period=10, num_steps=1000, seeds=(0, 1)
+        )
         assert_same_bits(cell.run(), history)
         assert cell.agent_steps == 8000
 
@@ -110,12 +114,16 @@ class TestRuns:
         np.testing.assert_allclose(history.data.squared_error[:, 0], 0.25**2)
 
     def test_use_their_engine_unless_another_is_given(self):
-        cell = dataclasses.replace(parse_study(EXAMPLE.replace("1000", "20")).cells()[0], engine="reference")
+        cell = dataclasses.replace(
+            parse_study(EXAMPLE.replace("1000", "20")).cells()[0], engine="reference"
+        )
         assert cell.run().settings.engine == "reference"
         assert cell.run("cpu").settings.engine == "cpu"
 
     def test_share_paths_whatever_their_agents_period_and_step(self):
-        text = EXAMPLE.replace("count = 4", 'count = "agents"').replace("sync_period = 10", "sync_period = [1, 10]")
+        text = EXAMPLE.replace("count = 4", 'count = "agents"').replace(
+            "sync_period = 10", "sync_period = [1, 10]"
+        )
         paths = []
         for cell in parse_study(text).cells():
             problem, algorithm = cell.build()
@@ -141,5 +149,7 @@ try:
 except ProblemError as error:
     print(error)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert told == "Studies need pydantic; run: pip install 'fegsam[experiments]'\n"

@@ -1,4 +1,5 @@
-"""Intervals hold the truth as often as they say, on laws whose truth is known; slopes, times and ratios are right."""
+"""Intervals hold the truth as often as they say, on laws whose truth is known; slopes, times and
+ratios are right."""
 
 from __future__ import annotations
 
@@ -35,18 +36,31 @@ def coverage(holds, studies: int = STUDIES) -> float:
     return float(np.mean([holds(np.random.default_rng(k)) for k in range(studies)]))
 
 
-def history(curves: np.ndarray, *, times: np.ndarray = TIMES, sync_period: int = 10, seeds: range | None = None):
+def history(
+    curves: np.ndarray,
+    *,
+    times: np.ndarray = TIMES,
+    sync_period: int = 10,
+    seeds: range | None = None,
+):
     """What the estimates read of a history, with curves given by hand."""
     seeds = seeds or range(len(curves))
-    data = xr.Dataset({"squared_error_2": (("seed", "time"), curves)}, coords={"seed": list(seeds), "time": times})
+    data = xr.Dataset(
+        {"squared_error_2": (("seed", "time"), curves)}, coords={"seed": list(seeds), "time": times}
+    )
     steps = int(times[-1])
     settings = SimpleNamespace(
-        seeds=tuple(seeds), num_steps=steps, sync_period=sync_period, communications=steps // sync_period
+        seeds=tuple(seeds),
+        num_steps=steps,
+        sync_period=sync_period,
+        communications=steps // sync_period,
     )
     return SimpleNamespace(data=data, settings=settings)
 
 
-def decaying(rate: float, floor: float, rng: np.random.Generator | None = None, noise: float = 0.3) -> np.ndarray:
+def decaying(
+    rate: float, floor: float, rng: np.random.Generator | None = None, noise: float = 0.3
+) -> np.ndarray:
     """(SEEDS, time) curves exp(-rate t) + floor with multiplicative noise of mean one."""
     mean = np.exp(-rate * TIMES) + floor
     factor = 1.0 if rng is None else rng.gamma(1 / noise**2, noise**2, size=(SEEDS, len(TIMES)))
@@ -56,13 +70,17 @@ def decaying(rate: float, floor: float, rng: np.random.Generator | None = None, 
 # Four standard errors of a coverage of 95 % over 400 studies are 4.4 %.
 @pytest.mark.parametrize("method", ["t", "bootstrap"])
 def test_the_interval_of_a_normal_mean_covers_it_as_often_as_it_says(method) -> None:
-    covered = coverage(lambda rng: mean_estimate(rng.normal(3.0, 2.0, SEEDS), method=method).contains(3.0))
+    covered = coverage(
+        lambda rng: mean_estimate(rng.normal(3.0, 2.0, SEEDS), method=method).contains(3.0)
+    )
     assert covered == pytest.approx(0.95, abs=0.044)
 
 
 def test_the_bootstrap_follows_a_skewed_law_better_than_students_interval() -> None:
     covered = {
-        method: coverage(lambda rng, m=method: mean_estimate(rng.chisquare(1, SEEDS), method=m).contains(1.0))
+        method: coverage(
+            lambda rng, m=method: mean_estimate(rng.chisquare(1, SEEDS), method=m).contains(1.0)
+        )
         for method in ("t", "bootstrap")
     }
     assert covered["bootstrap"] == pytest.approx(0.95, abs=0.044)
@@ -76,11 +94,15 @@ def test_a_level_of_one_half_covers_one_half() -> None:
 
 @pytest.mark.parametrize("method", ["t", "bootstrap"])
 @pytest.mark.parametrize("seeds", [5, SEEDS])
-def test_the_interval_of_a_positive_mean_is_positive_and_covers_a_squared_error_more_often(method, seeds) -> None:
+def test_the_interval_of_a_positive_mean_is_positive_and_covers_a_squared_error_more_often(
+    method, seeds
+) -> None:
     covered = np.zeros(2)
     for k in range(STUDIES):
         samples = np.random.default_rng(k).chisquare(1, seeds)
-        plain, positive = (mean_estimate(samples, method=method, positive=sign) for sign in (False, True))
+        plain, positive = (
+            mean_estimate(samples, method=method, positive=sign) for sign in (False, True)
+        )
         assert 0 < positive.low <= positive.value <= positive.high
         assert positive.value == plain.value
         covered += plain.contains(1.0), positive.contains(1.0)
@@ -92,18 +114,23 @@ def test_the_interval_of_a_positive_mean_is_positive_and_covers_a_squared_error_
 
 @pytest.mark.parametrize("method", ["t", "bootstrap"])
 def test_the_interval_of_a_positive_mean_is_the_one_of_its_logarithm(method) -> None:
-    """As `log_combination` has it, which ratios and slopes use; close to the plain one where the spread is small."""
+    """As `log_combination` has it, which ratios and slopes use; close to the plain one where the
+    spread is small."""
     samples = np.random.default_rng(3).gamma(4.0, size=12)
     found = mean_estimate(samples, method=method, positive=True)
     expected = np.exp(intervals.log_combination([(samples[:, None], np.ones(1))], method, 0.95, 0))
     np.testing.assert_allclose([found.value, found.low, found.high], expected, rtol=1e-12)
     narrow = 100.0 + samples / 100
-    plain, positive = (mean_estimate(narrow, method=method, positive=sign) for sign in (False, True))
+    plain, positive = (
+        mean_estimate(narrow, method=method, positive=sign) for sign in (False, True)
+    )
     np.testing.assert_allclose([positive.low, positive.high], [plain.low, plain.high], rtol=1e-6)
 
 
 def test_zeros_have_an_interval_of_no_width_and_what_is_not_finite_has_none() -> None:
-    table = np.array([[0.0, 1.0, np.nan], [0.0, 0.0, 1.0], [0.0, 0.0, 2.0], [0.0, 0.0, 2.0], [0.0, 0.0, 2.0]])
+    table = np.array(
+        [[0.0, 1.0, np.nan], [0.0, 0.0, 1.0], [0.0, 0.0, 2.0], [0.0, 0.0, 2.0], [0.0, 0.0, 2.0]]
+    )
     for method in ("t", "bootstrap"):
         band = curve_estimate(table, method=method, positive=True)
         assert band.value[0] == band.low[0] == band.high[0] == 0.0
@@ -117,12 +144,16 @@ def test_an_interval_at_each_time_is_the_interval_of_that_times_samples() -> Non
         band = curve_estimate(curves, method=method)
         for k in range(7):
             single = mean_estimate(curves[:, k], method=method)
-            assert (band.value[k], band.low[k], band.high[k]) == pytest.approx((single.value, single.low, single.high))
+            assert (band.value[k], band.low[k], band.high[k]) == pytest.approx(
+                (single.value, single.low, single.high)
+            )
 
 
 def test_a_curve_is_read_by_its_labels_not_by_the_order_of_its_axes() -> None:
     curves = xr.DataArray(np.arange(6.0).reshape(2, 3), dims=("seed", "time"))
-    np.testing.assert_array_equal(curve_estimate(curves).value, curve_estimate(curves.transpose("time", "seed")).value)
+    np.testing.assert_array_equal(
+        curve_estimate(curves).value, curve_estimate(curves.transpose("time", "seed")).value
+    )
 
 
 @pytest.mark.parametrize("method", ["t", "bootstrap"])
@@ -132,7 +163,10 @@ def test_the_interval_of_a_ratio_covers_it_as_often_as_it_says(method, paired, m
 
     def holds(rng) -> bool:
         shared = rng.gamma(4.0, 0.25, SEEDS) if paired else 1.0
-        above, below = 8.0 * shared * rng.gamma(9.0, 1 / 9, SEEDS), 2.0 * shared * rng.gamma(9.0, 1 / 9, SEEDS)
+        above, below = (
+            8.0 * shared * rng.gamma(9.0, 1 / 9, SEEDS),
+            2.0 * shared * rng.gamma(9.0, 1 / 9, SEEDS),
+        )
         return ratio_estimate(above, below, paired=paired, method=method).contains(4.0)
 
     assert coverage(holds) == pytest.approx(0.95, abs=0.044)
@@ -142,26 +176,35 @@ def test_pairing_narrows_the_interval_of_samples_that_move_together() -> None:
     rng = np.random.default_rng(1)
     shared = rng.gamma(4.0, 0.25, SEEDS)
     above, below = shared * rng.uniform(0.9, 1.1, SEEDS), shared * rng.uniform(0.9, 1.1, SEEDS)
-    assert ratio_estimate(above, below, paired=True).half_width < ratio_estimate(above, below).half_width / 3
+    assert (
+        ratio_estimate(above, below, paired=True).half_width
+        < ratio_estimate(above, below).half_width / 3
+    )
 
 
 @pytest.mark.parametrize("exponent", [-1.0, 0.5, 2.0])
 def test_the_slope_of_an_exact_power_law_is_its_exponent(exponent) -> None:
     x = np.array([1.0, 2.0, 5.0, 30.0])
     estimate = slope_estimate(x, 7.0 * x**exponent)
-    assert (estimate.low, estimate.value, estimate.high) == pytest.approx((exponent,) * 3, abs=1e-12)
+    assert (estimate.low, estimate.value, estimate.high) == pytest.approx(
+        (exponent,) * 3, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("method", ["t", "bootstrap"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_interval_of_a_slope_covers_the_exponent_as_often_as_it_says(method, shared, monkeypatch) -> None:
+def test_the_interval_of_a_slope_covers_the_exponent_as_often_as_it_says(
+    method, shared, monkeypatch
+) -> None:
     monkeypatch.setattr(intervals, "RESAMPLES", 500)
     x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
 
     def holds(rng) -> bool:
         factor = rng.gamma(4.0, 0.25, size=(SEEDS, len(x)))
         if shared:
-            return slope_estimate(x, 3.0 / x * factor * rng.gamma(4.0, 0.25, size=(SEEDS, 1)), method=method).contains(-1.0)
+            return slope_estimate(
+                x, 3.0 / x * factor * rng.gamma(4.0, 0.25, size=(SEEDS, 1)), method=method
+            ).contains(-1.0)
         return slope_estimate(x, list((3.0 / x * factor).T), method=method).contains(-1.0)
 
     assert coverage(holds) == pytest.approx(0.95, abs=0.044)
@@ -172,7 +215,9 @@ def test_noisy_points_weigh_less_in_a_slope() -> None:
     x = np.array([1.0, 2.0, 4.0, 8.0])
     y = 1 / x * rng.gamma(400.0, 1 / 400, size=(SEEDS, 4))
     y[:, 3] = rng.gamma(0.2, 5.0, size=SEEDS)
-    assert abs(slope_estimate(x, y).value + 1) < 0.1 * abs(np.polyfit(np.log(x), np.log(y.mean(axis=0)), 1)[0] + 1)
+    assert abs(slope_estimate(x, y).value + 1) < 0.1 * abs(
+        np.polyfit(np.log(x), np.log(y.mean(axis=0)), 1)[0] + 1
+    )
 
 
 def test_what_all_seeds_share_does_not_widen_a_slope() -> None:
@@ -190,7 +235,9 @@ def test_the_plateau_is_the_mean_of_the_late_part() -> None:
 def test_the_time_to_reach_an_exponential_is_its_logarithm() -> None:
     curves = history(decaying(0.01, 0.0)).data.squared_error_2
     estimate = time_to_reach(curves, 1e-3)
-    assert (estimate.low, estimate.value, estimate.high) == pytest.approx((math.log(1000) / 0.01,) * 3, rel=1e-9)
+    assert (estimate.low, estimate.value, estimate.high) == pytest.approx(
+        (math.log(1000) / 0.01,) * 3, rel=1e-9
+    )
     assert time_to_reach(curves, 2.0).value == 0.0
 
 
@@ -220,12 +267,16 @@ def test_the_interval_of_a_time_covers_it_as_often_as_it_says(monkeypatch) -> No
 def test_a_speed_up_with_known_truth_is_found(shared) -> None:
     rng = np.random.default_rng(5)
     one, many = decaying(0.004, 0.0, rng), decaying(0.016, 0.0, rng)
-    estimate = speed_up(history(one), history(many, seeds=None if shared else range(100, 100 + SEEDS)), 0.01)
+    estimate = speed_up(
+        history(one), history(many, seeds=None if shared else range(100, 100 + SEEDS)), 0.01
+    )
     assert estimate.contains(4.0)
     assert estimate.half_width < 0.4
 
 
-def test_a_speed_up_that_only_many_agents_reach_is_infinite_and_one_that_none_reach_is_unknown() -> None:
+def test_a_speed_up_that_only_many_agents_reach_is_infinite_and_one_that_none_reach_is_unknown() -> (
+    None
+):
     one, many = history(decaying(0.01, 0.1)), history(decaying(0.01, 0.001))
     assert speed_up(one, many, 0.01).value == math.inf
     nobody = speed_up(one, many, 1e-4)
@@ -249,7 +300,15 @@ def test_errors_and_communications_are_read_off_the_same_curve() -> None:
 
 def test_a_real_run_gives_what_its_arrays_say() -> None:
     federation = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=3)
-    run = fg.run(federation, fg.QLearning(), step_size=0.1, sync_period=4, num_steps=400, seeds=range(6), record=4)
+    run = fg.run(
+        federation,
+        fg.QLearning(),
+        step_size=0.1,
+        sync_period=4,
+        num_steps=400,
+        seeds=range(6),
+        record=4,
+    )
     late = run.data.squared_error.sel(time=slice(300, None)).values.mean(axis=1)
     np.testing.assert_allclose(plateau(run, 0.25, error="squared_error"), late)
     at_fifty = run.data.squared_error_2.sel(time=200).values
@@ -268,7 +327,9 @@ def test_a_diverged_seed_gives_no_number() -> None:
 def test_the_same_samples_give_the_same_interval() -> None:
     samples = np.random.default_rng(8).gamma(2.0, size=SEEDS)
     assert mean_estimate(samples, method="bootstrap") == mean_estimate(samples, method="bootstrap")
-    assert mean_estimate(samples, method="bootstrap") != mean_estimate(samples, method="bootstrap", seed=1)
+    assert mean_estimate(samples, method="bootstrap") != mean_estimate(
+        samples, method="bootstrap", seed=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -288,7 +349,10 @@ def test_the_same_samples_give_the_same_interval() -> None:
         (lambda: slope_estimate([0.0, 2.0], [1.0, 2.0]), "positive"),
         (lambda: time_to_reach(history(decaying(0.01, 0.0)).data.squared_error_2, 0.0), "accuracy"),
         (lambda: error_at_budget(history(decaying(0.01, 0.0)), 201), "met 200 times"),
-        (lambda: error_at_budget(history(decaying(0.01, 0.0)[:, 1:], times=TIMES[1:]), 1), "record earlier"),
+        (
+            lambda: error_at_budget(history(decaying(0.01, 0.0)[:, 1:], times=TIMES[1:]), 1),
+            "record earlier",
+        ),
     ],
 )
 def test_what_cannot_be_estimated_is_said_in_a_sentence(call, words) -> None:
@@ -304,13 +368,25 @@ def test_the_speed_up_of_64_agents_on_a_garnet_is_the_exact_one() -> None:
     settings: dict[str, Any] = {"step_size": 0.05, "sync_period": 10}
 
     def federation(agents: int) -> fg.Federation:
-        return fg.Federation(mdp, num_agents=agents, target_policy=fg.policies.uniform(8, 2), features=features)
+        return fg.Federation(
+            mdp, num_agents=agents, target_policy=fg.policies.uniform(8, 2), features=features
+        )
 
     one, many = (
-        fg.run(federation(agents), fg.OnPolicyTD(), num_steps=20_000, record=10, seeds=range(first, first + 100), **settings)
+        fg.run(
+            federation(agents),
+            fg.OnPolicyTD(),
+            num_steps=20_000,
+            record=10,
+            seeds=range(first, first + 100),
+            **settings,
+        )
         for agents, first in ((1, 0), (64, 1000))
     )
-    exact = [fg.exact.stationary_error(federation(agents), fg.OnPolicyTD(), **settings) for agents in (1, 64)]
+    exact = [
+        fg.exact.stationary_error(federation(agents), fg.OnPolicyTD(), **settings)
+        for agents in (1, 64)
+    ]
     found = plateau_ratio(one, many)
     assert found.low < exact[0] / exact[1] < found.high, f"{found}, exact {exact[0] / exact[1]:.2f}"
     assert found.half_width <= 0.1 * found.value

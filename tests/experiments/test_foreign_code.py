@@ -1,4 +1,5 @@
-"""Results and studies from strangers: reading them runs no code of theirs, and asks for no more than they hold."""
+"""Results and studies from strangers: reading them runs no code of theirs, and asks for no more
+than they hold."""
 
 from __future__ import annotations
 
@@ -87,7 +88,9 @@ def test_reports_and_loaded_results_run_no_rule(results, marker, capsys) -> None
     loaded = load_results(results)
     assert [history.settings.num_agents for _, history in loaded.select()] == [1, 2]
     assert not marker.exists()
-    with pytest.raises(TrustError, match=r"would run .*inputs/rule\.py:rule.*--trust \(in Python: trust=True\)"):
+    with pytest.raises(
+        TrustError, match=r"would run .*inputs/rule\.py:rule.*--trust \(in Python: trust=True\)"
+    ):
         loaded.cells[0].build()
     assert not marker.exists()
     load_results(results, trust=True).cells[0].build()
@@ -98,7 +101,10 @@ def test_wherever_in_the_results_the_rule_lies_it_is_not_run(results, marker, ca
     shutil.copy(results / "inputs" / "rule.py", results / "rule.py")
     assert main(["report", str(results)]) == 0
     assert main(["run", str(results / "study.toml"), "-o", str(results)]) == 2
-    assert "rule.py:rule, which the study names; if you trust whoever wrote that, add --trust" in capsys.readouterr().err
+    assert (
+        "rule.py:rule, which the study names; if you trust whoever wrote that, add --trust"
+        in capsys.readouterr().err
+    )
     assert not marker.exists()
 
 
@@ -131,7 +137,9 @@ def test_ones_own_study_runs_as_ever(study, marker, tmp_path, capsys) -> None:
 
 
 def test_a_bound_that_needs_the_rule_is_left_out_and_the_page_says_so(results, marker) -> None:
-    text = (results / "study.toml").read_text() + '[[figures]]\nkind = "error_curves"\nbound = true\n'
+    text = (
+        results / "study.toml"
+    ).read_text() + '[[figures]]\nkind = "error_curves"\nbound = true\n'
     (results / "study.toml").write_text(text)
     page = report_study(results).read_text(encoding="utf-8")
     assert "left out where finding them would run" in page
@@ -139,7 +147,9 @@ def test_a_bound_that_needs_the_rule_is_left_out_and_the_page_says_so(results, m
 
 
 def test_a_schedule_that_needs_the_rule_asks_first(results, marker) -> None:
-    text = (results / "study.toml").read_text().replace("step_size = 0.1", 'step_size = "corollary"')
+    text = (
+        (results / "study.toml").read_text().replace("step_size = 0.1", 'step_size = "corollary"')
+    )
     (results / "study.toml").write_text(text)
     with pytest.raises(TrustError, match=r"rule\.py:rule"):
         report_study(results)
@@ -152,11 +162,15 @@ def gymnasium_study(env_id: str) -> str:
     return EXAMPLE.replace(problem, "\n".join(lines) + "\n")
 
 
-def test_a_module_named_in_an_environments_id_is_not_imported(tmp_path, marker, monkeypatch) -> None:
+def test_a_module_named_in_an_environments_id_is_not_imported(
+    tmp_path, marker, monkeypatch
+) -> None:
     (tmp_path / "stranger_module.py").write_text(RULE.format(marker=str(marker)))
     monkeypatch.syspath_prepend(tmp_path)
     text = gymnasium_study("stranger_module:Env-v0")
-    with pytest.raises(TrustError, match="would run the Gymnasium environment stranger_module:Env-v0"):
+    with pytest.raises(
+        TrustError, match="would run the Gymnasium environment stranger_module:Env-v0"
+    ):
         parse_study(text)
     parse_study(text, trust=False)
     assert not marker.exists()
@@ -176,17 +190,22 @@ def test_an_environment_is_not_made_for_a_report(tmp_path, monkeypatch) -> None:
         raise AssertionError("made")
 
     monkeypatch.setattr(gymnasium, "make", make)
-    assert "would run the Gymnasium environment FrozenLake-v1" in report_study(tmp_path).read_text(encoding="utf-8")
+    assert "would run the Gymnasium environment FrozenLake-v1" in report_study(tmp_path).read_text(
+        encoding="utf-8"
+    )
     with pytest.raises(AssertionError, match="made"):
         report_study(tmp_path, trust=True)
 
 
 def test_trust_does_not_change_what_a_cell_is() -> None:
-    keys = {tuple(cell.key for cell in parse_study(EXAMPLE, trust=trust).cells()) for trust in (None, True, False)}
+    keys = {
+        tuple(cell.key for cell in parse_study(EXAMPLE, trust=trust).cells())
+        for trust in (None, True, False)
+    }
     assert len(keys) == 1
 
 
-# --- What a file may ask for -----------------------------------------------------------------------------------------
+# --- What a file may ask for ----------------------------------------------------------------------
 
 
 def with_array(value: str) -> str:
@@ -196,7 +215,9 @@ def with_array(value: str) -> str:
 @pytest.mark.parametrize("what", ["pipe.npy", "pipe.npz:a"])
 def test_a_pipe_is_not_waited_for(tmp_path, what) -> None:
     os.mkfifo(tmp_path / what.partition(":")[0])
-    with pytest.raises(SpecError, match=r"run\.initial_params.*a pipe or a device, not a plain file"):
+    with pytest.raises(
+        SpecError, match=r"run\.initial_params.*a pipe or a device, not a plain file"
+    ):
         parse_study(with_array(what), directory=tmp_path)
 
 
@@ -230,7 +251,9 @@ def test_a_spec_of_gigabytes_is_not_read(tmp_path) -> None:
 def head_of(shape: tuple[int, ...]) -> bytes:
     """An .npy file that claims to hold an array of this shape."""
     file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
     return file.getvalue()
 
 
@@ -266,13 +289,23 @@ def test_a_sparse_matrix_of_too_many_rows_is_refused(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("states = 6\nactions = 2\nbranching = 3", "states = 10000000\nactions = 10000\nbranching = 10000", "problem"),
+        (
+            "states = 6\nactions = 2\nbranching = 3",
+            "states = 10000000\nactions = 10000\nbranching = 10000",
+            "problem",
+        ),
         ("count = 4", "count = 1000000\nheterogeneity = 0.5", "behavior"),
         ("num_steps = 1000", "num_steps = 1000000000000000\nrecord = 1", "record"),
-        ("[problem.behavior]", '[problem.features]\nkind = "random"\ndim = 10000\nseed = 1\n[problem.behavior]', "features"),
+        (
+            "[problem.behavior]",
+            '[problem.features]\nkind = "random"\ndim = 10000\nseed = 1\n[problem.behavior]',
+            "features",
+        ),
     ],
 )
-def test_numbers_that_ask_for_terabytes_are_refused_before_anything_is_made(before, after, told, monkeypatch) -> None:
+def test_numbers_that_ask_for_terabytes_are_refused_before_anything_is_made(
+    before, after, told, monkeypatch
+) -> None:
     """Garnets, policies, records and features; the last two on a machine that has little memory."""
     monkeypatch.setattr("fegsam.experiments.spec.array_sizes.memory_limit", lambda: 10**5)
     assert before in EXAMPLE
@@ -280,7 +313,9 @@ def test_numbers_that_ask_for_terabytes_are_refused_before_anything_is_made(befo
         parse_study(EXAMPLE.replace(before, after))
 
 
-def test_a_report_does_not_write_through_links_that_lead_out_of_the_results(results, tmp_path) -> None:
+def test_a_report_does_not_write_through_links_that_lead_out_of_the_results(
+    results, tmp_path
+) -> None:
     (tmp_path / "precious").write_text("mine")
     (results / "figures").mkdir()
     for name in ("figures/1-error-curves.svg", "report.html"):
@@ -290,10 +325,17 @@ def test_a_report_does_not_write_through_links_that_lead_out_of_the_results(resu
     assert not (results / "figures" / "1-error-curves.svg").is_symlink()
 
 
-def test_rule_is_stored_by_whatever_path_it_is_named(marker: pathlib.Path, results: pathlib.Path) -> None:
-    """A way round the folder's name must not make a stranger's rule one's own, even without the results' cells."""
+def test_rule_is_stored_by_whatever_path_it_is_named(
+    marker: pathlib.Path, results: pathlib.Path
+) -> None:
+    """A way round the folder's name must not make a stranger's rule one's own, even without the
+    results' cells."""
     shutil.rmtree(results / "cells")
-    text = (results / "study.toml").read_text().replace("rule.py:rule", "inputs/../inputs/rule.py:rule")
+    text = (
+        (results / "study.toml")
+        .read_text()
+        .replace("rule.py:rule", "inputs/../inputs/rule.py:rule")
+    )
     (results / "study.toml").write_text(text)
     with pytest.raises(TrustError, match=r"rule\.py"):
         load_study(results / "study.toml").cells()[0].build()
@@ -316,7 +358,9 @@ def test_files_that_only_claim_to_be_large_are_refused(tmp_path: pathlib.Path) -
 
 def test_array_under_a_wrong_name_is_not_read_whole(tmp_path: pathlib.Path) -> None:
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)}
+    )
     (tmp_path / "kernels.npz").write_bytes(head.getvalue())
     study = STUDY.replace("kernels = [[0.5, 0.5], [0.5, 0.5]]", 'kernels = "kernels.npz:kernels"')
     (tmp_path / "study.toml").write_text(study)

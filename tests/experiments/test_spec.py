@@ -26,14 +26,23 @@ class TestWhatASpecSays:
 
     def test_everything_else_is_as_written(self):
         study = parse_study(TABULAR, "speed.toml")
-        assert (study.name, study.title, study.seeds, study.engine) == ("speed-up", "Linear speed-up", (0, 1, 2), "cpu")
+        assert (study.name, study.title, study.seeds, study.engine) == (
+            "speed-up",
+            "Linear speed-up",
+            (0, 1, 2),
+            "cpu",
+        )
         assert [(f.kind, f.by, f.exact) for f in study.figures] == [
             ("error_curves", "num_agents", True),
             ("speed_up", "num_agents", True),
         ]
         assert study.claim == {"slope_low": -1.2, "slope_high": -0.8}
         assert study.text == TABULAR
-        assert study.axes == {"num_agents": (1, 4), "sync_period": (1, 10), "step_size": (0.1, 0.05)}
+        assert study.axes == {
+            "num_agents": (1, 4),
+            "sync_period": (1, 10),
+            "step_size": (0.1, 0.05),
+        }
 
     def test_an_axis_sets_keys_of_other_tables(self):
         cells = parse_study(LINEAR).cells()
@@ -58,7 +67,11 @@ class TestWhatASpecSays:
         for cell in parse_study(NOISE).cells():
             schedule = fg.theory.schedule(*cell.build(), num_steps=1000)
             asked = cell.axes["sync_period"]
-            expected = {"corollary": schedule.sync_period, "advised": schedule.advised_sync_period, 1: 1}[asked]
+            expected = {
+                "corollary": schedule.sync_period,
+                "advised": schedule.advised_sync_period,
+                1: 1,
+            }[asked]
             assert (cell.step_size, cell.sync_period) == (schedule.step_size, expected)
             assert cell.axes["step_size"] == "corollary"
 
@@ -67,15 +80,30 @@ class TestWhatASpecSays:
         grids += "[[grid]]\nnum_agents = [2, 4]\nsync_period = 10\nstep_size = 0.2\n\n"
         head, tail = TABULAR.split("[grid]")
         cells = parse_study(head + grids + tail[tail.index("[[figures]]") :]).cells()
-        assert [(c.num_agents, c.sync_period, c.step_size) for c in cells] == [(1, 1, 0.1), (2, 10, 0.2), (4, 10, 0.2)]
+        assert [(c.num_agents, c.sync_period, c.step_size) for c in cells] == [
+            (1, 1, 0.1),
+            (2, 10, 0.2),
+            (4, 10, 0.2),
+        ]
 
     def test_values_can_be_overridden_and_the_text_says_so(self):
-        values = {"study.engine": "reference", "study.seeds": [7], "grid.num_agents": [2], "run.record": 50}
+        values = {
+            "study.engine": "reference",
+            "study.seeds": [7],
+            "grid.num_agents": [2],
+            "run.record": 50,
+        }
         study = parse_study(TABULAR).override({**values, "study.title": 'a "b"\n\\ é \x7f'})
-        assert {(c.engine, c.seeds, c.num_agents, c.record_times) for c in study.cells()} == {("reference", (7,), 2, 50)}
+        assert {(c.engine, c.seeds, c.num_agents, c.record_times) for c in study.cells()} == {
+            ("reference", (7,), 2, 50)
+        }
         again = parse_study(study.text)
         assert again.cells() == study.cells()
-        assert (again.title, again.figures, again.claim) == ('a "b"\n\\ é \x7f', study.figures, study.claim)
+        assert (again.title, again.figures, again.claim) == (
+            'a "b"\n\\ é \x7f',
+            study.figures,
+            study.claim,
+        )
 
     @pytest.mark.parametrize("text", [TABULAR, LINEAR, NOISE])
     def test_nothing_overridden_changes_nothing(self, text):
@@ -138,7 +166,10 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("table", "mdp"),
         [
-            ('generator = "random_walk"\nstates = 5\ndiscount = 0.8', lambda: fg.examples.random_walk(5, 0.8)),
+            (
+                'generator = "random_walk"\nstates = 5\ndiscount = 0.8',
+                lambda: fg.examples.random_walk(5, 0.8),
+            ),
             ('generator = "river_swim"', lambda: fg.examples.river_swim()),
             (
                 'generator = "grid_world"\nrows = 2\ncolumns = 3\ndiscount = 0.9\nslip = 0.2',
@@ -146,33 +177,46 @@ class TestProblems:
             ),
             ('generator = "two_state"', lambda: fg.examples.two_state()),
             (
-                'generator = "two_state"\nto_second = [[0.5, 0.2], [0.1, 1]]\nrewards = [[1, 2], [3, 4]]\ndiscount = 0.3',
+                'generator = "two_state"\nto_second = [[0.5, 0.2], [0.1, 1]]\nrewards = [[1, 2], '
+                "[3, 4]]\ndiscount = 0.3",
                 lambda: fg.examples.two_state([[0.5, 0.2], [0.1, 1]], [[1, 2], [3, 4]], 0.3),
             ),
-            ('generator = "bandit"\nrewards = [0, 1]\ndiscount = 0.5', lambda: fg.examples.bandit([0, 1], 0.5)),
             (
-                'generator = "gymnasium"\nenv_id = "FrozenLake-v1"\ndiscount = 0.9\noptions = { is_slippery = false }',
+                'generator = "bandit"\nrewards = [0, 1]\ndiscount = 0.5',
+                lambda: fg.examples.bandit([0, 1], 0.5),
+            ),
+            (
+                'generator = "gymnasium"\nenv_id = "FrozenLake-v1"\ndiscount = 0.9\noptions = { '
+                "is_slippery = false }",
                 lambda: fg.examples.from_gymnasium("FrozenLake-v1", 0.9, is_slippery=False),
             ),
             (
-                'generator = "arrays"\ntransitions = [[[0.5, 0.5]], [[1, 0]]]\nrewards = [[1], [2]]\ndiscount = 0.5',
+                'generator = "arrays"\ntransitions = [[[0.5, 0.5]], [[1, 0]]]\nrewards = [[1], '
+                "[2]]\ndiscount = 0.5",
                 lambda: fg.MDP([[[0.5, 0.5]], [[1, 0]]], [[1], [2]], 0.5),
             ),
         ],
     )
     def test_generators_build_what_the_library_does(self, table, mdp):
         head, tail = TABULAR.split("[problem]\n")
-        cell = parse_study(head + "[problem]\n" + table + "\n" + tail[tail.index("\n[") :]).cells()[-1]
+        cell = parse_study(head + "[problem]\n" + table + "\n" + tail[tail.index("\n[") :]).cells()[
+            -1
+        ]
         problem, algorithm = cell.build()
         expected = mdp()
         uniform = fg.policies.uniform(expected.num_states, expected.num_actions)
         drawn = fg.policies.random(expected.num_states, expected.num_actions, 4, 1)
-        same = fg.Federation(expected, 0.5 * uniform + 0.5 * drawn, num_agents=4, target_policy=uniform)
+        same = fg.Federation(
+            expected, 0.5 * uniform + 0.5 * drawn, num_agents=4, target_policy=uniform
+        )
         assert problem.fingerprint() == same.fingerprint()
         assert algorithm == fg.OffPolicyTabularTD(horizon=2)
 
     def test_what_is_known_to_an_agent_does_not_hang_on_how_many_there_are(self):
-        few, many = (parse_study(replaced("num_agents = 3", f"num_agents = {n}", LINEAR)).cells()[-1] for n in (3, 7))
+        few, many = (
+            parse_study(replaced("num_agents = 3", f"num_agents = {n}", LINEAR)).cells()[-1]
+            for n in (3, 7)
+        )
         (small, _), (large, _) = few.build(), many.build()
         np.testing.assert_array_equal(large.behavior_policies[:3], small.behavior_policies)
         for one, other in zip(small.mdps, large.mdps[:3], strict=True):
@@ -198,7 +242,10 @@ class TestProblems:
         [
             ('kind = "uniform"', lambda p: (p.behavior_policies == 1 / 3).all()),
             ('kind = "target"', lambda p: p.behavior_policies is None),
-            ('kind = "random"\ncount = 2\nseed = 0', lambda p: p.behavior_policies.shape == (2, 6, 3)),
+            (
+                'kind = "random"\ncount = 2\nseed = 0',
+                lambda p: p.behavior_policies.shape == (2, 6, 3),
+            ),
             (
                 'kind = "epsilon_greedy"\nepsilon = [0.5, 1.0]',
                 lambda p: np.allclose(p.behavior_policies.min((1, 2)), [1 / 6, 1 / 3]),
@@ -207,7 +254,10 @@ class TestProblems:
                 f'kind = "epsilon_greedy"\nepsilon = 0.3\nq = {[*[[1, 0, 0]] * 5, [0, 0, 1]]}',
                 lambda p: np.allclose(p.behavior_policies[0, 5], [0.1, 0.1, 0.8]),
             ),
-            (f'kind = "table"\npolicies = {[[0.2, 0.3, 0.5]] * 6}', lambda p: p.behavior_policies.shape == (1, 6, 3)),
+            (
+                f'kind = "table"\npolicies = {[[0.2, 0.3, 0.5]] * 6}',
+                lambda p: p.behavior_policies.shape == (1, 6, 3),
+            ),
         ],
     )
     def test_behaviour_is_as_asked(self, table, check):
@@ -241,15 +291,32 @@ class TestProblems:
     def test_a_file_can_hold_the_whole_problem(self, tmp_path):
         mdp = fg.examples.garnet(4, 2, 3, 0.6, 0)
         policies, start = fg.policies.random(4, 2, 2, 0), np.array([1.0, 0, 0, 0])
-        arrays = {"transitions": mdp.transitions.toarray().reshape(4, 2, 4), "rewards": mdp.rewards, "discount": 0.6}
-        arrays |= {"behavior_policies": policies, "target_policy": policies[0], "features": np.eye(4)[:, :2]}
+        arrays = {
+            "transitions": mdp.transitions.toarray().reshape(4, 2, 4),
+            "rewards": mdp.rewards,
+            "discount": 0.6,
+        }
+        arrays |= {
+            "behavior_policies": policies,
+            "target_policy": policies[0],
+            "features": np.eye(4)[:, :2],
+        }
         np.savez(tmp_path / "problem.npz", **arrays, initial_distribution=start)
         head, tail = TABULAR.split("[problem]\n")
-        text = head + '[problem]\ngenerator = "file"\npath = "problem.npz"\n\n' + tail[tail.index("[algorithm]") :]
+        text = (
+            head
+            + '[problem]\ngenerator = "file"\npath = "problem.npz"\n\n'
+            + tail[tail.index("[algorithm]") :]
+        )
         (tmp_path / "study.toml").write_text(text)
         cell = load_study(tmp_path / "study.toml").cells()[-1]
         expected = fg.Federation(
-            mdp, policies, num_agents=4, target_policy=policies[0], features=np.eye(4)[:, :2], initial_distribution=start
+            mdp,
+            policies,
+            num_agents=4,
+            target_policy=policies[0],
+            features=np.eye(4)[:, :2],
+            initial_distribution=start,
         )
         assert cell.build()[0].fingerprint() == expected.fingerprint()
 
@@ -259,29 +326,53 @@ class TestProblems:
         np.save(tmp_path / "paid.npy", mdp.rewards)
         head, tail = TABULAR.split("[problem]\n")
         table = '[problem]\ngenerator = "arrays"\ntransitions = "moves.npz"\nrewards = "paid.npy"\ndiscount = 0.7\n'
-        problem, _ = parse_study(head + table + tail[tail.index("\n[") :], directory=tmp_path).cells()[0].build()
+        problem, _ = (
+            parse_study(head + table + tail[tail.index("\n[") :], directory=tmp_path)
+            .cells()[0]
+            .build()
+        )
         assert problem.fingerprint() == parse_study(TABULAR).cells()[0].build()[0].fingerprint()
         dense = mdp.transitions.toarray().reshape(6, 3, 6)
-        np.savez(tmp_path / "kinds.npz", transitions=[dense] * 4, rewards=[mdp.rewards + k for k in range(4)], discount=0.7)
+        np.savez(
+            tmp_path / "kinds.npz",
+            transitions=[dense] * 4,
+            rewards=[mdp.rewards + k for k in range(4)],
+            discount=0.7,
+        )
         table = '[problem]\ngenerator = "file"\npath = "kinds.npz"\n'
-        problem, _ = parse_study(head + table + tail[tail.index("\n[") :], directory=tmp_path).cells()[0].build()
-        assert [mdp.rewards[0, 0] - problem.mdps[0].rewards[0, 0] for mdp in problem.mdps] == pytest.approx([0, 1, 2, 3])
+        problem, _ = (
+            parse_study(head + table + tail[tail.index("\n[") :], directory=tmp_path)
+            .cells()[0]
+            .build()
+        )
+        assert [
+            mdp.rewards[0, 0] - problem.mdps[0].rewards[0, 0] for mdp in problem.mdps
+        ] == pytest.approx([0, 1, 2, 3])
 
     def test_noise_comes_from_a_file_too(self, tmp_path):
-        arrays = {"kernels": [[0.5, 0.5], [0.5, 0.5]], "matrices": [[[-1.0]], [[-1.0]]], "offsets": [[0.0], [1.0]]}
+        arrays = {
+            "kernels": [[0.5, 0.5], [0.5, 0.5]],
+            "matrices": [[[-1.0]], [[-1.0]]],
+            "offsets": [[0.0], [1.0]],
+        }
         np.savez(tmp_path / "noise.npz", **arrays)
         head, tail = NOISE.split("kernels")
         text = head + 'path = "noise.npz"\n' + tail[tail.index("\n[algorithm]") :]
         (one, algorithm), (other, inline) = (
-            s.cells()[0].build() for s in (parse_study(text, directory=tmp_path), parse_study(NOISE))
+            s.cells()[0].build()
+            for s in (parse_study(text, directory=tmp_path), parse_study(NOISE))
         )
         assert one.fingerprint() == other.fingerprint()
         np.testing.assert_array_equal(algorithm.matrices, inline.matrices)
 
     def test_a_rule_of_ones_own_comes_from_a_python_file(self, tmp_path):
-        (tmp_path / "rule.py").write_text("def rule(params, y, kind, out):\n    out[0] = y - params[0]\n")
+        (tmp_path / "rule.py").write_text(
+            "def rule(params, y, kind, out):\n    out[0] = y - params[0]\n"
+        )
         algorithm = 'name = "stochastic_approximation"\nrule = "rule.py:rule"\ndim = 1\nassumptions = { gamma_c = 0.0 }'
-        text = replaced('name = "linear_sa"', algorithm, NOISE).replace('["corollary", "advised", 1]', "1")
+        text = replaced('name = "linear_sa"', algorithm, NOISE).replace(
+            '["corollary", "advised", 1]', "1"
+        )
         text = text.replace('step_size = "corollary"', "step_size = 0.1")
         cell = parse_study(text, directory=tmp_path).cells()[0]
         np.testing.assert_allclose(fg.fixed_point(*cell.build()), [0.5], atol=1e-9)
@@ -323,7 +414,8 @@ class TestMalformedSpecs:
         assert told in message
 
     def test_no_truncation_is_taken_for_something_else(self):
-        """Cut anywhere, a spec is refused in one sentence, or asks for cells of the same problem."""
+        """Cut anywhere, a spec is refused in one sentence, or asks for cells of the same
+        problem."""
         whole = {cell.problem.digest for cell in parse_study(TABULAR).cells()}
         for end in range(0, len(TABULAR), 7):
             try:
@@ -364,7 +456,12 @@ class TestMalformedSpecs:
     def test_files_that_hold_no_numbers_are_refused(self, tmp_path, reference, told):
         (tmp_path / "text.npz").write_text("not an archive")
         (tmp_path / "good.txt").write_text("1")
-        arrays = {"good": [1.0], "words": ["a"], "nan": [np.nan], "objects": np.array([{}], dtype=object)}
+        arrays = {
+            "good": [1.0],
+            "words": ["a"],
+            "nan": [np.nan],
+            "objects": np.array([{}], dtype=object),
+        }
         for name, array in arrays.items():
             np.savez(tmp_path / f"{name}.npz", a=array)
         text = replaced("num_steps = 200", f'num_steps = 200\ninitial_params = "{reference}"')
@@ -385,7 +482,9 @@ class TestMalformedSpecs:
     def test_rules_that_cannot_be_used_are_refused(self, tmp_path, code, told):
         (tmp_path / "rule.py").write_text(code)
         algorithm = 'name = "stochastic_approximation"\nrule = "rule.py:rule"\ndim = 1'
-        text = replaced('name = "linear_sa"', algorithm, NOISE).replace('["corollary", "advised", 1]', "1")
+        text = replaced('name = "linear_sa"', algorithm, NOISE).replace(
+            '["corollary", "advised", 1]', "1"
+        )
         text = text.replace('step_size = "corollary"', "step_size = 0.1")
         if told is None:
             assert parse_study(text, directory=tmp_path).cells()
@@ -420,10 +519,21 @@ class TestLines:
         )
         lines = key_lines(text)
         expected = {
-            ("a",): 1, ("a", "b"): 1, ("x.y",): 2, ("t",): 5, ("t", "list"): 6, ("t", "k = v"): 10,
-            ("t", "sub"): 11, ("t", "sub", 0): 11, ("t", "sub", 0, "one"): 12, ("t", "sub", 1): 14, ("t", "sub", 1, "two"): 15,
-            ("t", "sub", 1, "deep"): 16, ("t", "sub", 1, "deep", "three"): 17, ("t", "sub", 1, "deep", "three", "four"): 17,
-        }  # fmt: skip
+            ("a",): 1,
+            ("a", "b"): 1,
+            ("x.y",): 2,
+            ("t",): 5,
+            ("t", "list"): 6,
+            ("t", "k = v"): 10,
+            ("t", "sub"): 11,
+            ("t", "sub", 0): 11,
+            ("t", "sub", 0, "one"): 12,
+            ("t", "sub", 1): 14,
+            ("t", "sub", 1, "two"): 15,
+            ("t", "sub", 1, "deep"): 16,
+            ("t", "sub", 1, "deep", "three"): 17,
+            ("t", "sub", 1, "deep", "three", "four"): 17,
+        }
         assert lines == expected
         assert line_of(lines, ("t", "list", 1, 0)) == 6
         assert line_of(lines, ("t", "absent")) == 5

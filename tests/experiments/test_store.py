@@ -31,7 +31,9 @@ def store(tmp_path: pathlib.Path, history: History) -> Store:
     return store
 
 
-def test_a_cell_comes_back_with_the_same_bits_and_settings(store: Store, history: History, assert_same_bits) -> None:
+def test_a_cell_comes_back_with_the_same_bits_and_settings(
+    store: Store, history: History, assert_same_bits
+) -> None:
     again = store.read(CELL)
     assert again is not None
     assert_same_bits(again, history)
@@ -41,14 +43,18 @@ def test_a_cell_comes_back_with_the_same_bits_and_settings(store: Store, history
     assert store.done([CELL, OTHER]) == [CELL]
 
 
-def test_the_file_says_what_it_is_and_any_reader_of_netcdf_opens_it(store: Store, history: History) -> None:
+def test_the_file_says_what_it_is_and_any_reader_of_netcdf_opens_it(
+    store: Store, history: History
+) -> None:
     assert store.path(CELL).name == f"num_agents=2,step_size=0.1-{CELL.key[:16]}.nc"
     with xr.open_dataset(store.path(CELL), engine="netcdf4") as data:
         assert data.squared_error.equals(history.data.squared_error)
 
 
 @pytest.mark.parametrize("value", ["../../etc/passwd", "a b/c\0d", "x" * 400, ""])
-def test_no_axis_leads_out_of_the_directory(tmp_path: pathlib.Path, history: History, value: str) -> None:
+def test_no_axis_leads_out_of_the_directory(
+    tmp_path: pathlib.Path, history: History, value: str
+) -> None:
     store = Store(tmp_path)
     cell = SmallCell(2, 0.1, axes={"start": value})
     store.write(cell, history)
@@ -78,8 +84,11 @@ def test_another_cells_file_is_not_taken_for_ones_own(store: Store) -> None:
     assert store.read(OTHER) is None
 
 
-def test_a_process_that_dies_while_writing_leaves_a_whole_file_or_none(tmp_path: pathlib.Path) -> None:
-    """It dies, like one that is killed, when it comes to the n-th of the calls that change the disk."""
+def test_a_process_that_dies_while_writing_leaves_a_whole_file_or_none(
+    tmp_path: pathlib.Path,
+) -> None:
+    """It dies, like one that is killed, when it comes to the n-th of the calls that change the
+    disk."""
     code = f"""
 import os, pathlib
 from small_cells import grid
@@ -126,11 +135,18 @@ with Store({!r}).held():
 """
 
 
-def test_a_second_sweep_is_refused_until_the_first_is_gone_however_it_went(tmp_path: pathlib.Path) -> None:
+def test_a_second_sweep_is_refused_until_the_first_is_gone_however_it_went(
+    tmp_path: pathlib.Path,
+) -> None:
     with processes.started(HOLD.format(str(tmp_path))) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with pytest.raises(ProblemError, match=rf"at work in '{tmp_path}' \(process {process.pid}\)"), Store(tmp_path).held():
+        with (
+            pytest.raises(
+                ProblemError, match=rf"at work in '{tmp_path}' \(process {process.pid}\)"
+            ),
+            Store(tmp_path).held(),
+        ):
             pass
         process.kill()
         process.wait()
@@ -142,7 +158,9 @@ def test_a_directory_belongs_to_one_study(store: Store) -> None:
     text = "[study]\nname = 'one'\n"
     store.adopt(text, [CELL])
     assert (store.directory / "study.toml").read_text() == text
-    with pytest.raises(ProblemError, match=r"belongs to another study .*num_agents=2,step_size=0.1"):
+    with pytest.raises(
+        ProblemError, match=r"belongs to another study .*num_agents=2,step_size=0.1"
+    ):
         store.adopt("[study]\nname = 'two'\n", [OTHER])
     assert (store.directory / "study.toml").read_text() == text
     assert store.is_whole(CELL)
@@ -163,12 +181,16 @@ def test_a_study_that_lies_there_is_not_overwritten(tmp_path: pathlib.Path) -> N
     Store(tmp_path).adopt("somebody's own", [CELL])
 
 
-def test_where_nothing_can_be_written_the_error_says_so(tmp_path: pathlib.Path, history: History) -> None:
+def test_where_nothing_can_be_written_the_error_says_so(
+    tmp_path: pathlib.Path, history: History
+) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ProblemError, match="cannot be written to"), Store(tmp_path / "file").held():
         pass
     with pytest.raises(ProblemError, match="cannot be used"):
         Store(tmp_path / "file").write(CELL, history)
     os.mkfifo(tmp_path / "study.toml")
-    with pytest.raises(ProblemError, match=r"study\.toml' cannot be used \(it is a pipe or a device"):
+    with pytest.raises(
+        ProblemError, match=r"study\.toml' cannot be used \(it is a pipe or a device"
+    ):
         Store(tmp_path).adopt("text", [CELL])

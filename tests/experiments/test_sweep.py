@@ -1,4 +1,5 @@
-"""A sweep ends with the same data whoever runs it, however often it is stopped, and says what went wrong."""
+"""A sweep ends with the same data whoever runs it, however often it is stopped, and says what went
+wrong."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, executor: LocalExecuto
     return directory
 
 
-def test_each_cell_is_stored_as_it_comes_out_when_run_alone(undisturbed: pathlib.Path, assert_same_bits) -> None:
+def test_each_cell_is_stored_as_it_comes_out_when_run_alone(
+    undisturbed: pathlib.Path, assert_same_bits
+) -> None:
     results = Results(STUDY, undisturbed)
     assert len(results.cells) == 6
     for cell in results.cells:
@@ -53,7 +56,9 @@ def test_each_cell_is_stored_as_it_comes_out_when_run_alone(undisturbed: pathlib
 def test_results_are_found_by_their_place_in_the_grid(undisturbed: pathlib.Path) -> None:
     results = Results(STUDY, undisturbed)
     found = results.select(num_agents=2)
-    assert [cell.axes for cell, _ in found] == [{"num_agents": 2, "step_size": step} for step in (0.1, 0.2)]
+    assert [cell.axes for cell, _ in found] == [
+        {"num_agents": 2, "step_size": step} for step in (0.1, 0.2)
+    ]
     assert found[1][1].settings.step_size == 0.2
     assert results.errors(found[0][0]).sizes == {"seed": 2, "time": 4}
     assert results.select(num_agents=7) == []
@@ -61,12 +66,16 @@ def test_results_are_found_by_their_place_in_the_grid(undisturbed: pathlib.Path)
         results.select(agents=2)
 
 
-def test_one_worker_gives_the_same_bytes_as_two(undisturbed: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_one_worker_gives_the_same_bytes_as_two(
+    undisturbed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     run_sweep(STUDY, tmp_path, workers=1)
     assert files(tmp_path) == files(undisturbed)
 
 
-def test_what_is_stored_is_not_run_again(undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_what_is_stored_is_not_run_again(
+    undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     run_sweep(STUDY, tmp_path, executor=executor)
     failing = replace(STUDY, listed=tuple(replace(cell, act="fail") for cell in STUDY.cells()))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nc")}
@@ -94,10 +103,17 @@ def test_damaged_and_missing_cells_are_made_again(
 
 @pytest.mark.parametrize(
     ("act", "message"),
-    [("fail", r"this cell was told to fail\. The"), ("crash", r"ZeroDivisionError: an unforeseen error\. The")],
+    [
+        ("fail", r"this cell was told to fail\. The"),
+        ("crash", r"ZeroDivisionError: an unforeseen error\. The"),
+    ],
 )
 def test_a_cell_that_fails_is_named_and_the_others_are_done(
-    undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor, act: str, message: str
+    undisturbed: pathlib.Path,
+    tmp_path: pathlib.Path,
+    executor: LocalExecutor,
+    act: str,
+    message: str,
 ) -> None:
     with pytest.raises(SweepError, match=message) as caught:
         run_sweep(with_act(STUDY, 3, act), tmp_path, executor=executor)
@@ -109,9 +125,13 @@ def test_a_cell_that_fails_is_named_and_the_others_are_done(
     assert files(tmp_path) == files(undisturbed)
 
 
-def test_of_many_failures_the_message_names_some(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_of_many_failures_the_message_names_some(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     failing = replace(STUDY, listed=tuple(replace(cell, act="fail") for cell in STUDY.cells()))
-    with pytest.raises(SweepError, match=r"6 of 6 cells failed \(num_agents=\d, .*; and 1 more\)") as caught:
+    with pytest.raises(
+        SweepError, match=r"6 of 6 cells failed \(num_agents=\d, .*; and 1 more\)"
+    ) as caught:
         run_sweep(failing, tmp_path, executor=executor)
     assert len(caught.value.failures) == 6
 
@@ -119,14 +139,20 @@ def test_of_many_failures_the_message_names_some(tmp_path: pathlib.Path, executo
 def test_a_cell_whose_process_dies_is_run_again(
     undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor
 ) -> None:
-    run_sweep(with_act(STUDY, 2, "die once", tmp_path / "mark"), tmp_path / "results", executor=executor)
+    run_sweep(
+        with_act(STUDY, 2, "die once", tmp_path / "mark"), tmp_path / "results", executor=executor
+    )
     assert (tmp_path / "mark").exists()
     assert files(tmp_path / "results") == files(undisturbed)
 
 
-def test_a_cell_whose_process_always_dies_is_given_up(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_a_cell_whose_process_always_dies_is_given_up(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     with pytest.raises(
-        SweepError, match=r"\(num_agents=1, step_size=0.1\), the first with: its process died 3 times \(exit -9"
+        SweepError,
+        match=r"\(num_agents=1, step_size=0.1\), the first with: its process died 3 times \(exit "
+        r"-9",
     ):
         run_sweep(with_act(grid(agents=(1,)), 0, "die"), tmp_path, executor=executor)
     assert len(files(tmp_path)) == 2
@@ -139,39 +165,59 @@ def test_what_a_cell_prints_is_not_taken_for_its_result(
     assert files(tmp_path) == files(undisturbed)
 
 
-def test_an_engine_that_no_worker_can_load_is_an_error_of_its_cells(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
-    with pytest.raises(SweepError, match=r"cannot be sent to a worker .* put what it uses in a module"):
+def test_an_engine_that_no_worker_can_load_is_an_error_of_its_cells(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
+    with pytest.raises(
+        SweepError, match=r"cannot be sent to a worker .* put what it uses in a module"
+    ):
         run_sweep(STUDY, tmp_path, executor=executor, engine=lambda plan, settings: None)
 
 
-def test_divergence_is_said_once_for_all_cells(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_divergence_is_said_once_for_all_cells(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     study = grid(agents=(1,), steps=(0.1, 3.5, 4.5), num_steps=5000)
-    with pytest.warns(DivergenceWarning, match="In 2 of 3 cells .*step_size=3.5; num_agents=1, step_size=4.5") as caught:
+    with pytest.warns(
+        DivergenceWarning, match="In 2 of 3 cells .*step_size=3.5; num_agents=1, step_size=4.5"
+    ) as caught:
         run_sweep(study, tmp_path, executor=executor)
     assert len(caught) == 1
 
 
-def test_two_engines_do_not_mix_in_one_directory(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_two_engines_do_not_mix_in_one_directory(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     with pytest.raises(SweepError):
         run_sweep(with_act(STUDY, 0, "fail"), tmp_path, executor=executor)
-    with pytest.raises(ProblemError, match="holds results of the engine 'reference', but 'cpu' is asked for"):
+    with pytest.raises(
+        ProblemError, match="holds results of the engine 'reference', but 'cpu' is asked for"
+    ):
         run_sweep(STUDY, tmp_path, executor=executor, engine="cpu")
     run_sweep(STUDY, tmp_path, executor=executor, engine="reference")
 
 
-def test_cells_that_differ_in_nothing_are_run_once(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_cells_that_differ_in_nothing_are_run_once(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     twice = SmallStudy((STUDY.cells()[0], *STUDY.cells()[:2]))
     results = run_sweep(twice, tmp_path, executor=executor)
     assert len(files(tmp_path)) == 3
     assert len(results.select(step_size=0.1)) == 2
 
 
-def test_a_spec_that_names_a_file_is_swept_and_found_again(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_a_spec_that_names_a_file_is_swept_and_found_again(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     """Even when the file is gone: the directory of results has all that it needs."""
     np.save(tmp_path / "start.npy", np.ones(12))
     spec = tmp_path / "spec.toml"
-    spec.write_text(EXAMPLE.replace("num_steps = 1000", 'num_steps = 100\ninitial_params = "start.npy"'))
-    results = run_sweep(load_study(spec), tmp_path / "results", executor=executor, engine="reference")
+    spec.write_text(
+        EXAMPLE.replace("num_steps = 1000", 'num_steps = 100\ninitial_params = "start.npy"')
+    )
+    results = run_sweep(
+        load_study(spec), tmp_path / "results", executor=executor, engine="reference"
+    )
     (tmp_path / "start.npy").unlink()
     again = load_results(tmp_path / "results")
     assert [cell.key for cell in again.cells] == [cell.key for cell in results.cells]
@@ -180,7 +226,9 @@ def test_a_spec_that_names_a_file_is_swept_and_found_again(tmp_path: pathlib.Pat
 
 
 @pytest.mark.parametrize("workers", [1, 50])
-def test_processes_share_the_cores(tmp_path: pathlib.Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_share_the_cores(
+    tmp_path: pathlib.Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from numba.core import config
 
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 2)
@@ -198,7 +246,9 @@ def test_processes_share_the_cores(tmp_path: pathlib.Path, workers: int, monkeyp
         assert int(engine) * min(workers, 2) <= 2
 
 
-def test_bad_arguments_get_a_sentence_and_nothing_is_written(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_bad_arguments_get_a_sentence_and_nothing_is_written(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     with pytest.raises(ProblemError, match="executor is 'slurm'; choose 'local' or 'ray'"):
         run_sweep(STUDY, tmp_path / "new", executor="slurm")
     with pytest.raises(ProblemError, match="workers is 0"):
@@ -225,7 +275,11 @@ def start(directory: pathlib.Path, last: int = 13, pause: float = 0.1) -> subpro
     """A sweep in a process group of its own; returns when it begins."""
     path = os.pathsep.join(filter(None, [str(processes.TESTS), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
-        [processes.sys.executable, "-c", SWEEP.format(directory=str(directory), last=last, pause=pause)],
+        [
+            processes.sys.executable,
+            "-c",
+            SWEEP.format(directory=str(directory), last=last, pause=pause),
+        ],
         env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -279,7 +333,8 @@ def killed_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
 
 
 @pytest.mark.parametrize(
-    "moment", [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 4 else []) for moment in range(20)]
+    "moment",
+    [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 4 else []) for moment in range(20)],
 )
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_data(
     killed_undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor, moment: int
@@ -315,7 +370,11 @@ def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
     wait_for_cells(tmp_path, 3)
     out, err = kill_group(process, signal.SIGINT)
     stored = len(list(tmp_path.glob("cells/[!.]*.nc")))
-    assert out == f"Stopped: {stored} of 24 cells are stored in '{tmp_path}'; run the same again to go on from there.\n"
+    assert (
+        out
+        == f"Stopped: {stored} of 24 cells are stored in '{tmp_path}'; run the same again to go "
+        "on from there.\n"
+    )
     assert err == ""
     assert process.returncode == 0
     assert 3 <= stored < 24
@@ -346,19 +405,26 @@ def test_ctrl_c_waits_for_the_cell_that_is_being_stored(
     assert len(list(tmp_path.glob("cells/*.nc"))) == 1
 
 
-def test_a_directory_takes_one_sweep_at_a_time(tmp_path: pathlib.Path, executor: LocalExecutor) -> None:
+def test_a_directory_takes_one_sweep_at_a_time(
+    tmp_path: pathlib.Path, executor: LocalExecutor
+) -> None:
     process = start(tmp_path, last=3, pause=60)
     try:
         while not (tmp_path / "study.toml").exists():
             time.sleep(0.02)
-        with pytest.raises(ProblemError, match=f"A sweep is at work in '{tmp_path}' .process {process.pid}.; wait for it"):
+        with pytest.raises(
+            ProblemError,
+            match=f"A sweep is at work in '{tmp_path}' .process {process.pid}.; wait for it",
+        ):
             run_sweep(grid(agents=(1, 2), pause=60), tmp_path, executor=executor)
     finally:
         kill_group(process, signal.SIGKILL)
 
 
 def test_who_watches_sees_cells_speed_and_the_time_left(tmp_path: pathlib.Path) -> None:
-    with processes.on_terminal(SWEEP.format(directory=str(tmp_path), last=3, pause=1.5)) as terminal:
+    with processes.on_terminal(
+        SWEEP.format(directory=str(tmp_path), last=3, pause=1.5)
+    ) as terminal:
         terminal.wait_for("2 of 4 cells")
         terminal.wait_for("agent-steps/s")
         assert terminal.finish() == "begun\n"
@@ -425,13 +491,17 @@ def test_local_and_ray_store_the_same_bytes(on_ray: tuple[pathlib.Path, list[str
     assert files(directory / "big ray") == files(directory / "big local")
 
 
-def test_a_cell_whose_ray_worker_is_killed_is_run_again(on_ray: tuple[pathlib.Path, list[str]]) -> None:
+def test_a_cell_whose_ray_worker_is_killed_is_run_again(
+    on_ray: tuple[pathlib.Path, list[str]],
+) -> None:
     directory, _ = on_ray
     assert (directory / "mark").exists()
     assert files(directory / "killed") == files(directory / "local")
 
 
-def test_on_ray_too_failing_cells_are_named_and_the_others_are_done(on_ray: tuple[pathlib.Path, list[str]]) -> None:
+def test_on_ray_too_failing_cells_are_named_and_the_others_are_done(
+    on_ray: tuple[pathlib.Path, list[str]],
+) -> None:
     directory, printed = on_ray
     assert "2 of 6 cells failed" in printed[1]
     assert "num_agents=1, step_size=0.2" in printed[1]
@@ -454,13 +524,17 @@ import ray
 print(ray.is_initialized())
 """
     said, started = (line for line in processes.run(code).splitlines() if "(raylet)" not in line)
-    assert said.startswith("1 of 6 cells failed (num_agents=1, step_size=0.2), the first with: Ray lost it (")
+    assert said.startswith(
+        "1 of 6 cells failed (num_agents=1, step_size=0.2), the first with: Ray lost it ("
+    )
     assert started == "False"
     assert len(files(tmp_path)) == 6
 
 
 def test_without_ray_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(processes.sys.modules, "ray", None)
-    monkeypatch.delitem(processes.sys.modules, "fegsam.experiments.sweep.ray_executor", raising=False)
+    monkeypatch.delitem(
+        processes.sys.modules, "fegsam.experiments.sweep.ray_executor", raising=False
+    )
     with pytest.raises(ProblemError, match=r"pip install 'fegsam\[ray\]'"):
         make_executor("ray", None)

@@ -20,11 +20,19 @@ ALGORITHMS = tuple(_LEARNT)
 
 
 def write_study(
-    folder: pathlib.Path, algorithm: str = "q_learning", *, sync_period: int = 50, rounds: int = 2, num_agents: int = 4
+    folder: pathlib.Path,
+    algorithm: str = "q_learning",
+    *,
+    sync_period: int = 50,
+    rounds: int = 2,
+    num_agents: int = 4,
 ) -> pathlib.Path:
-    """A Garnet with agents of four kinds; the last round is cut short, so that it ends between two synchronisations."""
+    """A Garnet with agents of four kinds; the last round is cut short, so that it ends between two
+    synchronisations."""
     features = (
-        '[problem.features]\nkind = "random"\ndim = 3\nseed = 2\n' if algorithm.endswith(("on_policy_td", "linear_td")) else ""
+        '[problem.features]\nkind = "random"\ndim = 3\nseed = 2\n'
+        if algorithm.endswith(("on_policy_td", "linear_td"))
+        else ""
     )
     text = f"""
 [study]
@@ -80,7 +88,10 @@ def assert_equal(deployed: fg.History, expected: fg.History) -> float:
     assert set(deployed.data.variables) == set(expected.data.variables)
     scale = max(1.0, float(np.abs(expected.data["average_params"]).max()))
     gaps = {
-        str(name): float(np.max(np.abs(deployed.data[name].values - expected.data[name].values), initial=0.0)) / scale
+        str(name): float(
+            np.max(np.abs(deployed.data[name].values - expected.data[name].values), initial=0.0)
+        )
+        / scale
         for name in expected.data.variables
     }
     assert max(gaps.values()) <= 1e-12, gaps

@@ -1,4 +1,5 @@
-"""A transport within this process, with a clock of its own: nodes answer when the server waits, and faults are scripted."""
+"""A transport within this process, with a clock of its own: nodes answer when the server waits, and
+faults are scripted."""
 
 from __future__ import annotations
 
@@ -19,9 +20,12 @@ def honest(node: Node, payload: bytes) -> bytes:
 
 
 class InMemory:
-    """Nodes by name. What `behaviours` does for a node stands in for `Node.answer`: None is silence."""
+    """Nodes by name. What `behaviours` does for a node stands in for `Node.answer`: None is
+    silence."""
 
-    def __init__(self, nodes: dict[str, Node], behaviours: dict[str, Behaviour] | None = None) -> None:
+    def __init__(
+        self, nodes: dict[str, Node], behaviours: dict[str, Behaviour] | None = None
+    ) -> None:
         self.now = 0.0
         self.members = dict(nodes)
         self.behaviours = behaviours or {}
@@ -51,7 +55,9 @@ class InMemory:
         return came
 
 
-def spread(experiment: Experiment, folder: pathlib.Path, homes: Iterable[Iterable[int]]) -> dict[str, Node]:
+def spread(
+    experiment: Experiment, folder: pathlib.Path, homes: Iterable[Iterable[int]]
+) -> dict[str, Node]:
     """Nodes "n0", "n1", ... with these agents, each with a state directory of its own."""
     return {f"n{i}": experiment.node(agents, folder / f"n{i}") for i, agents in enumerate(homes)}
 
@@ -71,5 +77,7 @@ def serve(
         if watch is not None:
             watch(event)
 
-    server = Server(experiment.terms(), transport, folder / "server", rules, on_event=see, clock=transport.clock)
+    server = Server(
+        experiment.terms(), transport, folder / "server", rules, on_event=see, clock=transport.clock
+    )
     return server.run(), events

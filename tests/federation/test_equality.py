@@ -20,9 +20,16 @@ SEED = 5
 
 def experiment_of(case, period, **options):
     return Experiment(
-        case.problem, case.algorithm, step_size=0.1, sync_period=period, num_steps=STEPS, seed=SEED, initial_params=case.start,
-        record_params=True, **options,
-    )  # fmt: skip
+        case.problem,
+        case.algorithm,
+        step_size=0.1,
+        sync_period=period,
+        num_steps=STEPS,
+        seed=SEED,
+        initial_params=case.start,
+        record_params=True,
+        **options,
+    )
 
 
 def assert_equal_histories(found, simulated):
@@ -31,7 +38,9 @@ def assert_equal_histories(found, simulated):
     scale = max(1.0, float(np.abs(simulated.data.average_params).max()))
     for name in simulated.data.variables:
         ours, theirs = found.data[name].values, simulated.data[name].values
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12 * scale, atol=1e-12 * scale, err_msg=str(name))
+        np.testing.assert_allclose(
+            ours, theirs, rtol=1e-12 * scale, atol=1e-12 * scale, err_msg=str(name)
+        )
 
 
 @pytest.mark.parametrize("nodes", HOMES)
@@ -44,7 +53,16 @@ def test_deployed_equals_simulated_wherever_agents_live(folder, name, period, no
     settings = outcome.history.settings
     simulated = case.run(alpha=0.1, K=period, T=STEPS, seeds=(SEED,), record=settings.record)
     assert_equal_histories(outcome.history, simulated)
-    for field in ("algorithm", "num_agents", "seeds", "sampling", "output_decay", "fingerprint", "version", "communications"):
+    for field in (
+        "algorithm",
+        "num_agents",
+        "seeds",
+        "sampling",
+        "output_decay",
+        "fingerprint",
+        "version",
+        "communications",
+    ):
         assert getattr(settings, field) == getattr(simulated.settings, field)
     assert outcome.participation.all()
     assert outcome.participation.shape == (-(-STEPS // period), 4)
@@ -57,14 +75,19 @@ def test_independent_windows_are_the_simulators_too(folder, name):
     experiment = experiment_of(case, 7, sampling="iid")
     outcome, _ = serve(experiment, InMemory(spread(experiment, folder, HOMES[2])), folder)
     record = outcome.history.settings.record
-    assert_equal_histories(outcome.history, case.run(alpha=0.1, K=7, T=STEPS, seeds=(SEED,), record=record, sampling="iid"))
+    assert_equal_histories(
+        outcome.history,
+        case.run(alpha=0.1, K=7, T=STEPS, seeds=(SEED,), record=record, sampling="iid"),
+    )
 
 
 def test_a_round_longer_than_one_piece_of_path(folder):
     case = cases.case("alg3", n=3, num_agents=2)
     experiment = dataclasses.replace(experiment_of(case, 9000), num_steps=20_000)
     outcome, _ = serve(experiment, InMemory(spread(experiment, folder, [(0,), (1,)])), folder)
-    simulated = case.run(alpha=0.1, K=9000, T=20_000, seeds=(SEED,), record=outcome.history.settings.record)
+    simulated = case.run(
+        alpha=0.1, K=9000, T=20_000, seeds=(SEED,), record=outcome.history.settings.record
+    )
     assert_equal_histories(outcome.history, simulated)
 
 
@@ -72,19 +95,25 @@ def test_one_agent_equals_the_run_of_one_agent_bit_for_bit(folder, assert_same_b
     case = cases.case("alg4", num_agents=1)
     experiment = experiment_of(case, 7)
     outcome, _ = serve(experiment, InMemory(spread(experiment, folder, [(0,)])), folder)
-    simulated = case.run(alpha=0.1, K=7, T=STEPS, seeds=(SEED,), record=outcome.history.settings.record)
+    simulated = case.run(
+        alpha=0.1, K=7, T=STEPS, seeds=(SEED,), record=outcome.history.settings.record
+    )
     assert_same_bits(outcome.history, simulated)
 
 
 def test_the_order_of_arrival_changes_no_bit(folder, assert_same_bits):
     experiment = experiment_of(cases.case("alg4", num_agents=4), 7)
-    one, _ = serve(experiment, InMemory(spread(experiment, folder / "one", HOMES[4])), folder / "one")
+    one, _ = serve(
+        experiment, InMemory(spread(experiment, folder / "one", HOMES[4])), folder / "one"
+    )
 
     class Shuffled(InMemory):
         def receive(self, timeout):
             return super().receive(timeout)[::-1]
 
-    other, _ = serve(experiment, Shuffled(spread(experiment, folder / "other", HOMES[4][::-1])), folder / "other")
+    other, _ = serve(
+        experiment, Shuffled(spread(experiment, folder / "other", HOMES[4][::-1])), folder / "other"
+    )
     assert_same_bits(one.history, other.history)
 
 
@@ -94,10 +123,14 @@ def test_a_node_knows_only_its_own_environment_and_policy():
     part = experiment.only([3])
     kind = case.problem.assignment[3]
     assert len(part.problem.mdps) == len(part.problem.behavior_policies) == 1
-    np.testing.assert_array_equal(part.problem.behavior_policies[0], case.problem.behavior_policies[kind])
+    np.testing.assert_array_equal(
+        part.problem.behavior_policies[0], case.problem.behavior_policies[kind]
+    )
     assert part.fingerprint == experiment.fingerprint
     start = np.ones(cases.FEATURES)
-    np.testing.assert_array_equal(part.agent(3).local_steps(start, 30), experiment.agent(3).local_steps(start, 30))
+    np.testing.assert_array_equal(
+        part.agent(3).local_steps(start, 30), experiment.agent(3).local_steps(start, 30)
+    )
 
 
 def test_a_study_is_an_experiment_under_its_first_seed(folder):
@@ -108,7 +141,9 @@ def test_a_study_is_an_experiment_under_its_first_seed(folder):
         experiment.problem, experiment.algorithm, step_size=0.1, sync_period=10, num_steps=95,
         seeds=(study.seeds[0],), record=outcome.history.settings.record,
     )  # fmt: skip
-    np.testing.assert_allclose(outcome.history.data.final_params, simulated.data.final_params, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        outcome.history.data.final_params, simulated.data.final_params, rtol=0, atol=1e-12
+    )
 
 
 def test_whatever_decides_the_numbers_changes_the_fingerprint():

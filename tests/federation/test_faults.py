@@ -1,4 +1,5 @@
-"""Agents that are late, away, or lie: the average stays finite and right, and the log names each event."""
+"""Agents that are late, away, or lie: the average stays finite and right, and the log names each
+event."""
 
 from __future__ import annotations
 
@@ -17,7 +18,17 @@ from fegsam.federation.protocol.node import Node
 from fegsam.federation.protocol.server import Rules, Server
 from fegsam.federation.protocol.state import AgentFile
 from fegsam.federation.protocol.transport import Lost
-from fegsam.federation.protocol.wire import FROM_NODE, FROM_SERVER, Failure, Hello, Reply, Request, Trouble, decode, encode
+from fegsam.federation.protocol.wire import (
+    FROM_NODE,
+    FROM_SERVER,
+    Failure,
+    Hello,
+    Reply,
+    Request,
+    Trouble,
+    decode,
+    encode,
+)
 
 HOMES = [(0,), (1,), (2,), (3,)]
 PERIOD, STEPS = 7, 66
@@ -27,16 +38,21 @@ ROUNDS = -(-STEPS // PERIOD)
 @pytest.fixture(scope="module")
 def experiment():
     case = cases.case("alg4", num_agents=4, differ="both")
-    return Experiment(case.problem, case.algorithm, step_size=0.1, sync_period=PERIOD, num_steps=STEPS, seed=5)
+    return Experiment(
+        case.problem, case.algorithm, step_size=0.1, sync_period=PERIOD, num_steps=STEPS, seed=5
+    )
 
 
 def averaged(experiment, taken):
-    """The final average by a loop of its own, where only agents with ``taken[round, agent]`` go into each round."""
+    """The final average by a loop of its own, where only agents with ``taken[round, agent]`` go
+    into each round."""
     agents = [experiment.agent(i) for i in range(4)]
     average = experiment.start
     for number, row in enumerate(taken):
         count = min(PERIOD, STEPS - number * PERIOD)
-        average = sum(agents[i].local_steps(average, count) for i in np.flatnonzero(row)) / row.sum()
+        average = (
+            sum(agents[i].local_steps(average, count) for i in np.flatnonzero(row)) / row.sum()
+        )
     return average
 
 
@@ -54,7 +70,9 @@ def lying(change, rounds=range(1000)):
 
 
 def reply_with(**values):
-    return lambda reply: encode(dataclasses.replace(reply, **{name: value(reply) for name, value in values.items()}))
+    return lambda reply: encode(
+        dataclasses.replace(reply, **{name: value(reply) for name, value in values.items()})
+    )
 
 
 def spoiled(value):
@@ -89,19 +107,33 @@ LIES = {
     "step counter ran ahead": [reply_with(time=lambda reply: reply.time + 1)],
     "wrong dtype": [as_float32],
     "duplicate agent": [lambda reply: encode(reply, reply)],
-    "cut short": [lambda reply: encode(reply)[:-1], lambda _: b"", lambda reply: encode(reply) + b"\0"],
+    "cut short": [
+        lambda reply: encode(reply)[:-1],
+        lambda _: b"",
+        lambda reply: encode(reply) + b"\0",
+    ],
     "not a message": [lambda _: np.random.default_rng(0).bytes(500)],
-    "not a message that is expected": [lambda reply: encode(Request(reply.fingerprint, reply.round, (3,), (7,), reply.params))],
+    "not a message that is expected": [
+        lambda reply: encode(Request(reply.fingerprint, reply.round, (3,), (7,), reply.params))
+    ],
     "damaged": [lambda reply: encode(reply)[:60] + b"\xff\xff" + encode(reply)[62:]],
 }
 
 
-@pytest.mark.parametrize(("reason", "number"), [(reason, i) for reason, lies in LIES.items() for i in range(len(lies))])
-def test_a_liar_is_refused_by_name_and_quarantined_and_the_others_average_is_right(folder, experiment, reason, number):
-    transport = InMemory(spread(experiment, folder, HOMES), {"n3": lying(LIES[reason][number], range(2, 1000))})
+@pytest.mark.parametrize(
+    ("reason", "number"), [(reason, i) for reason, lies in LIES.items() for i in range(len(lies))]
+)
+def test_a_liar_is_refused_by_name_and_quarantined_and_the_others_average_is_right(
+    folder, experiment, reason, number
+):
+    transport = InMemory(
+        spread(experiment, folder, HOMES), {"n3": lying(LIES[reason][number], range(2, 1000))}
+    )
     outcome, events = serve(experiment, transport, folder, Rules(quorum=3))
     refused = [event for event in events if event["event"] == "refused"]
-    assert [(event["reason"], event["agent"], event["offences"]) for event in refused] == [(reason, 3, i) for i in (1, 2, 3)]
+    assert [(event["reason"], event["agent"], event["offences"]) for event in refused] == [
+        (reason, 3, i) for i in (1, 2, 3)
+    ]
     assert [event["agent"] for event in events if event["event"] == "quarantined"] == [3]
     expected = np.ones((ROUNDS, 4), bool)
     expected[2:, 3] = False
@@ -122,10 +154,14 @@ def test_one_bad_answer_is_asked_for_again_and_nothing_is_lost(folder, experimen
             return LIES[reason][0](message)
         return answer
 
-    outcome, events = serve(experiment, InMemory(spread(experiment, folder, HOMES), {"n3": once}), folder)
+    outcome, events = serve(
+        experiment, InMemory(spread(experiment, folder, HOMES), {"n3": once}), folder
+    )
     assert [event["reason"] for event in events if event["event"] == "refused"] == [reason]
     whole = averaged(experiment, np.ones((ROUNDS, 4), bool))
-    np.testing.assert_allclose(outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12
+    )
 
 
 def test_without_a_quorum_to_spare_a_liar_is_left_out_and_the_rest_goes_on(folder, experiment):
@@ -135,7 +171,10 @@ def test_without_a_quorum_to_spare_a_liar_is_left_out_and_the_rest_goes_on(folde
     assert outcome.participation[:, 1:].all()
     with pytest.raises(FederationError, match="only 3 of the agents asked are not quarantined"):
         serve(
-            experiment, InMemory(spread(experiment, folder / "b", HOMES), transport.behaviours), folder / "b", Rules(quorum=4)
+            experiment,
+            InMemory(spread(experiment, folder / "b", HOMES), transport.behaviours),
+            folder / "b",
+            Rules(quorum=4),
         )
 
 
@@ -189,10 +228,14 @@ def test_late_answers_are_no_offence_and_their_samples_are_accounted_for(folder,
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n1": slow})
     outcome, events = serve(experiment, transport, folder, Rules(quorum=3, round_timeout=30))
-    assert [(event["agent"], event["of_round"]) for event in events if event["event"] == "late"] == [(1, 3), (1, 4)]
-    assert [(event["round"], event["agent"], event["steps"]) for event in events if event["event"] == "samples-lost"] == [
-        (5, 1, 2 * PERIOD)
-    ]
+    assert [
+        (event["agent"], event["of_round"]) for event in events if event["event"] == "late"
+    ] == [(1, 3), (1, 4)]
+    assert [
+        (event["round"], event["agent"], event["steps"])
+        for event in events
+        if event["event"] == "samples-lost"
+    ] == [(5, 1, 2 * PERIOD)]
     assert not [event for event in events if event["event"] == "refused"]
     expected = np.ones((ROUNDS, 4), bool)
     expected[3:5, 1] = False
@@ -203,7 +246,8 @@ def test_an_answer_that_comes_twice_counts_once(folder, experiment):
     def forgetful(node, payload):
         answer = node.answer(payload)
         if isinstance(decode(payload, FROM_SERVER)[0], Request):
-            # The loss is announced too early: the answer comes all the same, and so does the one to the second request.
+            # The loss is announced too early: the answer comes all the same, and so does the one to
+            # the second request.
             transport.queue.append(("n0", Lost("gone")))
         return answer
 
@@ -211,13 +255,19 @@ def test_an_answer_that_comes_twice_counts_once(folder, experiment):
     outcome, events = serve(experiment, transport, folder)
     assert not [event for event in events if event["event"] in ("refused", "quarantined")]
     whole = averaged(experiment, np.ones((ROUNDS, 4), bool))
-    np.testing.assert_allclose(outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12
+    )
 
 
 def test_of_two_nodes_that_claim_one_agent_the_first_has_it(folder, experiment):
     nodes = spread(experiment, folder, HOMES) | {"thief": experiment.node([0], folder / "thief")}
     outcome, events = serve(experiment, InMemory(nodes), folder)
-    claims = [(event["node"], event["agent"], event["reason"]) for event in events if event["event"] == "claim-refused"]
+    claims = [
+        (event["node"], event["agent"], event["reason"])
+        for event in events
+        if event["event"] == "claim-refused"
+    ]
     assert claims == [("thief", 0, "it lives on node n0")]
     assert not (folder / "thief" / experiment.fingerprint[:16] / "agent-0.state").exists()
     assert outcome.participation.all()
@@ -229,15 +279,23 @@ def test_agents_that_do_not_exist_are_refused(folder, experiment):
         (message,) = decode(answer, FROM_NODE)
         return encode(Hello(message.fingerprint, (0, 99))) if isinstance(message, Hello) else answer
 
-    outcome, events = serve(experiment, InMemory(spread(experiment, folder, HOMES), {"n0": boasting}), folder)
-    assert [event["reason"] for event in events if event["event"] == "claim-refused"] == ["there is no such agent"]
+    outcome, events = serve(
+        experiment, InMemory(spread(experiment, folder, HOMES), {"n0": boasting}), folder
+    )
+    assert [event["reason"] for event in events if event["event"] == "claim-refused"] == [
+        "there is no such agent"
+    ]
     assert outcome.participation.all()
 
 
 def test_participants_are_drawn_from_the_seed_alone(folder, experiment):
     rules = Rules(participants=2)
-    one, _ = serve(experiment, InMemory(spread(experiment, folder / "a", HOMES)), folder / "a", rules)
-    two, _ = serve(experiment, InMemory(spread(experiment, folder / "b", [(0, 1, 2, 3)])), folder / "b", rules)
+    one, _ = serve(
+        experiment, InMemory(spread(experiment, folder / "a", HOMES)), folder / "a", rules
+    )
+    two, _ = serve(
+        experiment, InMemory(spread(experiment, folder / "b", [(0, 1, 2, 3)])), folder / "b", rules
+    )
     np.testing.assert_array_equal(one.participation, two.participation)
     assert (one.participation.sum(axis=1) == 2).all()
     final = one.history.data.final_params.values[0]
@@ -272,12 +330,17 @@ def test_rules_that_make_no_sense_are_refused(folder, experiment, rules, message
 def test_all_that_leaves_a_node_is_on_the_list(folder, experiment):
     transport = InMemory(spread(experiment, folder, HOMES))
     outcome, _ = serve(experiment, transport, folder)
-    fields = {"Hello": {"fingerprint", "agents"}, "Reply": {"fingerprint", "round", "agent", "steps", "time", "params"}}
+    fields = {
+        "Hello": {"fingerprint", "agents"},
+        "Reply": {"fingerprint", "round", "agent", "steps", "time", "params"},
+    }
     assert len(transport.received) == 4 + 4 * ROUNDS
     for _, payload in transport.received:
         (message,) = decode(payload, FROM_NODE)
         assert encode(message) == payload
-        assert {field.name for field in dataclasses.fields(message)} == fields[type(message).__name__]
+        assert {field.name for field in dataclasses.fields(message)} == fields[
+            type(message).__name__
+        ]
     assert outcome.bytes_up == sum(len(payload) for _, payload in transport.received)
     assert outcome.bytes_down == sum(len(payload) for _, payload in transport.sent)
 
@@ -296,14 +359,20 @@ def test_agents_that_changed_places_are_found_again(folder, experiment):
     failed = {(event["node"], event["reason"]) for event in events if event["event"] == "failed"}
     assert failed == {("n2", "agent not here"), ("n3", "agent not here")}
     whole = averaged(experiment, np.ones((ROUNDS, 4), bool))
-    np.testing.assert_allclose(outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        outcome.history.data.final_params.values[0], whole, rtol=0, atol=1e-12
+    )
 
 
 def test_a_node_of_another_experiment_is_named_and_left_alone(folder, experiment):
     other = dataclasses.replace(experiment, step_size=0.2)
     nodes = {"stranger": other.node([0], folder / "stranger")} | spread(experiment, folder, HOMES)
     outcome, events = serve(experiment, InMemory(nodes), folder)
-    refused = {(event["node"], event["agent"], event["reason"]) for event in events if event["event"] == "refused"}
+    refused = {
+        (event["node"], event["agent"], event["reason"])
+        for event in events
+        if event["event"] == "refused"
+    }
     assert refused == {("stranger", None, "other experiment")}
     assert outcome.participation.all()
 
@@ -332,13 +401,18 @@ def test_what_an_agent_says_when_it_fails_stays_on_its_node(folder, experiment):
     assert not outcome.participation[:, 0].any()
     assert outcome.participation[:, 1:].all()
     assert not any(b"secret" in payload for _, payload in transport.received)
-    assert "the secret is 42" in (folder / "n0" / experiment.fingerprint[:16] / "node.jsonl").read_text()
+    assert (
+        "the secret is 42"
+        in (folder / "n0" / experiment.fingerprint[:16] / "node.jsonl").read_text()
+    )
 
 
 @pytest.mark.parametrize("stops", [(), (0,), (7, 3), (7, 7)])
 def test_a_request_that_makes_no_round_uses_no_sample(folder, experiment, stops):
     node = experiment.node([0], folder)
-    answer = node.answer(encode(Request(experiment.fingerprint, 0, (0,), stops, experiment.start[None])))
+    answer = node.answer(
+        encode(Request(experiment.fingerprint, 0, (0,), stops, experiment.start[None]))
+    )
     assert decode(answer, FROM_NODE) == [Failure(experiment.fingerprint, 0, (0,), Trouble.ERROR)]
     assert not AgentFile(folder, experiment.fingerprint, 0).path.exists()
 
@@ -348,5 +422,7 @@ def test_bytes_that_are_no_request_are_answered_by_name(folder, experiment):
     request = encode(Request(experiment.fingerprint, 0, (0,), (7,), experiment.start[None]))
     rng = np.random.default_rng(1)
     for payload in (b"", request[:-1], request + request, *(rng.bytes(100) for _ in range(50))):
-        assert decode(node.answer(payload), FROM_NODE) == [Failure(experiment.fingerprint, 0, (0,), Trouble.DAMAGED_REQUEST)]
+        assert decode(node.answer(payload), FROM_NODE) == [
+            Failure(experiment.fingerprint, 0, (0,), Trouble.DAMAGED_REQUEST)
+        ]
     assert not AgentFile(folder, experiment.fingerprint, 0).path.exists()

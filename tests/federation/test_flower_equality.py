@@ -1,4 +1,5 @@
-"""A federation on Flower equals the simulator: SuperLink and SuperNodes as processes, TLS, keys, loopback."""
+"""A federation on Flower equals the simulator: SuperLink and SuperNodes as processes, TLS, keys,
+loopback."""
 
 from __future__ import annotations
 
@@ -26,10 +27,22 @@ PATIENCE = 560.0
 """Seconds for a run of a few rounds; twenty times what it takes on a machine that is not busy."""
 
 
-def federate(study: pathlib.Path, output: pathlib.Path, *options: str) -> subprocess.CompletedProcess[str]:
+def federate(
+    study: pathlib.Path, output: pathlib.Path, *options: str
+) -> subprocess.CompletedProcess[str]:
     """`fegsam federate run`, as a user would; nothing that it started may be left."""
     code = "import sys; from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, "federate", "run", str(study), "-o", str(output), *options]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "federate",
+        "run",
+        str(study),
+        "-o",
+        str(output),
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert marked(mark_of(output)) == []
     return done
@@ -86,8 +99,12 @@ def test_without_keys_and_in_plain_text_if_that_is_asked_for(tmp_path) -> None:
 @pytest.mark.parametrize("num_nodes", [4, 2])
 @pytest.mark.parametrize("sync_period", [50, 500])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_deployed_equals_the_simulator(tmp_path, record_property, algorithm, sync_period, num_nodes) -> None:
+def test_every_algorithm_deployed_equals_the_simulator(
+    tmp_path, record_property, algorithm, sync_period, num_nodes
+) -> None:
     study, output = write_study(tmp_path, algorithm, sync_period=sync_period), tmp_path / "out"
     done = federate(study, output, "--nodes", str(num_nodes))
     assert done.returncode == 0, done.stderr
-    record_property("largest difference", assert_equal(fg.load_history(output / "history.nc"), simulated(study)))
+    record_property(
+        "largest difference", assert_equal(fg.load_history(output / "history.nc"), simulated(study))
+    )

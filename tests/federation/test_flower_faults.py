@@ -1,4 +1,5 @@
-"""The fault drill on Flower: whatever is killed, away or lying, the numbers at the end are right, and the log says why."""
+"""The fault drill on Flower: whatever is killed, away or lying, the numbers at the end are right,
+and the log says why."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from fegsam.federation.protocol.ledger import Event, read_events
 pytestmark = pytest.mark.slow
 
 PATIENCE = 600.0
-"""Seconds for anything that is waited for. Flower takes about 65 to see that a node is gone, more where the machine is busy."""
+"""Seconds for anything that is waited for. Flower takes about 65 to see that a node is gone, more
+where the machine is busy."""
 
 # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
 CLI = """
@@ -47,9 +49,13 @@ from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))
 
 
 @contextlib.contextmanager
-def command(*words: str | pathlib.Path, code: str = CLI, output: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+def command(
+    *words: str | pathlib.Path, code: str = CLI, output: pathlib.Path
+) -> Iterator[subprocess.Popen[str]]:
     """`fegsam WORDS`; nothing that it started outlives it."""
-    path = os.pathsep.join(filter(None, [str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    path = os.pathsep.join(
+        filter(None, [str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    )
     log = output.with_name(f"{output.name}.{words[1]}.log")
     with open(log, "a") as said:
         process = subprocess.Popen(
@@ -70,7 +76,9 @@ def command(*words: str | pathlib.Path, code: str = CLI, output: pathlib.Path) -
                 process.kill()
 
 
-def wait_for(what: str, met: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
+def wait_for(
+    what: str, met: Callable[[], object], process: subprocess.Popen[str] | None = None
+) -> None:
     deadline = time.monotonic() + PATIENCE
     while not met():
         assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
@@ -122,7 +130,8 @@ def strangers(output: pathlib.Path) -> list[Event]:
 
 
 def test_whatever_is_killed_the_numbers_stay(tmp_path) -> None:
-    """kill -9 of a node in mid-round, of the server app and of the SuperLink, and a second node with a key that is in use."""
+    """kill -9 of a node in mid-round, of the server app and of the SuperLink, and a second node
+    with a key that is in use."""
     study, output = write_study(tmp_path, rounds=4), tmp_path / "out"
     nodes = output.resolve() / "deployment" / "nodes"
     with command("federate", "run", study, "-o", output, output=output) as process:
@@ -156,10 +165,21 @@ def test_what_liars_send_is_refused_by_name_and_the_average_stays_right(tmp_path
     study, output = write_study(tmp_path), tmp_path / "out"
     # A run that ends at once leaves the directories to put the lies into.
     with command("federate", "run", study, "-o", output, code=LIARS, output=output) as process:
-        wait_for("the nodes' directories", lambda: (output / "deployment" / "nodes" / "node-3" / "node.toml").exists(), process)
-        told = {0: {0: "nan", 1: "stale"}, 1: {0: "inf", 1: "other"}, 2: {0: "shape", 1: "random"}, 3: {0: "norm"}}
+        wait_for(
+            "the nodes' directories",
+            lambda: (output / "deployment" / "nodes" / "node-3" / "node.toml").exists(),
+            process,
+        )
+        told = {
+            0: {0: "nan", 1: "stale"},
+            1: {0: "inf", 1: "other"},
+            2: {0: "shape", 1: "random"},
+            3: {0: "norm"},
+        }
         for node, lies in told.items():
-            (output / "deployment" / "nodes" / f"node-{node}" / "lies.json").write_text(json.dumps(lies))
+            (output / "deployment" / "nodes" / f"node-{node}" / "lies.json").write_text(
+                json.dumps(lies)
+            )
         finish(process, output)
     assert_equal(fg.load_history(output / "history.nc"), simulated(study))
     refused = named(output, "refused")
@@ -174,19 +194,36 @@ def test_a_node_that_was_away_for_three_rounds_comes_back_where_it_was(tmp_path)
     study, output, place = write_study(tmp_path, rounds=10), tmp_path / "out", tmp_path / "d"
     port = free_port()
     with command(
-        "federate", "init", place, study, "--host", "127.0.0.1", "--port", str(port), "--quorum", "3", output=output
+        "federate",
+        "init",
+        place,
+        study,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--quorum",
+        "3",
+        output=output,
     ) as made:
         assert made.wait(PATIENCE) == 0
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(command("federate", "server", place / "server", "-o", output, output=output))
+        server = stack.enter_context(
+            command("federate", "server", place / "server", "-o", output, output=output)
+        )
         wait_for("the gate", lambda: (output / FLOWER_FOLDER / "run").exists(), server)
         nodes = [
-            stack.enter_context(command("federate", "node", place / "nodes" / f"node-{i}", output=output)) for i in range(4)
+            stack.enter_context(
+                command("federate", "node", place / "nodes" / f"node-{i}", output=output)
+            )
+            for i in range(4)
         ]
         wait_for("round 0", lambda: len(named(output, "round")) >= 1, server)
         nodes[3].send_signal(signal.SIGTERM)
         wait_for("three rounds without it", lambda: _rounds_without(output, 3) >= 3, server)
-        back = stack.enter_context(command("federate", "node", place / "nodes" / "node-3", output=output))
+        back = stack.enter_context(
+            command("federate", "node", place / "nodes" / "node-3", output=output)
+        )
         finish(server, output)
         assert back.poll() is None
     rounds = named(output, "round")
@@ -200,7 +237,13 @@ def test_interrupted_it_ends_all_and_goes_on_when_run_again(tmp_path) -> None:
     study, output = write_study(tmp_path), tmp_path / "out"
     for number in (signal.SIGINT, signal.SIGTERM):
         with command("federate", "run", study, "-o", output, output=output) as process:
-            wait_for("a node", lambda: processes_of(output.resolve() / "deployment" / "nodes" / "node-0" / "flower"), process)
+            wait_for(
+                "a node",
+                lambda: processes_of(
+                    output.resolve() / "deployment" / "nodes" / "node-0" / "flower"
+                ),
+                process,
+            )
             process.send_signal(number)
             assert process.wait(60) == 130
         assert marked(mark_of(output)) == []
@@ -220,25 +263,40 @@ def _rounds_without(output: pathlib.Path, agent: int) -> int:
 
 
 def _replayed(study: pathlib.Path, rounds: list[Event], nodes: pathlib.Path) -> np.ndarray:
-    """The average, from the agents' own steps: those who answered are averaged, those who computed moved on."""
+    """The average, from the agents' own steps: those who answered are averaged, those who computed
+    moved on."""
     experiment = Experiment.from_spec(study)
     agents = [experiment.agent(i) for i in range(experiment.num_agents)]
-    computed = {(event["agent"], event["round"]) for log in nodes.rglob("node.jsonl") for event in _lines(log, "computed")}
+    computed = {
+        (event["agent"], event["round"])
+        for log in nodes.rglob("node.jsonl")
+        for event in _lines(log, "computed")
+    }
     average = experiment.start
     for event in rounds:
-        steps = min(experiment.sync_period, experiment.num_steps - event["round"] * experiment.sync_period)
-        moved = {i: agent.local_steps(average, steps) for i, agent in enumerate(agents) if (i, event["round"]) in computed}
+        steps = min(
+            experiment.sync_period, experiment.num_steps - event["round"] * experiment.sync_period
+        )
+        moved = {
+            i: agent.local_steps(average, steps)
+            for i, agent in enumerate(agents)
+            if (i, event["round"]) in computed
+        }
         average = np.mean([moved[i] for i in event["answered"]], axis=0)
     return average
 
 
 def _lines(log: pathlib.Path, name: str) -> list[Event]:
-    return [event for event in map(json.loads, log.read_text().splitlines()) if event["event"] == name]
+    return [
+        event for event in map(json.loads, log.read_text().splitlines()) if event["event"] == name
+    ]
 
 
 def _gate(output: pathlib.Path) -> str:
     """Where the nodes of a run were told to go."""
-    for pid in processes_of(output.resolve() / "deployment" / "nodes" / "node-0" / "flower", "flower-supernode"):
+    for pid in processes_of(
+        output.resolve() / "deployment" / "nodes" / "node-0" / "flower", "flower-supernode"
+    ):
         words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         return words[words.index("--superlink") + 1]
     raise AssertionError("node-0 does not run")

@@ -1,4 +1,5 @@
-"""The parts of a federation on Flower, each without one: credentials, directories, processes, the node's app, what is shown."""
+"""The parts of a federation on Flower, each without one: credentials, directories, processes, the
+node's app, what is shown."""
 
 from __future__ import annotations
 
@@ -42,9 +43,18 @@ from fegsam.federation.protocol.wire import FROM_NODE, Ask, Hello, Reply, Reques
 ROOT = pathlib.Path(__file__).parents[2]
 STARTED = {"event": "started", "clock": 0.0, "round": 0, "rounds": 3, "agents": 2}
 ROUND = {
-    "event": "round", "clock": 1.0, "round": 0, "time": 50, "asked": [0, 1], "answered": [0], "missing": [1],
-    "squared_error": 0.25, "seconds": 8.0, "bytes_up": 10, "bytes_down": 20,
-}  # fmt: skip
+    "event": "round",
+    "clock": 1.0,
+    "round": 0,
+    "time": 50,
+    "asked": [0, 1],
+    "answered": [0],
+    "missing": [1],
+    "squared_error": 0.25,
+    "seconds": 8.0,
+    "bytes_up": 10,
+    "bytes_down": 20,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +66,14 @@ def _in_a_task(monkeypatch) -> None:
 
 def make(folder: pathlib.Path, **changes) -> list[pathlib.Path]:
     """The directories of a federation of 4 agents."""
-    settings = {"seed": None, "hosts": ["hub.example.org", "::1"], "port": 8000, "num_nodes": 2, "rules": {}, "insecure": False}
+    settings = {
+        "seed": None,
+        "hosts": ["hub.example.org", "::1"],
+        "port": 8000,
+        "num_nodes": 2,
+        "rules": {},
+        "insecure": False,
+    }
     return init(folder / "fed", write_study(folder), **settings | changes)
 
 
@@ -68,7 +85,10 @@ def test_the_servers_certificate_is_signed_for_its_hosts_and_all_keys_are_privat
     certificate.verify_directly_issued_by(authority)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["hub.example.org", "localhost"]
-    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["::1", "127.0.0.1"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == [
+        "::1",
+        "127.0.0.1",
+    ]
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     for path in (tmp_path / "fed").rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
@@ -79,7 +99,9 @@ def test_each_node_has_a_key_of_its_own_that_the_server_knows(tmp_path) -> None:
     known = []
     for node in nodes:
         private = load_ssh_private_key((node / "node.key").read_bytes(), None)
-        public = load_ssh_public_key((tmp_path / "fed" / "server" / "nodes" / f"{node.name}.pub").read_bytes())
+        public = load_ssh_public_key(
+            (tmp_path / "fed" / "server" / "nodes" / f"{node.name}.pub").read_bytes()
+        )
         assert isinstance(private, ec.EllipticCurvePrivateKey)
         assert private.public_key() == public
         assert not any(path.suffix == ".key" and path.name != "node.key" for path in node.iterdir())
@@ -90,7 +112,11 @@ def test_each_node_has_a_key_of_its_own_that_the_server_knows(tmp_path) -> None:
 def test_the_directories_say_what_they_were_made_for(tmp_path) -> None:
     nodes = make(tmp_path, seed=11, rules={"quorum": 3, "round_timeout": 20.0})
     side = load_server(tmp_path / "fed" / "server")
-    assert (side.listen, side.rules.quorum, side.rules.round_timeout) == (("0.0.0.0", 8000), 3, 20.0)
+    assert (side.listen, side.rules.quorum, side.rules.round_timeout) == (
+        ("0.0.0.0", 8000),
+        3,
+        20.0,
+    )
     assert side.tls is not None
     assert [key.name for key in side.node_keys] == ["node-0.pub", "node-1.pub"]
     read = [load_node(node) for node in nodes]
@@ -114,9 +140,16 @@ def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
     (tmp_path / "a").mkdir()
     said = deployment._hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
     assert said == {"experiment": "study.toml", "seed": 3}
-    config = {"experiment": str(tmp_path / "a" / "study.toml"), "seed": 7, "agents": "0", "state-dir": str(tmp_path / "state")}
+    config = {
+        "experiment": str(tmp_path / "a" / "study.toml"),
+        "seed": 7,
+        "agents": "0",
+        "state-dir": str(tmp_path / "state"),
+    }
     context = Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={})
-    (hello,) = decode(ask(context, packed(encode(Ask(experiment.fingerprint))))[RECORD][PAYLOAD], FROM_NODE)
+    (hello,) = decode(
+        ask(context, packed(encode(Ask(experiment.fingerprint))))[RECORD][PAYLOAD], FROM_NODE
+    )
     assert hello.agents == (0,)
 
 
@@ -175,16 +208,24 @@ def test_a_file_that_was_spoilt_is_named(tmp_path, capsys, file, change, said) -
 
 def test_init_says_how_to_start_and_status_where_it_stands(tmp_path, capsys) -> None:
     study, place = write_study(tmp_path), tmp_path / "fed"
-    assert main(["federate", "init", str(place), str(study), "--host", "10.0.0.1", "--nodes", "2"]) == 0
+    assert (
+        main(["federate", "init", str(place), str(study), "--host", "10.0.0.1", "--nodes", "2"])
+        == 0
+    )
     out = capsys.readouterr().out
     assert f"fegsam federate server {place / 'server'}" in out
-    assert all(f"fegsam federate node {place / 'nodes' / name}" in out for name in ("node-0", "node-1"))
+    assert all(
+        f"fegsam federate node {place / 'nodes' / name}" in out for name in ("node-0", "node-1")
+    )
     assert main(["federate", "status", str(tmp_path)]) == 2
     for event in (STARTED, ROUND):
         append_event(tmp_path / "events.jsonl", event)
     capsys.readouterr()
     assert main(["federate", "status", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "running: round 1/3, time 50, squared error 2.500e-01, 8.0 s a round\n"
+    assert (
+        capsys.readouterr().out
+        == "running: round 1/3, time 50, squared error 2.500e-01, 8.0 s a round\n"
+    )
 
 
 def test_a_board_shows_rounds_and_troubles_as_lines_where_there_is_no_terminal() -> None:
@@ -203,7 +244,11 @@ def test_on_a_terminal_it_is_a_table_of_agents() -> None:
     from rich.console import Console
 
     standing = Standing()
-    for event in (STARTED, ROUND, {"event": "refused", "clock": 2.0, "agent": 1, "reason": "not finite"}):
+    for event in (
+        STARTED,
+        ROUND,
+        {"event": "refused", "clock": 2.0, "agent": 1, "reason": "not finite"},
+    ):
         standing.take(event)
     console = Console(file=io.StringIO(), width=100)
     console.print(table(standing))
@@ -228,7 +273,8 @@ def test_all_that_carries_the_mark_is_ended_also_what_left_its_parent(tmp_path) 
     sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     code = (
         "import pathlib, subprocess, sys\n"
-        f"child = subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True, stdout=subprocess.PIPE)\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True, "
+        "stdout=subprocess.PIPE)\n"
         "child.stdout.readline()\n"
         f"pathlib.Path({str(file)!r}).write_text(str(child.pid))"
     )
@@ -259,7 +305,13 @@ def test_a_node_sends_what_the_list_says_and_nothing_beside(node) -> None:
     experiment = load_share(str(node.node_config["experiment"]))
     request = Request(experiment.fingerprint, 0, (0, 2), (50,), experiment.start[None])
     kinds = []
-    for payload in (encode(Ask(experiment.fingerprint)), encode(request), encode(Ask("00" * 32)), b"", b"random bytes"):
+    for payload in (
+        encode(Ask(experiment.fingerprint)),
+        encode(request),
+        encode(Ask("00" * 32)),
+        b"",
+        b"random bytes",
+    ):
         content = ask(node, packed(payload))
         assert list(content) == [RECORD]
         assert list(content[RECORD]) == [PAYLOAD]
@@ -308,7 +360,10 @@ class _Grid:
         return [f"m{len(self.pushed)}"]
 
     def pull_messages(self, identities):
-        came, self.replies = [r for r in self.replies if r.metadata.reply_to_message_id in identities], []
+        came, self.replies = (
+            [r for r in self.replies if r.metadata.reply_to_message_id in identities],
+            [],
+        )
         return came
 
 
@@ -373,7 +428,9 @@ def answers(nodes: pathlib.Path, state: pathlib.Path) -> Callable[[Message], Mes
         agents = {3: "0,2", 2**63 + 1: "1,3"}[message.metadata.dst_node_id]
         share = nodes / ("node-0" if agents == "0,2" else "node-1") / "share"
         config = {"experiment": str(share), "agents": agents, "state-dir": str(state)}
-        context = Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={})
+        context = Context(
+            run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={}
+        )
         return flower_client.app(message, context)
 
     return answer
@@ -389,7 +446,9 @@ def test_the_server_app_runs_to_the_end_and_says_so(tmp_path, results) -> None:
     assert flower_server.Job.read(results / flower_server.FLOWER_FOLDER) is None
 
 
-def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(tmp_path, results, monkeypatch) -> None:
+def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(
+    tmp_path, results, monkeypatch
+) -> None:
     (tmp_path / "fed").rename(results / local.DEPLOYMENT)
     monkeypatch.setenv(flower_server.SERVER, str(results / local.DEPLOYMENT / "server"))
     starts = []
@@ -414,11 +473,19 @@ def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(tm
     assert starts == ["run"]
     for content in (whole[: len(whole) // 2], whole[:-1], b"", whole[:9000] + b"x" + whole[9001:]):
         path.write_bytes(content)
-        with pytest.raises(fg.ProblemError, match=r"history\.nc is damaged or is no history: remove it, and the same command"):
+        with pytest.raises(
+            fg.ProblemError,
+            match=r"history\.nc is damaged or is no history: remove it, and the same command",
+        ):
             run()
-    for other in (write_study(tmp_path / "state", rounds=3), write_study(tmp_path / "state", "off_policy_tabular_td")):
+    for other in (
+        write_study(tmp_path / "state", rounds=3),
+        write_study(tmp_path / "state", "off_policy_tabular_td"),
+    ):
         simulated(other).save(path)
-        with pytest.raises(fg.ProblemError, match=r"history\.nc is the history of another experiment"):
+        with pytest.raises(
+            fg.ProblemError, match=r"history\.nc is the history of another experiment"
+        ):
             run()
     assert starts == ["run"]
     path.unlink()
@@ -447,39 +514,65 @@ step_size = 0.1
 """
 
 
-def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(tmp_path, capsys, monkeypatch) -> None:
-    """Whoever sets a federation up sends each node its directory; a rule of one's own lies in it as code."""
+def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    """Whoever sets a federation up sends each node its directory; a rule of one's own lies in it as
+    code."""
     marker = tmp_path / "marker"
     (tmp_path / "rule.py").write_text(
-        f"open({str(marker)!r}, 'w').close()\ndef rule(params, y, kind, out):\n    out[0] = y - params[0]\n"
+        f"open({str(marker)!r}, 'w').close()\ndef rule(params, y, kind, out):\n    out[0] = y - "
+        "params[0]\n"
     )
     (tmp_path / "study.toml").write_text(RULE_STUDY)
-    settings = {"seed": None, "hosts": ["localhost"], "port": 8000, "num_nodes": None, "rules": {}, "insecure": True}
+    settings = {
+        "seed": None,
+        "hosts": ["localhost"],
+        "port": 8000,
+        "num_nodes": None,
+        "rules": {},
+        "insecure": True,
+    }
     node = init(tmp_path / "fed", tmp_path / "study.toml", **settings)[0]
     marker.unlink()
 
     started = []
     monkeypatch.setattr("os.execve", lambda *words: started.append(words))
     assert main(["federate", "node", str(node)]) == 2
-    assert "inputs/rule.py:rule, which the study names; if you trust whoever wrote that, add --trust" in capsys.readouterr().err
+    assert (
+        "inputs/rule.py:rule, which the study names; if you trust whoever wrote that, add --trust"
+        in capsys.readouterr().err
+    )
     assert not started
     assert not marker.exists()
-    config = {"experiment": str(node / "study.toml"), "seed": 7, "agents": "0", "state-dir": str(tmp_path / "state")}
+    config = {
+        "experiment": str(node / "study.toml"),
+        "seed": 7,
+        "agents": "0",
+        "state-dir": str(tmp_path / "state"),
+    }
     content = packed(encode(Ask("")))
     with pytest.raises(fg.ProblemError, match="the node cannot be set up"):
-        ask(Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={}), content)
+        ask(
+            Context(run_id=1, node_id=2, node_config=config, state=RecordDict(), run_config={}),
+            content,
+        )
     assert not marker.exists()
 
     main(["federate", "node", str(node), "--trust"])
     assert len(started) == 1
     assert "trust = true" in (node / "flower" / "node-config.toml").read_text()
-    context = Context(run_id=1, node_id=2, node_config=config | {"trust": True}, state=RecordDict(), run_config={})
+    context = Context(
+        run_id=1, node_id=2, node_config=config | {"trust": True}, state=RecordDict(), run_config={}
+    )
     (hello,) = decode(ask(context, content)[RECORD][PAYLOAD], FROM_NODE)
     assert hello.agents == (0,)
     assert marker.exists()
 
 
-def test_a_local_run_takes_the_study_that_was_given_and_not_the_copy_in_its_results(tmp_path) -> None:
+def test_a_local_run_takes_the_study_that_was_given_and_not_the_copy_in_its_results(
+    tmp_path,
+) -> None:
     node = load_node(make(tmp_path)[0])
     study = tmp_path / "study.toml"
     assert local._of_study(node, study) == node
@@ -496,14 +589,19 @@ def test_apps_that_lie_in_a_directory_are_not_run(tmp_path) -> None:
     assert [path.name for path in (side.directory / "flower").iterdir()] == ["node-config.toml"]
 
 
-@pytest.mark.parametrize("line", ["[1]", '{"event": 3}', '{"event": "round"}', '{"event": "round", "round": "x"}', "[" * 10**5])
+@pytest.mark.parametrize(
+    "line",
+    ["[1]", '{"event": 3}', '{"event": "round"}', '{"event": "round", "round": "x"}', "[" * 10**5],
+)
 def test_a_log_of_a_stranger_is_read_or_refused_in_one_sentence(tmp_path, capsys, line) -> None:
     append_event(tmp_path / "events.jsonl", STARTED)
     with (tmp_path / "events.jsonl").open("a") as file:
         file.write(line + "\n")
     status = main(["federate", "status", str(tmp_path)])
     said = capsys.readouterr()
-    assert (status == 0 and "running" in said.out) or (status == 2 and "is not what fegsam writes" in said.err)
+    assert (status == 0 and "running" in said.out) or (
+        status == 2 and "is not what fegsam writes" in said.err
+    )
 
 
 def test_a_log_that_is_a_pipe_is_not_waited_for(tmp_path, capsys) -> None:
@@ -527,11 +625,15 @@ def test_the_page_on_deployment_lists_what_leaves_a_node() -> None:
     listed = page.split("<!-- what leaves a node")[1].split("<!-- end -->")[0]
     rows = dict(re.findall(r"^\| (\w+) \| ([\w, ]+) \|$", listed, re.MULTILINE))
     rows.pop("message")
-    assert rows == {kind.__name__: ", ".join(field.name for field in dataclasses.fields(kind)) for kind in FROM_NODE}
+    assert rows == {
+        kind.__name__: ", ".join(field.name for field in dataclasses.fields(kind))
+        for kind in FROM_NODE
+    }
 
 
 def test_apps_that_a_home_holds_are_removed_whatever_they_are(tmp_path: pathlib.Path) -> None:
-    """Flower would run them: a folder, a file, and a link to a folder elsewhere, which itself is left alone."""
+    """Flower would run them: a folder, a file, and a link to a folder elsewhere, which itself is
+    left alone."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "x.py").write_text("")

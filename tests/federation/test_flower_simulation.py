@@ -36,10 +36,26 @@ run_simulation(flower_server.app, flower_client.client_app(settings), {AGENTS},
 
 @pytest.mark.slow
 def test_32_agents_in_flowers_simulation_equal_the_simulator(tmp_path) -> None:
-    study, output = write_study(tmp_path, sync_period=50, rounds=3, num_agents=AGENTS), tmp_path / "out"
-    init(tmp_path / "d", study, seed=None, hosts=["localhost"], port=0, num_nodes=None, rules={}, insecure=True)
+    study, output = (
+        write_study(tmp_path, sync_period=50, rounds=3, num_agents=AGENTS),
+        tmp_path / "out",
+    )
+    init(
+        tmp_path / "d",
+        study,
+        seed=None,
+        hosts=["localhost"],
+        port=0,
+        num_nodes=None,
+        rules={},
+        insecure=True,
+    )
     (output / FLOWER_FOLDER).mkdir(parents=True)
-    environment = OFFLINE | {SERVER: str(tmp_path / "d" / "server"), OUTPUT: str(output), "FLWR_HOME": str(tmp_path / "home")}
+    environment = OFFLINE | {
+        SERVER: str(tmp_path / "d" / "server"),
+        OUTPUT: str(output),
+        "FLWR_HOME": str(tmp_path / "home"),
+    }
     with processes.started(SIMULATE, RAY_USAGE_STATS_ENABLED="0", **environment) as process:
         processes.finish(process, timeout=500.0)
     assert_equal(fg.load_history(output / "history.nc"), simulated(study))

@@ -1,4 +1,5 @@
-"""Who has no business here stays out, and is logged: at the gate alone, and in front of a federation that runs."""
+"""Who has no business here stays out, and is logged: at the gate alone, and in front of a
+federation that runs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 from test_flower_faults import PATIENCE, command, named, strangers, try_to_join, wait_for
 
-from fegsam.federation.flower.credentials import make_authority, make_node, make_server, private_directory
+from fegsam.federation.flower.credentials import (
+    make_authority,
+    make_node,
+    make_server,
+    private_directory,
+)
 from fegsam.federation.flower.gate import Gate, Tls
 from fegsam.federation.flower.processes import program
 from fegsam.federation.flower.server import FLOWER_FOLDER
@@ -47,7 +53,13 @@ class _Echo(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        heard = json.dumps([self.path, {name.lower(): value for name, value in self.headers.items()}, body.decode()]).encode()
+        heard = json.dumps(
+            [
+                self.path,
+                {name.lower(): value for name, value in self.headers.items()},
+                body.decode(),
+            ]
+        ).encode()
         self.send_response(401 if body == b"unknown" else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(heard)))
@@ -66,7 +78,9 @@ def gate(tmp_path, tls) -> Iterator[Gate]:
     context.load_cert_chain(tls.certificate, tls.key)
     upstream.socket = context.wrap_socket(upstream.socket, server_side=True)
     threading.Thread(target=upstream.serve_forever, daemon=True).start()
-    with Gate("127.0.0.1", 0, ("127.0.0.1", upstream.server_port), tls, tmp_path / "strangers.jsonl") as opened:
+    with Gate(
+        "127.0.0.1", 0, ("127.0.0.1", upstream.server_port), tls, tmp_path / "strangers.jsonl"
+    ) as opened:
         yield opened
     upstream.shutdown()
     upstream.server_close()
@@ -78,8 +92,15 @@ def connect(gate: Gate, tls: Tls) -> http.client.HTTPSConnection:
     )
 
 
-def call(connection: http.client.HTTPSConnection, path: str, body: bytes = b"x", **headers: str) -> tuple[int, bytes]:
-    connection.request("POST", path, body=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
+def call(
+    connection: http.client.HTTPSConnection, path: str, body: bytes = b"x", **headers: str
+) -> tuple[int, bytes]:
+    connection.request(
+        "POST",
+        path,
+        body=body,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
     response = connection.getresponse()
     return response.status, response.read()
 
@@ -87,7 +108,14 @@ def call(connection: http.client.HTTPSConnection, path: str, body: bytes = b"x",
 def test_the_gate_passes_on_calls_of_nodes_with_their_own_headers_alone(gate, tls) -> None:
     connection = connect(gate, tls)
     for moment in ("1", "2"):  # on one connection
-        status, content = call(connection, HEARTBEAT, b"beat", flwr_timestamp=moment, flwr_public_key="a2V5", cookie="c=1")
+        status, content = call(
+            connection,
+            HEARTBEAT,
+            b"beat",
+            flwr_timestamp=moment,
+            flwr_public_key="a2V5",
+            cookie="c=1",
+        )
         path, headers, body = json.loads(content)
         assert (status, path, body) == (200, HEARTBEAT, "beat")
         assert headers["flwr-timestamp"] == moment
@@ -114,19 +142,40 @@ def test_the_gate_passes_on_nothing_else(gate, tls, tmp_path, path) -> None:
 
 
 def test_a_recorded_call_is_refused(gate, tls, tmp_path) -> None:
-    recorded = {"flwr_timestamp": "2026-01-01T00:00:00", "flwr_public_key": "a2V5", "flwr_signature": "c2ln"}
+    recorded = {
+        "flwr_timestamp": "2026-01-01T00:00:00",
+        "flwr_public_key": "a2V5",
+        "flwr_signature": "c2ln",
+    }
     assert call(connect(gate, tls), HEARTBEAT, **recorded)[0] == 200
     # Another signature of the same moment is as good as the first, and as old.
-    for again in (recorded, recorded | {"flwr_signature": "b3RoZXI="}, recorded | {"flwr_public_key": "a2V5===="}):
+    for again in (
+        recorded,
+        recorded | {"flwr_signature": "b3RoZXI="},
+        recorded | {"flwr_public_key": "a2V5===="},
+    ):
         assert call(connect(gate, tls), HEARTBEAT, **again)[0] == 409
-    assert call(connect(gate, tls), HEARTBEAT, **recorded | {"flwr_public_key": "b3RoZXI="})[0] == 200
+    assert (
+        call(connect(gate, tls), HEARTBEAT, **recorded | {"flwr_public_key": "b3RoZXI="})[0] == 200
+    )
     assert [event["reason"] for event in strangers(tmp_path)] == ["a call that was made before"] * 3
 
 
 def test_whom_the_superlink_refuses_is_logged_and_may_try_again(gate, tls, tmp_path) -> None:
     for _ in range(2):
-        assert call(connect(gate, tls), HEARTBEAT, b"unknown", flwr_timestamp="1", flwr_public_key="a2V5")[0] == 401
-    assert [event["reason"] for event in strangers(tmp_path)] == ["the SuperLink refused the call (401)"] * 2
+        assert (
+            call(
+                connect(gate, tls),
+                HEARTBEAT,
+                b"unknown",
+                flwr_timestamp="1",
+                flwr_public_key="a2V5",
+            )[0]
+            == 401
+        )
+    assert [event["reason"] for event in strangers(tmp_path)] == [
+        "the SuperLink refused the call (401)"
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -141,7 +190,9 @@ def test_whom_the_superlink_refuses_is_logged_and_may_try_again(gate, tls, tmp_p
         ("random bytes\r\n\r\n", 400),
     ],
 )
-def test_requests_that_can_be_read_in_two_ways_are_turned_away(gate, tls, tmp_path, request_bytes, status) -> None:
+def test_requests_that_can_be_read_in_two_ways_are_turned_away(
+    gate, tls, tmp_path, request_bytes, status
+) -> None:
     context = ssl.create_default_context(cafile=tls.authority)
     plain = socket.create_connection(("127.0.0.1", gate.port), timeout=20)
     with plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
@@ -151,7 +202,10 @@ def test_requests_that_can_be_read_in_two_ways_are_turned_away(gate, tls, tmp_pa
 
 
 def test_plain_text_and_another_authority_get_no_handshake(gate, tls, tmp_path) -> None:
-    with socket.create_connection(("127.0.0.1", gate.port), timeout=20) as plain, contextlib.suppress(ConnectionResetError):
+    with (
+        socket.create_connection(("127.0.0.1", gate.port), timeout=20) as plain,
+        contextlib.suppress(ConnectionResetError),
+    ):
         plain.sendall(b"POST / HTTP/1.1\r\n\r\n")
         assert b"HTTP" not in plain.recv(1000)
     wait_for("the first line", lambda: len(strangers(tmp_path)) == 1)
@@ -165,9 +219,17 @@ def test_plain_text_and_another_authority_get_no_handshake(gate, tls, tmp_path) 
 
 @pytest.mark.slow
 def test_strangers_stay_out_of_a_federation_that_runs(tmp_path) -> None:
-    """No key, an unregistered key, the wrong authority, plain text, a registration played back, an operator's command."""
-    study, output, place, port = write_study(tmp_path, num_agents=2), tmp_path / "out", tmp_path / "d", free_port()
-    with command("federate", "init", place, study, "--host", "127.0.0.1", "--port", str(port), output=output) as made:
+    """No key, an unregistered key, the wrong authority, plain text, a registration played back, an
+    operator's command."""
+    study, output, place, port = (
+        write_study(tmp_path, num_agents=2),
+        tmp_path / "out",
+        tmp_path / "d",
+        free_port(),
+    )
+    with command(
+        "federate", "init", place, study, "--host", "127.0.0.1", "--port", str(port), output=output
+    ) as made:
         assert made.wait(PATIENCE) == 0
     other = private_directory(tmp_path / "other")
     make_authority(other)
@@ -175,21 +237,33 @@ def test_strangers_stay_out_of_a_federation_that_runs(tmp_path) -> None:
     trust = ["--root-certificates", str(place / "server" / "ca.pem")]
     attempts = {
         "no key": (trust, "/v1/fleet/register-node"),
-        "unregistered key": ([*trust, "--auth-supernode-private-key", str(other / "node.key")], "/v1/fleet/activate-node"),
+        "unregistered key": (
+            [*trust, "--auth-supernode-private-key", str(other / "node.key")],
+            "/v1/fleet/activate-node",
+        ),
         "wrong authority": (["--root-certificates", str(other / "ca.pem")], "no TLS handshake"),
         "plain text": (["--insecure"], "no TLS handshake"),
     }
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(command("federate", "server", place / "server", "-o", output, output=output))
+        server = stack.enter_context(
+            command("federate", "server", place / "server", "-o", output, output=output)
+        )
         wait_for("the app", lambda: (output / FLOWER_FOLDER / "run").exists(), server)
         for name, (arguments, said) in attempts.items():
             before = len(strangers(output))
-            words = [program("flower-supernode"), "--superlink", f"127.0.0.1:{port}", "--max-retries", "1"]
+            words = [
+                program("flower-supernode"),
+                "--superlink",
+                f"127.0.0.1:{port}",
+                "--max-retries",
+                "1",
+            ]
             home = tmp_path / name.replace(" ", "-")
             assert try_to_join([*words, "--port", str(free_port()), *arguments], home) != 0, name
             assert any(said in json.dumps(event) for event in strangers(output)[before:]), name
 
-        # node-0 comes in once; played back, even by someone who holds all of that call, it is refused.
+        # node-0 comes in once; played back, even by someone who holds all of that call, it is
+        # refused.
         recorded = _activation(place / "nodes" / "node-0" / "node.key")
         assert _send(port, place, *recorded) == 200
         assert _send(port, place, *recorded) == 409
@@ -217,7 +291,11 @@ def _activation(key: pathlib.Path, age: float = 0.0) -> tuple[str, bytes, dict[s
         "flwr-signature": base64.b64encode(sign_message(private, moment.encode())).decode(),
         "content-type": "application/protobuf",
     }
-    return "/v1/fleet/activate-node", ActivateNodeRequest(public_key=public, heartbeat_interval=30).SerializeToString(), headers
+    return (
+        "/v1/fleet/activate-node",
+        ActivateNodeRequest(public_key=public, heartbeat_interval=30).SerializeToString(),
+        headers,
+    )
 
 
 def _send(port: int, place: pathlib.Path, path: str, body: bytes, headers: dict[str, str]) -> int:

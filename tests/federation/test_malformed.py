@@ -1,10 +1,11 @@
 """Replies that are not valid: none crashes the server's side, none is accepted.
 
-Valid is what `check_reply` says it is: the reply of the sending node's agent to this round of this experiment, with the asked
-number of steps, a step counter that goes on, and finite parameters of the asked shape within the norm bound, whole by its
-checksum. Two kinds of mutation are tried: bytes changed in transit, which the checksum must find; and fields changed and
-sealed again, which the checks must find. An honest finite parameter replaced by another and sealed again *is* a valid reply: no
-check can know it, so that is no mutation here.
+Valid is what `check_reply` says it is: the reply of the sending node's agent to this round of this
+experiment, with the asked number of steps, a step counter that goes on, and finite parameters of
+the asked shape within the norm bound, whole by its checksum. Two kinds of mutation are tried: bytes
+changed in transit, which the checksum must find; and fields changed and sealed again, which the
+checks must find. An honest finite parameter replaced by another and sealed again *is* a valid
+reply: no check can know it, so that is no mutation here.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def judge(payload):
         messages = decode(payload, FROM_NODE)
     except WireError as error:
         return Refused(str(error))
-    judged = [wire.check_reply(message, EXPECTED) for message in messages if isinstance(message, Reply)]
+    judged = [
+        wire.check_reply(message, EXPECTED) for message in messages if isinstance(message, Reply)
+    ]
     return next((one for one in judged if isinstance(one, Accepted)), Refused("nothing accepted"))
 
 
@@ -87,7 +90,10 @@ def test_the_reply_that_is_mutated_is_valid():
 def test_random_bytes_are_no_reply(payload):
     assert isinstance(judge(payload), Refused)
     assert isinstance(judge(sealed(payload)), Refused)
-    assert isinstance(judge(sealed(body_of(VALID)[:60] + payload)), Refused) or payload == body_of(VALID)[60:]
+    assert (
+        isinstance(judge(sealed(body_of(VALID)[:60] + payload)), Refused)
+        or payload == body_of(VALID)[60:]
+    )
 
 
 @st.composite
@@ -127,10 +133,15 @@ def changed_fields(draw):
             value = "00" * 32
     elif name == "shape":
         rows, columns = draw(st.integers(0, 3)), draw(st.integers(0, 20))
-        name, value = "params", np.zeros((rows, columns if (rows, columns) != (1, DIM) else DIM + 1))
+        name, value = (
+            "params",
+            np.zeros((rows, columns if (rows, columns) != (1, DIM) else DIM + 1)),
+        )
     else:
         value = VALID.params.copy()
-        value[0, draw(st.integers(0, DIM - 1))] = draw(st.sampled_from([np.nan, np.inf, -np.inf, 1.1e9, -1e300, 1.7e308]))
+        value[0, draw(st.integers(0, DIM - 1))] = draw(
+            st.sampled_from([np.nan, np.inf, -np.inf, 1.1e9, -1e300, 1.7e308])
+        )
     return dataclasses.replace(VALID, **{name: value})
 
 
@@ -154,7 +165,10 @@ def test_sizes_are_held_against_the_bytes_that_are_there():
             assert isinstance(judge(sealed(body, code=code)), Refused)
 
 
-@pytest.mark.parametrize("message", [Hello(FINGERPRINT, (0, 2**64 - 1)), Failure(FINGERPRINT, 3, (), Trouble.BUSY), VALID])
+@pytest.mark.parametrize(
+    "message",
+    [Hello(FINGERPRINT, (0, 2**64 - 1)), Failure(FINGERPRINT, 3, (), Trouble.BUSY), VALID],
+)
 def test_messages_come_out_as_they_went_in(message):
     (again,) = decode(encode(message), FROM_NODE)
     assert encode(again) == encode(message)
@@ -171,12 +185,16 @@ def test_messages_come_out_as_they_went_in(message):
     ],
 )
 def test_what_a_reply_is_held_to_has_a_name(reply, expected, reason):
-    judged = wire.check_reply(dataclasses.replace(VALID, **reply), dataclasses.replace(EXPECTED, **expected))
+    judged = wire.check_reply(
+        dataclasses.replace(VALID, **reply), dataclasses.replace(EXPECTED, **expected)
+    )
     assert judged == Refused(reason)
 
 
 def test_steps_made_in_rounds_that_went_on_without_an_agent_are_counted():
-    judged = wire.check_reply(dataclasses.replace(VALID, time=56), dataclasses.replace(EXPECTED, unheard=[0, 0, 14, 0]))
+    judged = wire.check_reply(
+        dataclasses.replace(VALID, time=56), dataclasses.replace(EXPECTED, unheard=[0, 0, 14, 0])
+    )
     assert isinstance(judged, Accepted)
     assert judged.lost == 14
 
@@ -210,7 +228,9 @@ def server_side(folder):
     """The inbox of a server in round 5 that has asked agent 2 on node "n"; it never quarantines."""
     mdp = fg.examples.garnet(DIM // 2, 2, 2, discount=0.7, seed=0)
     fed = fg.Federation(mdp, fg.policies.uniform(DIM // 2, 2), num_agents=4)
-    experiment = Experiment(fed, fg.QLearning(), step_size=0.1, sync_period=7, num_steps=70, agreed=FINGERPRINT)
+    experiment = Experiment(
+        fed, fg.QLearning(), step_size=0.1, sync_period=7, num_steps=70, agreed=FINGERPRINT
+    )
     terms, rules = experiment.terms(), Rules(offences=10**9)
     ledger = Ledger(terms, folder)
     roster = Roster(4, ledger.event)

@@ -1,4 +1,5 @@
-"""Whatever dies, and whenever: no sample serves twice, none is skipped, and the numbers are the undisturbed run's."""
+"""Whatever dies, and whenever: no sample serves twice, none is skipped, and the numbers are the
+undisturbed run's."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from fegsam.federation.protocol.node import Node
 from fegsam.federation.protocol.server import Rules, Server
 from fegsam.federation.protocol.state import AgentFile, HeldError, held, read_sealed, write_sealed
 from fegsam.federation.protocol.transport import Lost
-from fegsam.federation.protocol.wire import FROM_NODE, FROM_SERVER, Failure, Reply, Request, Trouble, decode, encode
+from fegsam.federation.protocol.wire import (
+    FROM_NODE,
+    FROM_SERVER,
+    Failure,
+    Reply,
+    Request,
+    Trouble,
+    decode,
+    encode,
+)
 
 HOMES = [(0, 1), (2,), (3,)]
 PERIOD, STEPS = 7, 66
@@ -33,7 +43,13 @@ class DiedError(Exception):
 def experiment():
     case = cases.case("alg3", n=3, num_agents=4, differ="both")
     return Experiment(
-        case.problem, case.algorithm, step_size=0.1, sync_period=PERIOD, num_steps=STEPS, seed=5, record_params=True
+        case.problem,
+        case.algorithm,
+        step_size=0.1,
+        sync_period=PERIOD,
+        num_steps=STEPS,
+        seed=5,
+        record_params=True,
     )
 
 
@@ -44,11 +60,18 @@ def undisturbed(experiment, tmp_path_factory):
 
 
 def samples(folder, agent):
-    """The steps whose samples an agent's computed rounds used, in order, over all nodes it lived on."""
-    lines = [json.loads(line) for log in folder.glob("n*/*/node.jsonl") for line in log.read_text().splitlines()]
+    """The steps whose samples an agent's computed rounds used, in order, over all nodes it lived
+    on."""
+    lines = [
+        json.loads(line)
+        for log in folder.glob("n*/*/node.jsonl")
+        for line in log.read_text().splitlines()
+    ]
     used = [event for event in lines if event["event"] == "computed" and event["agent"] == agent]
     return [
-        step for event in sorted(used, key=lambda event: event["clock"]) for step in range(event["first"], event["last"] + 1)
+        step
+        for event in sorted(used, key=lambda event: event["clock"])
+        for step in range(event["first"], event["last"] + 1)
     ]
 
 
@@ -62,8 +85,12 @@ def is_work(payload):
     return isinstance(decode(payload, FROM_SERVER)[0], Request)
 
 
-@pytest.mark.parametrize("when", ["before computing", "after computing", "before the state is written"])
-def test_a_node_that_dies_in_a_round_loses_nothing(folder, experiment, undisturbed, assert_same_bits, monkeypatch, when):
+@pytest.mark.parametrize(
+    "when", ["before computing", "after computing", "before the state is written"]
+)
+def test_a_node_that_dies_in_a_round_loses_nothing(
+    folder, experiment, undisturbed, assert_same_bits, monkeypatch, when
+):
     nodes = spread(experiment, folder, HOMES)
     deaths = []
 
@@ -91,7 +118,9 @@ def test_a_node_that_dies_in_a_round_loses_nothing(folder, experiment, undisturb
     assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
 
 
-def test_an_agent_moves_to_another_node_with_its_file(folder, experiment, undisturbed, assert_same_bits):
+def test_an_agent_moves_to_another_node_with_its_file(
+    folder, experiment, undisturbed, assert_same_bits
+):
     nodes = spread(experiment, folder, HOMES)
     transport = InMemory(nodes)
 
@@ -108,9 +137,14 @@ def test_an_agent_moves_to_another_node_with_its_file(folder, experiment, undist
     assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
 
 
-@pytest.mark.parametrize("point", ["before record", "before checkpoint", "after checkpoint", "before event", "while waiting"])
+@pytest.mark.parametrize(
+    "point",
+    ["before record", "before checkpoint", "after checkpoint", "before event", "while waiting"],
+)
 @pytest.mark.parametrize("number", [0, 4, ROUNDS - 1])
-def test_a_server_that_dies_resumes_at_its_round(folder, experiment, undisturbed, assert_same_bits, monkeypatch, point, number):
+def test_a_server_that_dies_resumes_at_its_round(
+    folder, experiment, undisturbed, assert_same_bits, monkeypatch, point, number
+):
     transport = InMemory(spread(experiment, folder, HOMES))
     server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
 
@@ -134,7 +168,11 @@ def test_a_server_that_dies_resumes_at_its_round(folder, experiment, undisturbed
     with monkeypatch.context() as patch:
         if point == "while waiting":
             receive = transport.receive
-            patch.setattr(transport, "receive", lambda timeout: die() if server._standing.round == number else receive(timeout))
+            patch.setattr(
+                transport,
+                "receive",
+                lambda timeout: die() if server._standing.round == number else receive(timeout),
+            )
         else:
             method = {"before record": "record", "before event": "event"}.get(point, "save")
             patch.setattr(Ledger, method, die_at(method, late=point == "after checkpoint"))
@@ -153,22 +191,32 @@ def die():
     raise DiedError
 
 
-def test_answers_to_a_dead_server_are_no_offence_to_the_next(folder, experiment, undisturbed, assert_same_bits, monkeypatch):
+def test_answers_to_a_dead_server_are_no_offence_to_the_next(
+    folder, experiment, undisturbed, assert_same_bits, monkeypatch
+):
     transport = InMemory(spread(experiment, folder, HOMES))
     server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
     receive = transport.receive
     with monkeypatch.context() as patch:
-        patch.setattr(transport, "receive", lambda timeout: die() if server._standing.round == 4 else receive(timeout))
+        patch.setattr(
+            transport,
+            "receive",
+            lambda timeout: die() if server._standing.round == 4 else receive(timeout),
+        )
         with pytest.raises(DiedError):
             server.run()
     outcome, events = serve(experiment, transport, folder)
     # They come before the nodes have said who lives there, and are asked for again.
     assert {event["node"] for event in events if event["event"] == "refused"} == {"n0", "n1", "n2"}
-    assert not [event for event in events if event["event"] == "refused" and event["agent"] is not None]
+    assert not [
+        event for event in events if event["event"] == "refused" and event["agent"] is not None
+    ]
     assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
 
 
-def test_a_finished_federation_gives_its_history_again(folder, experiment, undisturbed, assert_same_bits):
+def test_a_finished_federation_gives_its_history_again(
+    folder, experiment, undisturbed, assert_same_bits
+):
     transport = InMemory(spread(experiment, folder, HOMES))
     serve(experiment, transport, folder)
     sent = len(transport.sent)
@@ -187,11 +235,17 @@ def test_a_round_is_delivered_again_and_not_computed_again(folder, experiment):
 
 
 @pytest.mark.parametrize(("number", "value"), [(3, 2.0), (2, 1.0)])
-def test_a_round_whose_samples_are_used_is_not_computed_from_other_parameters(folder, experiment, number, value):
+def test_a_round_whose_samples_are_used_is_not_computed_from_other_parameters(
+    folder, experiment, number, value
+):
     node = experiment.node([0], folder)
     node.answer(encode(Request(experiment.fingerprint, 3, (0,), (7,), np.ones((1, 6)))))
-    again = node.answer(encode(Request(experiment.fingerprint, number, (0,), (7,), np.full((1, 6), value))))
-    assert decode(again, FROM_NODE) == [Failure(experiment.fingerprint, number, (0,), Trouble.AHEAD)]
+    again = node.answer(
+        encode(Request(experiment.fingerprint, number, (0,), (7,), np.full((1, 6), value)))
+    )
+    assert decode(again, FROM_NODE) == [
+        Failure(experiment.fingerprint, number, (0,), Trouble.AHEAD)
+    ]
 
 
 def test_a_lost_state_is_noticed_and_its_samples_stay_out_of_the_average(folder, experiment):
@@ -204,7 +258,9 @@ def test_a_lost_state_is_noticed_and_its_samples_stay_out_of_the_average(folder,
     outcome, events = serve(experiment, transport, folder, Rules(quorum=3), watch=lose)
     assert read_events(folder / "server") == events
     refused = [event for event in events if event["event"] == "refused"]
-    assert [(event["agent"], event["reason"]) for event in refused] == 3 * [(3, "step counter went back")]
+    assert [(event["agent"], event["reason"]) for event in refused] == 3 * [
+        (3, "step counter went back")
+    ]
     assert not outcome.participation[5:, 3].any()
     assert outcome.participation[:, :3].all()
 
@@ -257,11 +313,16 @@ def test_two_processes_never_work_on_one_agent(folder, experiment):
     other.start()
     try:
         assert ready.wait(60)
-        with pytest.raises(HeldError, match=f"Process {other.pid} is at work on agent 0"), file.held():
+        with (
+            pytest.raises(HeldError, match=f"Process {other.pid} is at work on agent 0"),
+            file.held(),
+        ):
             pass
         node = experiment.node([0], folder)
         request = encode(Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6))))
-        assert decode(node.answer(request), FROM_NODE) == [Failure(experiment.fingerprint, 0, (0,), Trouble.BUSY)]
+        assert decode(node.answer(request), FROM_NODE) == [
+            Failure(experiment.fingerprint, 0, (0,), Trouble.BUSY)
+        ]
         assert not file.path.exists()
     finally:
         done.set()
@@ -271,13 +332,18 @@ def test_two_processes_never_work_on_one_agent(folder, experiment):
 
 def test_two_servers_never_work_in_one_directory(folder, experiment):
     transport = InMemory(spread(experiment, folder, HOMES))
-    with held(folder / "server" / ".lock", "it"), pytest.raises(HeldError, match="a federation's server"):
+    with (
+        held(folder / "server" / ".lock", "it"),
+        pytest.raises(HeldError, match="a federation's server"),
+    ):
         serve(experiment, transport, folder)
 
 
 def test_a_directory_of_another_experiment_is_refused(folder, experiment):
     serve(experiment, InMemory(spread(experiment, folder, HOMES)), folder)
-    other = Experiment(experiment.problem, experiment.algorithm, step_size=0.2, sync_period=PERIOD, num_steps=STEPS)
+    other = Experiment(
+        experiment.problem, experiment.algorithm, step_size=0.2, sync_period=PERIOD, num_steps=STEPS
+    )
     with pytest.raises(StateError, match="holds another experiment's federation"):
         serve(other, InMemory(spread(other, folder / "other", HOMES)), folder)
 
@@ -295,10 +361,14 @@ def test_a_sealed_file_is_whole_or_not_there(folder, monkeypatch):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_server_gives_up_by_name_and_can_be_started_again(folder, experiment, undisturbed, assert_same_bits):
+def test_a_server_gives_up_by_name_and_can_be_started_again(
+    folder, experiment, undisturbed, assert_same_bits
+):
     transport = InMemory(spread(experiment, folder, HOMES))
     transport.away = {"n2"}
-    with pytest.raises(FederationError, match=r"Round 0 has 3 replies, and agents \[3\] did not answer for 100 s"):
+    with pytest.raises(
+        FederationError, match=r"Round 0 has 3 replies, and agents \[3\] did not answer for 100 s"
+    ):
         serve(experiment, transport, folder, Rules(round_timeout=30, give_up=100))
     names = [event["event"] for event in read_events(folder / "server")]
     assert (names.count("waiting"), names[-1]) == (1, "gave-up")

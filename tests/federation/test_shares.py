@@ -19,9 +19,15 @@ SHARED = ("alg2", "alg3", "alg4", "alg5", "alg5-preconditioned")
 def experiment_of(name, differ, sampling="markov"):
     case = cases.case(name, n=2, num_agents=4, differ=differ)
     return Experiment(
-        case.problem, case.algorithm, step_size=0.1, sync_period=7, num_steps=66, seed=2**63 + 1, sampling=sampling,
+        case.problem,
+        case.algorithm,
+        step_size=0.1,
+        sync_period=7,
+        num_steps=66,
+        seed=2**63 + 1,
+        sampling=sampling,
         initial_params=case.start,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("differ", ["policies", "mdps", "both"])
@@ -35,11 +41,23 @@ def test_a_federation_of_shares_and_terms_is_the_same_bits(folder, assert_same_b
         nodes[node] = load_share(folder / f"{node}.share").node(agents, folder / node)
     save_terms(experiment.terms(), folder / "terms")
     transport = InMemory(nodes)
-    outcome = Server(load_terms(folder / "terms"), transport, folder / "server", clock=transport.clock).run()
-    whole = {node: experiment.node(agents, folder / "whole" / node) for node, agents in homes.items()}
+    outcome = Server(
+        load_terms(folder / "terms"), transport, folder / "server", clock=transport.clock
+    ).run()
+    whole = {
+        node: experiment.node(agents, folder / "whole" / node) for node, agents in homes.items()
+    }
     expected, _ = serve(experiment, InMemory(whole), folder / "whole")
     assert_same_bits(outcome.history, expected.history)
-    for field in ("algorithm", "seeds", "output_decay", "fingerprint", "sampling", "record_params", "communications"):
+    for field in (
+        "algorithm",
+        "seeds",
+        "output_decay",
+        "fingerprint",
+        "sampling",
+        "record_params",
+        "communications",
+    ):
         assert getattr(outcome.history.settings, field) == getattr(expected.history.settings, field)
 
 
@@ -82,5 +100,9 @@ def test_what_is_not_a_share_is_named(folder):
         load_share(folder / "terms")
     noise = cases.case("alg1-linear", num_agents=2)
     with pytest.raises(fg.ProblemError, match="LinearSA has no share"):
-        save_share(Experiment(noise.problem, noise.algorithm, step_size=0.1, sync_period=5, num_steps=10), [0], folder / "x")
+        save_share(
+            Experiment(noise.problem, noise.algorithm, step_size=0.1, sync_period=5, num_steps=10),
+            [0],
+            folder / "x",
+        )
     np.testing.assert_array_equal(load_terms(folder / "terms").initial_params, experiment.start)

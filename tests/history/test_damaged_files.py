@@ -1,4 +1,5 @@
-"""A history file is as it was written, or it is refused: at once, with a sentence of the package's own."""
+"""A history file is as it was written, or it is refused: at once, with a sentence of the package's
+own."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ COUNT = 512
 
 def small_run() -> fg.History:
     return fg.run(
-        golden.federation(), fg.OffPolicyTabularTD(2), step_size=0.1, sync_period=4, num_steps=10, record=3, seeds=range(3)
+        golden.federation(),
+        fg.OffPolicyTabularTD(2),
+        step_size=0.1,
+        sync_period=4,
+        num_steps=10,
+        record=3,
+        seeds=range(3),
     )
 
 
@@ -48,7 +55,7 @@ def make_old(path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-# --- With a checksum -------------------------------------------------------------------------------------------------
+# --- With a checksum ------------------------------------------------------------------------------
 
 CHECK = """
 import pathlib
@@ -71,7 +78,8 @@ for what, content in damaged(whole, count):
 
 
 def test_every_damaged_file_is_refused_or_equal_and_none_hangs(path) -> None:
-    """In a process of its own, which is given up after a while: a reader that hangs does not come back to Python."""
+    """In a process of its own, which is given up after a while: a reader that hangs does not come
+    back to Python."""
     lines = processes.run(CHECK.format(path=str(path), count=COUNT)).splitlines()
     assert len(lines) == COUNT
     refused = {line.split()[1] for line in lines if line.startswith("refused")}
@@ -150,7 +158,7 @@ def test_saving_waits_for_the_disk(history, tmp_path, monkeypatch) -> None:
     assert replaced == [tmp_path / "run.nc"]
 
 
-# --- Without: files of earlier versions ------------------------------------------------------------------------------
+# --- Without: files of earlier versions -----------------------------------------------------------
 
 
 def test_an_old_file_is_read_with_a_note(path, history) -> None:
@@ -184,7 +192,8 @@ def test_an_old_cell_of_a_sweep_is_still_read(history, tmp_path) -> None:
 
 
 def test_an_old_file_over_which_the_reader_loops_for_ever_is_refused(path, monkeypatch) -> None:
-    """HDF5 does not come back from a global heap ("GCOL") with zeros in the place of its objects."""
+    """HDF5 does not come back from a global heap ("GCOL") with zeros in the place of its
+    objects."""
     content = bytearray(make_old(path).read_bytes())
     heap = content.index(b"GCOL") + 32
     content[heap : heap + 64] = bytes(64)
@@ -216,7 +225,7 @@ def test_no_damaged_old_file_hangs_or_raises_anything_else(path, monkeypatch) ->
                 assert "run.nc" in str(error), what  # noqa: PT017
 
 
-# --- What a file may ask for -----------------------------------------------------------------------------------------
+# --- What a file may ask for ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sealed", [True, False])
@@ -242,7 +251,7 @@ def test_a_pipe_or_a_device_is_not_waited_for(tmp_path) -> None:
             fg.load_history(path)
 
 
-# --- Where nothing can be written ------------------------------------------------------------------------------------
+# --- Where nothing can be written -----------------------------------------------------------------
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(history, tmp_path) -> None:
@@ -250,7 +259,9 @@ def test_a_folder_that_cannot_be_written_to_is_named(history, tmp_path) -> None:
     folder.mkdir(mode=0o500)
     if os.access(folder, os.W_OK):  # the superuser may write anywhere but in /proc
         folder = pathlib.Path("/proc")
-    with pytest.raises(fg.ProblemError, match=rf"'{folder}/run\.nc' cannot be written .*choose a folder"):
+    with pytest.raises(
+        fg.ProblemError, match=rf"'{folder}/run\.nc' cannot be written .*choose a folder"
+    ):
         history.save(folder / "run.nc")
 
 
@@ -283,4 +294,6 @@ def test_a_full_disk_is_said_in_a_sentence_and_leaves_the_old_file(path) -> None
     code = f"import sys; sys.path.insert(0, {here!r})\n" + FULL.format(path=str(path), rooms=rooms)
     lines = processes.run(code).splitlines()
     assert len(lines) == len(rooms)
-    assert all("run.nc' cannot be written (" in line and "make room there" in line for line in lines)
+    assert all(
+        "run.nc' cannot be written (" in line and "make room there" in line for line in lines
+    )

@@ -1,4 +1,5 @@
-"""Histories on disk: what comes back is what was written, whole or not at all, with what it is about inside."""
+"""Histories on disk: what comes back is what was written, whole or not at all, with what it is
+about inside."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def diverged_run() -> fg.History:
     settings = SETTINGS | {"step_size": 1.0, "num_steps": 40}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        history = fg.run(noise, algorithm, **settings, seeds=range(8), fixed_point=[0.0], initial_params=[1.0])
+        history = fg.run(
+            noise, algorithm, **settings, seeds=range(8), fixed_point=[0.0], initial_params=[1.0]
+        )
     assert 0 < (history.data.diverged_at.values >= 0).sum() < 8
     return history
 
@@ -49,7 +52,9 @@ HISTORIES = {
     "stopped": lambda: short_run(stop_at_output=True, output_decay=0.5),
     "diverged": diverged_run,
     "user-rule": lambda: case("alg1-general").run(alpha=0.1, K=3, T=5, engine="reference"),
-    "own-engine": lambda: short_run(engine=lambda plan, settings: fg.engines.Reference()(plan, settings)),
+    "own-engine": lambda: short_run(
+        engine=lambda plan, settings: fg.engines.Reference()(plan, settings)
+    ),
     "resumed": lambda: short_run(resume_from=short_run(num_steps=6), record=None),
 }
 
@@ -124,11 +129,13 @@ def test_a_loaded_history_can_be_saved_again_and_resumed(tmp_path, assert_same_b
     assert_same_bits(resumed, short_run(record=None))
 
 
-# --- Whole or not at all ---------------------------------------------------------------------------------------------
+# --- Whole or not at all --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("older", [True, False], ids=["over-an-older-one", "new"])
-def test_a_failure_while_writing_leaves_the_old_file_and_no_other(older, tmp_path, monkeypatch) -> None:
+def test_a_failure_while_writing_leaves_the_old_file_and_no_other(
+    older, tmp_path, monkeypatch
+) -> None:
     target = tmp_path / "run.nc"
     if older:
         short_run(seeds=[1]).save(target)
@@ -140,7 +147,10 @@ def test_a_failure_while_writing_leaves_the_old_file_and_no_other(older, tmp_pat
         raise OSError("No space left on device")
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", fail_halfway)
-    with pytest.raises(fg.ProblemError, match=r"run\.nc' cannot be written \(No space left on device\); make room there"):
+    with pytest.raises(
+        fg.ProblemError,
+        match=r"run\.nc' cannot be written \(No space left on device\); make room there",
+    ):
         history.save(target)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -161,7 +171,7 @@ def test_an_interrupted_save_leaves_the_old_file_and_no_other(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == [target]
 
 
-# --- What is no history ----------------------------------------------------------------------------------------------
+# --- What is no history ---------------------------------------------------------------------------
 
 
 def rewrite(path: pathlib.Path, **attributes: Any) -> None:
@@ -185,13 +195,19 @@ DAMAGES = {
     "first-half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
     "end-missing": lambda path: path.write_bytes(path.read_bytes()[: -2 * SEAL - 1]),
     "header-scrambled": lambda path: path.write_bytes(bytes(200) + path.read_bytes()[200:]),
-    "someone-elses": lambda path: xr.Dataset({"rain": ("day", [1.0])}).to_netcdf(path, engine="netcdf4"),
-    "other-times-and-seeds": lambda path: xr.Dataset(coords={"time": [0], "seed": [0]}).to_netcdf(path, engine="netcdf4"),
+    "someone-elses": lambda path: xr.Dataset({"rain": ("day", [1.0])}).to_netcdf(
+        path, engine="netcdf4"
+    ),
+    "other-times-and-seeds": lambda path: xr.Dataset(coords={"time": [0], "seed": [0]}).to_netcdf(
+        path, engine="netcdf4"
+    ),
     "later-format": lambda path: rewrite(path, fegsam_format=999),
     "no-format": lambda path: rewrite(path, fegsam_format=None),
     "no-settings": lambda path: rewrite(path, settings=None),
     "settings-cut-off": lambda path: rewrite(path, settings='{"algorithm": "QLear'),
-    "a-setting-missing": lambda path: rewrite(path, settings=changed_settings(path, sync_period=None)),
+    "a-setting-missing": lambda path: rewrite(
+        path, settings=changed_settings(path, sync_period=None)
+    ),
     "a-setting-too-many": lambda path: rewrite(path, settings=changed_settings(path, colour="red")),
     "no-checkpoint-time": lambda path: rewrite(path, checkpoint_time=None),
 }
@@ -211,7 +227,8 @@ def test_a_damaged_file_is_refused_by_name(damage, sealed, tmp_path) -> None:
 
 
 def test_wherever_bytes_are_overwritten_the_file_is_refused_by_name(tmp_path) -> None:
-    """Once for the checksum, and once, with a checksum made for the changed bytes, for the readers underneath."""
+    """Once for the checksum, and once, with a checksum made for the changed bytes, for the readers
+    underneath."""
     path = tmp_path / "run.nc"
     history = short_run(record=1, record_params=True)
     history.save(path)
@@ -238,13 +255,16 @@ def test_without_netcdf4_the_message_says_what_to_install(tmp_path, monkeypatch)
     history = short_run()
     history.save(tmp_path / "run.nc")
     monkeypatch.setitem(sys.modules, "netCDF4", None)
-    for call in (lambda: history.save(tmp_path / "other.nc"), lambda: fg.load_history(tmp_path / "run.nc")):
+    for call in (
+        lambda: history.save(tmp_path / "other.nc"),
+        lambda: fg.load_history(tmp_path / "run.nc"),
+    ):
         with pytest.raises(fg.ProblemError, match=r"pip install 'fegsam\[netcdf\]'"):
             call()
     assert [path.name for path in tmp_path.iterdir()] == ["run.nc"]
 
 
-# --- What is inside --------------------------------------------------------------------------------------------------
+# --- What is inside -------------------------------------------------------------------------------
 
 
 def test_a_file_says_by_itself_what_it_is(tmp_path) -> None:
@@ -256,7 +276,11 @@ def test_a_file_says_by_itself_what_it_is(tmp_path) -> None:
         assert settings["version"] == importlib.metadata.version("fegsam")
         assert settings["fingerprint"] == history.settings.fingerprint
         assert settings["algorithm"] == "OffPolicyTabularTD(horizon=2)"
-        assert (settings["step_size"], settings["sync_period"], settings["num_steps"]) == (0.1, 4, 10)
+        assert (settings["step_size"], settings["sync_period"], settings["num_steps"]) == (
+            0.1,
+            4,
+            10,
+        )
         assert file.getncattr("communications") == 2
         assert file["seed"][:].tolist() == [2**64 - 1, 3]
         assert file["time"][:].tolist() == [0, 3, 6, 9, 10]
@@ -268,7 +292,11 @@ def fingerprint(problem: Any = None, algorithm: Any = None, **settings: Any) -> 
     seen = []
     problem = golden.federation() if problem is None else problem
     algorithm = fg.OffPolicyLinearTD() if algorithm is None else algorithm
-    fg.run(problem, algorithm, **(SETTINGS | {"engine": lambda _, settings: seen.append(settings)} | settings))
+    fg.run(
+        problem,
+        algorithm,
+        **(SETTINGS | {"engine": lambda _, settings: seen.append(settings)} | settings),
+    )
     return seen[0].fingerprint
 
 
@@ -292,8 +320,15 @@ def test_the_fingerprint_is_that_of_all_that_decides_the_numbers() -> None:
     known = {"fixed_point": [0.0]}
     mdp = fg.MDP(golden.TRANSITIONS, golden.REWARDS + 1e-9, golden.DISCOUNT)
     discounted = fg.MDP(golden.TRANSITIONS, golden.REWARDS, 0.6)
-    policies = {"behavior_policies": np.array([golden.B1, golden.B2]), "target_policy": golden.TARGET}
-    policies |= {"features": golden.FEATURES, "initial_distribution": golden.FIRST_STATE, "num_agents": 2}
+    policies = {
+        "behavior_policies": np.array([golden.B1, golden.B2]),
+        "target_policy": golden.TARGET,
+    }
+    policies |= {
+        "features": golden.FEATURES,
+        "initial_distribution": golden.FIRST_STATE,
+        "num_agents": 2,
+    }
     different = {
         "the golden problem": fingerprint(),
         "rewards": fingerprint(fg.Federation(mdp, **policies)),
@@ -324,7 +359,14 @@ def test_the_fingerprint_is_that_of_all_that_decides_the_numbers() -> None:
 
 
 def test_the_fingerprint_is_the_same_for_every_way_of_running_the_same() -> None:
-    same = {"step_size": 0.2}, {"sync_period": 1}, {"num_steps": 20}, {"seeds": [9]}, {"record": None}, {"sampling": "iid"}
+    same = (
+        {"step_size": 0.2},
+        {"sync_period": 1},
+        {"num_steps": 20},
+        {"seeds": [9]},
+        {"record": None},
+        {"sampling": "iid"},
+    )
     assert {fingerprint(**changes) for changes in same} == {fingerprint()}
     assert fingerprint(golden.federation(), fg.OffPolicyLinearTD(horizon=1)) == fingerprint()
     assert fingerprint(initial_params=[0.0]) == fingerprint()

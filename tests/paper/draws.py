@@ -1,4 +1,5 @@
-"""Problems as plain arrays for the tests of the errata, with the dense matrices that the algorithms' means are made of."""
+"""Problems as plain arrays for the tests of the errata, with the dense matrices that the
+algorithms' means are made of."""
 
 from __future__ import annotations
 
@@ -46,9 +47,12 @@ class Draw:
         return pseudocode.stationary_law(self.transitions, policy)
 
     def mean_matrix(self, policy: np.ndarray, n: int = 1) -> np.ndarray:
-        """(d, d): Phi' D (I - gamma^n P^n) Phi, D the law of `policy` and P the target policy's chain."""
+        """(d, d): Phi' D (I - gamma^n P^n) Phi, D the law of `policy` and P the target policy's
+        chain."""
         ahead = self.gamma**n * np.linalg.matrix_power(self.chain(self.target), n)
-        return self.features.T @ (self.law(policy)[:, None] * (self.features - ahead @ self.features))
+        return self.features.T @ (
+            self.law(policy)[:, None] * (self.features - ahead @ self.features)
+        )
 
     def mean_offset(self, policy: np.ndarray, n: int = 1) -> np.ndarray:
         """(d,): Phi' D r_n."""
@@ -58,14 +62,26 @@ class Draw:
 
 
 GOLDEN = Draw(
-    golden.TRANSITIONS, golden.REWARDS, golden.DISCOUNT, golden.TARGET, np.array([golden.B1, golden.B2]), golden.FEATURES
+    golden.TRANSITIONS,
+    golden.REWARDS,
+    golden.DISCOUNT,
+    golden.TARGET,
+    np.array([golden.B1, golden.B2]),
+    golden.FEATURES,
 )
 
 
 def draw(
-    seed: int, states: int = 3, dim: int = 2, *, gamma: float | None = None, skew: float = 1.0, least: float = 0.15
+    seed: int,
+    states: int = 3,
+    dim: int = 2,
+    *,
+    gamma: float | None = None,
+    skew: float = 1.0,
+    least: float = 0.15,
 ) -> Draw:
-    """Two actions and two behaviour policies; every policy takes every action with a probability of `least` or more."""
+    """Two actions and two behaviour policies; every policy takes every action with a probability of
+    `least` or more."""
     rng = np.random.default_rng([seed, states, dim])
     policies = least + (1 - 2 * least) * rng.dirichlet(np.full(2, skew), (3, states))
     return Draw(

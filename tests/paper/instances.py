@@ -1,5 +1,5 @@
-"""Small problems for the tests of the errata, and what is exact about them in dense NumPy: nothing here calls the library's
-theory.
+"""Small problems for the tests of the errata, and what is exact about them in dense NumPy: nothing
+here calls the library's theory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ COUNT = 200
 """So many random problems a corrected formula has to stand."""
 
 
-def random_laws(rng: np.random.Generator, *shape: int, least: float = 0.05, power: float = 1.0) -> np.ndarray:
-    """Probabilities along the last axis: `least` plus a power of exponential variables, over their sum."""
+def random_laws(
+    rng: np.random.Generator, *shape: int, least: float = 0.05, power: float = 1.0
+) -> np.ndarray:
+    """Probabilities along the last axis: `least` plus a power of exponential variables, over their
+    sum."""
     weights = least + rng.exponential(size=shape) ** power
     return weights / weights.sum(axis=-1, keepdims=True)
 
@@ -35,7 +38,8 @@ def random_federation(
     power: float = 1.0,
     **changes: Any,
 ) -> Any:
-    """Random transitions, rewards in [-1, 1], target and behaviour policies; features where their number is given."""
+    """Random transitions, rewards in [-1, 1], target and behaviour policies; features where their
+    number is given."""
     laws = functools.partial(random_laws, rng, least=least, power=power)
     mdp = fg.MDP(laws(states, actions, states), rng.uniform(-1, 1, (states, actions)), discount)
     settings: dict[str, Any] = {
@@ -48,7 +52,8 @@ def random_federation(
 
 
 def random_federations(seed: int, *, count: int = COUNT, **settings: Any) -> Iterator[Any]:
-    """`count` random federations of 2 to 4 states with discounts from 0.3 to 0.9, unless said otherwise."""
+    """`count` random federations of 2 to 4 states with discounts from 0.3 to 0.9, unless said
+    otherwise."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         drawn = {"states": int(rng.integers(2, 5)), "discount": float(rng.uniform(0.3, 0.9))}
@@ -93,20 +98,25 @@ class Agent:
     @property
     def ratios(self) -> np.ndarray:
         """(S, A): importance ratios, zero where it never acts so"""
-        return np.divide(self.target, self.policy, out=np.zeros_like(self.policy), where=self.policy > 0)
+        return np.divide(
+            self.target, self.policy, out=np.zeros_like(self.policy), where=self.policy > 0
+        )
 
     @property
     def value(self) -> np.ndarray:
         """(S,): V of the target policy"""
         mean_rewards = (self.target * self.rewards).sum(axis=1)
-        return np.linalg.solve(np.eye(len(mean_rewards)) - self.discount * self.target_chain, mean_rewards)
+        return np.linalg.solve(
+            np.eye(len(mean_rewards)) - self.discount * self.target_chain, mean_rewards
+        )
 
     def surprises(self, values: np.ndarray) -> np.ndarray:
         """(S, A, S): R + gamma v(s') - v(s)"""
         return self.rewards[:, :, None] + self.discount * values - values[:, None, None]
 
     def expected(self, values: np.ndarray, steps: int) -> np.ndarray:
-        """(S,): the mean of an importance-weighted temporal difference of so many steps, ``T^n v - v``"""
+        """(S,): the mean of an importance-weighted temporal difference of so many steps, ``T^n v -
+        v``"""
         mean = np.einsum("sa,sat,sat->s", self.target, self.transitions, self.surprises(values))
         found = np.zeros_like(mean)
         for _ in range(steps):
@@ -117,10 +127,15 @@ class Agent:
 def agents(problem: Any, *, on_policy: bool = False) -> list[Agent]:
     """The kinds of a problem; on-policy there is one, which follows the target policy."""
     mdp = problem.mdps[0]
-    transitions = mdp.transitions.toarray().reshape(problem.num_states, problem.num_actions, problem.num_states)
+    transitions = mdp.transitions.toarray().reshape(
+        problem.num_states, problem.num_actions, problem.num_states
+    )
     followed = problem.target_policy[None] if on_policy else problem.behavior_policies
     target = problem.target_policy
-    return [Agent(transitions, mdp.rewards, mdp.discount, policy, policy if target is None else target) for policy in followed]
+    return [
+        Agent(transitions, mdp.rewards, mdp.discount, policy, policy if target is None else target)
+        for policy in followed
+    ]
 
 
 def stationary(kernel: np.ndarray) -> np.ndarray:
@@ -131,7 +146,8 @@ def stationary(kernel: np.ndarray) -> np.ndarray:
 
 
 def total_variation(kernel: np.ndarray, times: int) -> np.ndarray:
-    """(times,): the largest distance of a row of ``kernel^t`` from the stationary law, t = 0, 1, ..."""
+    """(times,): the largest distance of a row of ``kernel^t`` from the stationary law, t = 0, 1,
+    ..."""
     law, power, found = stationary(kernel), np.eye(len(kernel)), np.empty(times)
     for t in range(times):
         found[t] = np.abs(power - law).sum(axis=1).max() / 2
@@ -141,7 +157,8 @@ def total_variation(kernel: np.ndarray, times: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Paths:
-    """Every window of n transitions that an agent can meet, with the n-step differences of its parts."""
+    """Every window of n transitions that an agent can meet, with the n-step differences of its
+    parts."""
 
     agent: Agent
     states: np.ndarray
@@ -154,7 +171,8 @@ class Paths:
         return self.actions.shape[1]
 
     def difference(self, values: np.ndarray, first: int, tail: np.ndarray) -> np.ndarray:
-        """(E,): the importance-weighted difference from position `first` on; `tail` (S,) is what follows the last state."""
+        """(E,): the importance-weighted difference from position `first` on; `tail` (S,) is what
+        follows the last state."""
         surprises, ratios = self.agent.surprises(values), self.agent.ratios
         found = tail[self.states[:, -1]]
         for l in reversed(range(first, self.length)):
@@ -168,13 +186,16 @@ class Paths:
         weight = np.ones(len(self.states))
         for l in range(self.length):
             weight = weight * self.agent.ratios[self.states[:, l], self.actions[:, l]]
-            ahead = self.agent.discount * features[self.states[:, l + 1]] - features[self.states[:, l]]
+            ahead = (
+                self.agent.discount * features[self.states[:, l + 1]] - features[self.states[:, l]]
+            )
             functional += weight[:, None] * ahead
             weight = weight * self.agent.discount
         return rows[self.states[:, 0], :, None] * functional[:, None, :]
 
     def noise(self, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """(E, d): the increment at the parameters whose values are given, b before it is divided by beta"""
+        """(E, d): the increment at the parameters whose values are given, b before it is divided by
+        beta"""
         return rows[self.states[:, 0]] * self.difference(values, 0, np.zeros(len(values)))[:, None]
 
     def mean_noise(self, rows: np.ndarray, values: np.ndarray, lag: int) -> np.ndarray:
@@ -183,7 +204,9 @@ class Paths:
         if lag <= n:
             found = self.difference(values, lag, self.agent.expected(values, lag))
             return rows[self.states[:, lag]] * found[:, None]
-        ahead = np.linalg.matrix_power(self.agent.chain, lag - n) @ (rows * self.agent.expected(values, n)[:, None])
+        ahead = np.linalg.matrix_power(self.agent.chain, lag - n) @ (
+            rows * self.agent.expected(values, n)[:, None]
+        )
         return ahead[self.states[:, -1]]
 
 

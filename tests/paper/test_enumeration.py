@@ -1,7 +1,9 @@
-"""The oracle itself against exact expectations: every path of the golden problem, weighted by its probability.
+"""The oracle itself against exact expectations: every path of the golden problem, weighted by its
+probability.
 
-No sampling and no library code here: `pseudocode` runs once for each joint path of the agents, so the golden numbers
-and the transcription of Algorithms 3, 4 and 5 vouch for each other. Step size 1/2, sync period 2.
+No sampling and no library code here: `pseudocode` runs once for each joint path of the agents, so
+the golden numbers and the transcription of Algorithms 3, 4 and 5 vouch for each other. Step size
+1/2, sync period 2.
 """
 
 from __future__ import annotations
@@ -21,23 +23,36 @@ DIGITS = {"rtol": 0, "atol": 1e-11}  # the golden numbers carry twelve decimals
 
 
 def all_paths(policy: np.ndarray, length: int) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-    """Every path of `length` transitions from state 0 under `policy`: its states, its actions, its probability."""
+    """Every path of `length` transitions from state 0 under `policy`: its states, its actions, its
+    probability."""
     for draws in product(range(2), repeat=2 * length):
         actions, states = draws[::2], (0, *draws[1::2])
         steps = zip(states[:-1], actions, states[1:], strict=True)
-        probability = prod(policy[s, a] * golden.TRANSITIONS[s, a, s_next] for s, a, s_next in steps)
+        probability = prod(
+            policy[s, a] * golden.TRANSITIONS[s, a, s_next] for s, a, s_next in steps
+        )
         yield np.array(states), np.array(actions), probability
 
 
 class Law:
-    """The law of a run: its parameters on every joint path of one agent per policy, and that path's probability."""
+    """The law of a run: its parameters on every joint path of one agent per policy, and that path's
+    probability."""
 
-    def __init__(self, algorithm: Callable, policies: Sequence[np.ndarray], T: int, n: int = 1, **settings) -> None:
+    def __init__(
+        self, algorithm: Callable, policies: Sequence[np.ndarray], T: int, n: int = 1, **settings
+    ) -> None:
         rewards, kinds = [golden.REWARDS] * len(policies), range(len(policies))
         params, weights = [], []
         for joint in product(*(list(all_paths(policy, T + n - 1)) for policy in policies)):
             states, actions, probabilities = zip(*joint, strict=True)
-            shared = {"rewards": rewards, "gamma": golden.DISCOUNT, "kinds": kinds, "alpha": 0.5, "K": 2, "T": T}
+            shared = {
+                "rewards": rewards,
+                "gamma": golden.DISCOUNT,
+                "kinds": kinds,
+                "alpha": 0.5,
+                "K": 2,
+                "T": T,
+            }
             params.append(algorithm(states, actions, **shared, **settings).params)
             weights.append(prod(probabilities))
         self.params = np.array(params)  # (paths, T+1, N, d)
@@ -60,12 +75,24 @@ class Law:
 
 def linear_td(policies: Sequence[np.ndarray], T: int, n: int) -> Law:
     tables = {"features": golden.FEATURES, "target": golden.TARGET, "behavior": policies}
-    return Law(lambda *path, **settings: pseudocode.algorithm_5(*path, n=n, **settings), policies, T, n, **tables)
+    return Law(
+        lambda *path, **settings: pseudocode.algorithm_5(*path, n=n, **settings),
+        policies,
+        T,
+        n,
+        **tables,
+    )
 
 
 def tabular_td(policies: Sequence[np.ndarray], T: int, n: int) -> Law:
     tables = {"target": golden.TARGET, "behavior": policies}
-    return Law(lambda *path, **settings: pseudocode.algorithm_3(*path, n=n, **settings), policies, T, n, **tables)
+    return Law(
+        lambda *path, **settings: pseudocode.algorithm_3(*path, n=n, **settings),
+        policies,
+        T,
+        n,
+        **tables,
+    )
 
 
 def test_the_probabilities_of_all_paths_sum_to_one() -> None:
@@ -95,7 +122,10 @@ def test_oracle_has_the_exact_law_of_two_like_agents() -> None:
 
 
 def test_oracle_has_the_exact_law_of_tabular_td() -> None:
-    for n, T, (mean, square, square_sup) in ((1, 3, golden.TABULAR_N1_T3), (2, 2, golden.TABULAR_N2_T2)):
+    for n, T, (mean, square, square_sup) in (
+        (1, 3, golden.TABULAR_N1_T3),
+        (2, 2, golden.TABULAR_N2_T2),
+    ):
         law = tabular_td([B1, B2], T, n)
         assert_allclose(law.mean(law.average)[-1], mean, **DIGITS)
         assert_allclose(law.square(golden.VALUE)[-1], square, **DIGITS)
@@ -111,7 +141,12 @@ def test_oracle_has_the_exact_law_of_q_learning() -> None:
 
 def test_on_policy_oracle_is_the_off_policy_one_where_all_ratios_are_one() -> None:
     paths = list(all_paths(golden.TARGET, 4))
-    shared = {"rewards": [golden.REWARDS], "gamma": golden.DISCOUNT, "features": golden.FEATURES, "kinds": [0]}
+    shared = {
+        "rewards": [golden.REWARDS],
+        "gamma": golden.DISCOUNT,
+        "features": golden.FEATURES,
+        "kinds": [0],
+    }
     settings = {"n": 2, "alpha": 0.5, "K": 2, "T": 3}
     for states, actions, _ in paths[::7]:
         on = pseudocode.algorithm_2([states], [actions], **shared, **settings)
@@ -127,6 +162,8 @@ def test_stationary_laws_and_preconditioners_of_the_oracle() -> None:
         (golden.TARGET, golden.STATIONARY_TARGET),
     )
     for policy, law in laws:
-        assert_allclose(pseudocode.stationary_law(golden.TRANSITIONS, policy), law, rtol=0, atol=1e-14)
+        assert_allclose(
+            pseudocode.stationary_law(golden.TRANSITIONS, policy), law, rtol=0, atol=1e-14
+        )
         inverse = pseudocode.preconditioner(golden.TRANSITIONS, policy, golden.FEATURES)
         assert_allclose(inverse, [[1 / (law[0] + law[1] / 4)]], rtol=1e-14)

@@ -1,8 +1,9 @@
 """Where long runs end: at the exact fixed points, and at the answers in the textbook.
 
-A constant step leaves a bias of first order in alpha (Markov noise, local steps between syncs). Runs at alpha and
-alpha/2 on the same paths take it out: twice the finer average less the coarser is the limit up to a term of second
-order, for which (alpha K)^2 of the size of the limit is allowed beside 4 standard errors.
+A constant step leaves a bias of first order in alpha (Markov noise, local steps between syncs).
+Runs at alpha and alpha/2 on the same paths take it out: twice the finer average less the coarser is
+the limit up to a term of second order, for which (alpha K)^2 of the size of the limit is allowed
+beside 4 standard errors.
 """
 
 from __future__ import annotations
@@ -22,11 +23,21 @@ SEEDS = range(64)
 def long_run_average(problem: Any, algorithm: Any, alpha: float, K: int, steps: int) -> np.ndarray:
     """(seeds, d): each seed's average over the second half of its run."""
     times = np.arange(steps // 2, steps + 1, round(0.25 / alpha))
-    settings = {"step_size": alpha, "sync_period": K, "num_steps": steps, "seeds": SEEDS, "record": times}
-    return fg.run(problem, algorithm, **settings, record_params=True).data.average_params.values.mean(axis=1)
+    settings = {
+        "step_size": alpha,
+        "sync_period": K,
+        "num_steps": steps,
+        "seeds": SEEDS,
+        "record": times,
+    }
+    return fg.run(
+        problem, algorithm, **settings, record_params=True
+    ).data.average_params.values.mean(axis=1)
 
 
-def limits(problem: Any, algorithm: Any, alpha: float = ALPHA, K: int = PERIOD, steps: int = 30_000) -> np.ndarray:
+def limits(
+    problem: Any, algorithm: Any, alpha: float = ALPHA, K: int = PERIOD, steps: int = 30_000
+) -> np.ndarray:
     """(seeds, d): each seed's limit, extrapolated to alpha = 0."""
     coarse, fine = (long_run_average(problem, algorithm, a, K, steps) for a in (alpha, alpha / 2))
     return 2 * fine - coarse
@@ -36,7 +47,7 @@ def allowance(limit: np.ndarray, alpha: float = ALPHA, K: int = PERIOD) -> float
     return (alpha * K) ** 2 * max(1.0, np.abs(limit).max())
 
 
-# --- A problem whose agents disagree ---------------------------------------------------------------------------------
+# --- A problem whose agents disagree --------------------------------------------------------------
 
 WORLDS = (
     np.array(
@@ -72,7 +83,9 @@ def curved_rule(params, y, kind, out):
     out[1] = 0.25 * params[0] - params[1] + (kind + 1) * (0.5 - y)
 
 
-NOISE = fg.MarkovNoise([[[0.9, 0.1], [0.3, 0.7]], [[0.5, 0.5], [0.1, 0.9]]], num_agents=3, assignment=[0, 1, 1])
+NOISE = fg.MarkovNoise(
+    [[[0.9, 0.1], [0.3, 0.7]], [[0.5, 0.5], [0.1, 0.9]]], num_agents=3, assignment=[0, 1, 1]
+)
 LINEAR = fg.LinearSA(
     [
         [[[-1.0, 0.3], [0.0, -0.5]], [[-1.5, 0.0], [0.2, -1.0]]],
@@ -106,7 +119,9 @@ LEARNERS = {
 def test_long_run_average_is_at_the_fixed_point(name, assert_mean) -> None:
     problem, algorithm = LEARNERS[name]
     limit = fg.fixed_point(problem, algorithm)
-    steps = 60_000 if name.startswith("q-learning") else 30_000  # rare cells take longer to forget the start
+    steps = (
+        60_000 if name.startswith("q-learning") else 30_000
+    )  # rare cells take longer to forget the start
     assert_mean(limits(problem, algorithm, steps=steps), limit, allowance(limit))
 
 
@@ -114,7 +129,8 @@ def test_the_fixed_points_of_the_plain_and_the_preconditioned_learner_are_told_a
     """Their gap is many times what the test above tolerates."""
     for horizon in (1, 2):
         plain, other = (
-            fg.fixed_point(federation(), fg.OffPolicyLinearTD(horizon, preconditioned=choice)) for choice in (False, True)
+            fg.fixed_point(federation(), fg.OffPolicyLinearTD(horizon, preconditioned=choice))
+            for choice in (False, True)
         )
         assert np.abs(plain - other).max() > 0.08
 
@@ -122,27 +138,39 @@ def test_the_fixed_points_of_the_plain_and_the_preconditioned_learner_are_told_a
 def test_iid_windows_lead_to_the_same_limit(assert_mean) -> None:
     problem, algorithm = federation(), fg.OffPolicyLinearTD()
     limit = fg.fixed_point(problem, algorithm)
-    settings = {"sync_period": 1, "num_steps": 20_000, "seeds": SEEDS, "record": np.arange(10_000, 20_001, 20)}
-    data = fg.run(problem, algorithm, step_size=ALPHA, **settings, record_params=True, sampling="iid").data
+    settings = {
+        "sync_period": 1,
+        "num_steps": 20_000,
+        "seeds": SEEDS,
+        "record": np.arange(10_000, 20_001, 20),
+    }
+    data = fg.run(
+        problem, algorithm, step_size=ALPHA, **settings, record_params=True, sampling="iid"
+    ).data
     # Synchronised at every step, independent windows leave no bias in a linear algorithm.
     assert_mean(data.average_params.mean("time"), limit)
 
 
-# --- Textbook answers, by one agent ----------------------------------------------------------------------------------
+# --- Textbook answers, by one agent ---------------------------------------------------------------
 
 
 def test_single_agent_td_finds_the_golden_value(assert_mean) -> None:
     alone = golden.federation([golden.B1], num_agents=1)
-    assert_mean(limits(alone, fg.OffPolicyTabularTD(), K=1), golden.VALUE, allowance(golden.VALUE, K=1))
+    assert_mean(
+        limits(alone, fg.OffPolicyTabularTD(), K=1), golden.VALUE, allowance(golden.VALUE, K=1)
+    )
 
 
 def test_single_agent_q_learning_finds_the_golden_optimum(assert_mean) -> None:
     alone = golden.federation([golden.B1], num_agents=1)
-    assert_mean(limits(alone, fg.QLearning(), K=1), golden.OPTIMAL_Q, allowance(golden.OPTIMAL_Q, K=1))
+    assert_mean(
+        limits(alone, fg.QLearning(), K=1), golden.OPTIMAL_Q, allowance(golden.OPTIMAL_Q, K=1)
+    )
 
 
 def test_td_finds_the_values_of_a_random_walk_on_a_ring(assert_mean) -> None:
-    """Leaving state 0 pays one; the value of state j is the Green's function (b^j + b^(m-j)) / ((1-b^m) root)."""
+    """Leaving state 0 pays one; the value of state j is the Green's function (b^j + b^(m-j)) /
+    ((1-b^m) root)."""
     size, discount = 7, 0.8
     steps = np.arange(size)
     transitions = np.zeros((size, 1, size))
@@ -160,7 +188,8 @@ def test_td_finds_the_values_of_a_random_walk_on_a_ring(assert_mean) -> None:
     assert_mean(learned, value, allowance(value, alpha=0.05, K=1))
 
 
-# Sutton and Barto, Reinforcement Learning (2nd edition): the gridworld of Examples 3.5 and 3.8, gamma = 0.9.
+# Sutton and Barto, Reinforcement Learning (2nd edition): the gridworld of Examples 3.5 and 3.8,
+# gamma = 0.9.
 RANDOM_VALUES = [
     [3.3, 8.8, 4.4, 5.3, 1.5],
     [1.5, 3.0, 2.3, 1.9, 0.5],
@@ -179,7 +208,8 @@ ROUNDED = 0.05  # the book prints one decimal
 
 
 def gridworld() -> fg.MDP:
-    """North, south, east, west on 5x5 cells; off the grid costs 1; A pays 10 and leads to A', B pays 5 and to B'."""
+    """North, south, east, west on 5x5 cells; off the grid costs 1; A pays 10 and leads to A', B
+    pays 5 and to B'."""
     transitions, rewards = np.zeros((25, 4, 25)), np.zeros((25, 4))
     for state in range(25):
         row, column = divmod(state, 5)
@@ -196,7 +226,9 @@ def gridworld() -> fg.MDP:
 def test_td_finds_the_values_of_the_random_policy_in_the_textbook_gridworld(assert_mean) -> None:
     walk = fg.Federation(gridworld(), num_agents=1, target_policy=fg.policies.uniform(25, 4))
     book = np.ravel(RANDOM_VALUES)
-    np.testing.assert_allclose(fg.fixed_point(walk, fg.OffPolicyTabularTD()), book, rtol=0, atol=ROUNDED)
+    np.testing.assert_allclose(
+        fg.fixed_point(walk, fg.OffPolicyTabularTD()), book, rtol=0, atol=ROUNDED
+    )
     learned = limits(walk, fg.OffPolicyTabularTD(), alpha=0.05, K=1, steps=100_000)
     assert_mean(learned, book, ROUNDED + allowance(book, alpha=0.05, K=1))
 
@@ -205,11 +237,19 @@ def test_td_finds_the_values_of_the_random_policy_in_the_textbook_gridworld(asse
 def test_q_learning_solves_the_textbook_gridworld_exactly(num_agents, K) -> None:
     """Nothing is random but the path, so Q-learning converges at a constant step."""
     grid = gridworld()
-    problem = fg.Federation(grid, behavior_policies=fg.policies.uniform(25, 4), num_agents=num_agents)
-    data = fg.run(problem, fg.QLearning(), step_size=0.9, sync_period=K, num_steps=500_000, seeds=(0, 1)).data
+    problem = fg.Federation(
+        grid, behavior_policies=fg.policies.uniform(25, 4), num_agents=num_agents
+    )
+    data = fg.run(
+        problem, fg.QLearning(), step_size=0.9, sync_period=K, num_steps=500_000, seeds=(0, 1)
+    ).data
     optimal = fg.fixed_point(problem, fg.QLearning())
-    np.testing.assert_allclose(optimal.reshape(25, 4).max(axis=1), np.ravel(OPTIMAL_VALUES), rtol=0, atol=ROUNDED)
-    assert optimal.reshape(25, 4)[1].max() == pytest.approx(10 / (1 - 0.9**5), rel=1e-12)  # from A to A' and back
+    np.testing.assert_allclose(
+        optimal.reshape(25, 4).max(axis=1), np.ravel(OPTIMAL_VALUES), rtol=0, atol=ROUNDED
+    )
+    assert optimal.reshape(25, 4)[1].max() == pytest.approx(
+        10 / (1 - 0.9**5), rel=1e-12
+    )  # from A to A' and back
     for learned in data.final_params.values:
         np.testing.assert_allclose(learned, optimal, rtol=0, atol=1e-9)
         worth = fg.policy_value(grid, fg.policies.greedy(learned.reshape(25, 4)))

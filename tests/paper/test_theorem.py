@@ -1,10 +1,11 @@
 """The theorem on FeGSAM and the steps of its proof, beside exact expectations.
 
-The bound of the theorem is a million times the error and more, so that it would hold with many a wrong constant. The lemmas
-behind it are closer to the truth and hold for larger steps: the consensus lemma, the weighted consensus proposition and the
-one-step drift are checked on their own, and so is how much they give away. In the 2-norm the Lyapunov function is
-``M(x) = ||x||^2 / (2 u_cm^2)``. Random problems have two or three states and one or two parameters (Algorithm 3: one for each
-state).
+The bound of the theorem is a million times the error and more, so that it would hold with many a
+wrong constant. The lemmas behind it are closer to the truth and hold for larger steps: the
+consensus lemma, the weighted consensus proposition and the one-step drift are checked on their own,
+and so is how much they give away. In the 2-norm the Lyapunov function is ``M(x) = ||x||^2 / (2
+u_cm^2)``. Random problems have two or three states and one or two parameters (Algorithm 3: one for
+each state).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def draw(family: str, rng: np.random.Generator, num_agents: int | None = None) -
     while True:
         kinds = int(rng.integers(1, 3))
         agents = num_agents or int(rng.choice([n for n in AGENTS if n >= kinds]))
-        problem, algorithm = (draw_noise if family == "linear-sa" else draw_federation)(family, rng, kinds, agents)
+        problem, algorithm = (draw_noise if family == "linear-sa" else draw_federation)(
+            family, rng, kinds, agents
+        )
         given = assumptions(problem, algorithm)
         if given.holds:
             return Instance(problem, algorithm, given)
@@ -49,16 +52,28 @@ def draw(family: str, rng: np.random.Generator, num_agents: int | None = None) -
 def draw_noise(_: str, rng: np.random.Generator, kinds: int, agents: int) -> tuple[Any, Any]:
     states, dim = rng.integers(2, 4), rng.integers(1, 3)
     kernels = rng.dirichlet(np.ones(states), (kinds, states))
-    matrices = rng.uniform(-0.6, 0.6, (kinds, states, dim, dim)) - rng.uniform(0.7, 1.5) * np.eye(dim)
+    matrices = rng.uniform(-0.6, 0.6, (kinds, states, dim, dim)) - rng.uniform(0.7, 1.5) * np.eye(
+        dim
+    )
     return (
         fg.MarkovNoise(kernels, num_agents=agents),
         fg.LinearSA(matrices, 10 ** rng.uniform(-1, 1) * rng.normal(size=(kinds, states, dim))),
     )
 
 
-def draw_federation(family: str, rng: np.random.Generator, kinds: int, agents: int) -> tuple[Any, Any]:
-    states, dim, n = int(rng.integers(2, 4)), int(rng.integers(1, 3)), 1 if rng.uniform() < 0.75 else 2
-    mdp = fg.MDP(rng.dirichlet(np.ones(states), (states, 2)), rng.normal(size=(states, 2)), rng.uniform(0.3, 0.9))
+def draw_federation(
+    family: str, rng: np.random.Generator, kinds: int, agents: int
+) -> tuple[Any, Any]:
+    states, dim, n = (
+        int(rng.integers(2, 4)),
+        int(rng.integers(1, 3)),
+        1 if rng.uniform() < 0.75 else 2,
+    )
+    mdp = fg.MDP(
+        rng.dirichlet(np.ones(states), (states, 2)),
+        rng.normal(size=(states, 2)),
+        rng.uniform(0.3, 0.9),
+    )
     problem = fg.Federation(
         mdp,
         0.2 + 0.6 * rng.dirichlet(np.ones(2), (kinds, states)),
@@ -66,19 +81,26 @@ def draw_federation(family: str, rng: np.random.Generator, kinds: int, agents: i
         target_policy=0.1 + 0.8 * rng.dirichlet(np.ones(2), states),
         features=rng.normal(size=(states, dim)),
     )
-    algorithms = {"on-policy": fg.OnPolicyTD(n), "tabular": fg.OffPolicyTabularTD(n), "linear": fg.OffPolicyLinearTD(n)}
+    algorithms = {
+        "on-policy": fg.OnPolicyTD(n),
+        "tabular": fg.OffPolicyTabularTD(n),
+        "linear": fg.OffPolicyLinearTD(n),
+    }
     return problem, algorithms[family]
 
 
-# --- The theorem -----------------------------------------------------------------------------------------------------
+# --- The theorem ----------------------------------------------------------------------------------
 
 
 def beside_the_bound(family: str, seed: int) -> tuple[Bound, float]:
-    """The bound of a random run that the theorem admits, and its exact squared error in the 2-norm."""
+    """The bound of a random run that the theorem admits, and its exact squared error in the
+    2-norm."""
     rng = np.random.default_rng([seed, FAMILIES.index(family)])
     problem, algorithm, given = draw(family, rng)
     period = int(rng.choice([1, 2, 5, 20]))
-    alpha = largest_alpha(given, period if given.num_agents > 1 else 1) * rng.choice([1.0, 10 ** rng.uniform(-3, 0)])
+    alpha = largest_alpha(given, period if given.num_agents > 1 else 1) * rng.choice(
+        [1.0, 10 ** rng.uniform(-3, 0)]
+    )
     settings = {"step_size": alpha / given.beta, "sync_period": period}
     shortest = math.log10(max(1e4, 3 * constants_from(given, settings["step_size"]).tau))
     steps = int(10 ** rng.uniform(shortest, 10))
@@ -86,14 +108,19 @@ def beside_the_bound(family: str, seed: int) -> tuple[Bound, float]:
     assert bound.holds
     # Steps of the tabular algorithm are so small that all times weigh the same to rounding.
     decay = min(1 - alpha * bound.constants.phi_2 / 2, math.nextafter(1, 0))
-    return bound, fg.exact.weighted_error(problem, algorithm, num_steps=steps, decay=decay, order=1, **settings)
+    return bound, fg.exact.weighted_error(
+        problem, algorithm, num_steps=steps, decay=decay, order=1, **settings
+    )
 
 
 def assert_above(family: str, seeds: range) -> None:
-    """In the sup norm the squared error is at most that in the 2-norm, so the bound may be held against the latter."""
+    """In the sup norm the squared error is at most that in the 2-norm, so the bound may be held
+    against the latter."""
     for seed in seeds:
         bound, error = beside_the_bound(family, seed)
-        assert 0 < error < (bound.total if bound.norm == "sup" else bound.total_2), f"{family}, seed {seed}: {error} {bound}"
+        assert 0 < error < (bound.total if bound.norm == "sup" else bound.total_2), (
+            f"{family}, seed {seed}: {error} {bound}"
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -109,24 +136,37 @@ def test_bound_is_above_the_exact_error_of_the_output_on_many_problems(family) -
 
 @pytest.mark.parametrize("seed", range(3))
 def test_bound_stays_as_far_above_where_rewards_are_scaled(seed) -> None:
-    """Tabular noise is centred (m_4 = 0), so every term of the bound and the exact error scale by the square."""
+    """Tabular noise is centred (m_4 = 0), so every term of the bound and the exact error scale by
+    the square."""
     rng = np.random.default_rng([20, seed])
     problem, algorithm, given = draw("tabular", rng, num_agents=3)
     mdp = problem.mdps[0]
     kept = {"num_agents": 3, "target_policy": problem.target_policy}
-    paid = fg.Federation(fg.MDP(mdp.transitions, 1e-3 * mdp.rewards, mdp.discount), problem.behavior_policies, **kept)
-    settings: dict[str, Any] = {"step_size": largest_alpha(given, 4), "sync_period": 4, "num_steps": 10**6}
+    paid = fg.Federation(
+        fg.MDP(mdp.transitions, 1e-3 * mdp.rewards, mdp.discount), problem.behavior_policies, **kept
+    )
+    settings: dict[str, Any] = {
+        "step_size": largest_alpha(given, 4),
+        "sync_period": 4,
+        "num_steps": 10**6,
+    }
     bounds = [fg.theory.error_bound(each, algorithm, **settings) for each in (problem, paid)]
-    errors = [fg.exact.weighted_error(each, algorithm, decay=1 - 1e-9, order=1, **settings) for each in (problem, paid)]
-    assert_allclose(list(bounds[1].terms.values()), 1e-6 * np.array(list(bounds[0].terms.values())), rtol=1e-9)
+    errors = [
+        fg.exact.weighted_error(each, algorithm, decay=1 - 1e-9, order=1, **settings)
+        for each in (problem, paid)
+    ]
+    assert_allclose(
+        list(bounds[1].terms.values()), 1e-6 * np.array(list(bounds[0].terms.values())), rtol=1e-9
+    )
     assert_allclose(errors[1], 1e-6 * errors[0], rtol=1e-9)
 
 
-# --- The consensus lemma ---------------------------------------------------------------------------------------------
+# --- The consensus lemma --------------------------------------------------------------------------
 
 
 class Spread(NamedTuple):
-    """Times within rounds, the exact expected sync error there, and what the consensus lemma (lem:consensus_error) allows."""
+    """Times within rounds, the exact expected sync error there, and what the consensus lemma
+    (lem:consensus_error) allows."""
 
     phase: np.ndarray
     sync_error: np.ndarray
@@ -138,11 +178,18 @@ def consensus(instance: Instance, alpha: float, period: int, rounds: int = 5) ->
     c = constants_from(given, alpha / given.beta)
     assert sync_conditions(c, period)[0].holds  # c2a is all that the lemma asks for
     times = np.arange(rounds * period)
-    found = fg.exact.moments(problem, algorithm, step_size=alpha / given.beta, sync_period=period, times=times)
+    found = fg.exact.moments(
+        problem, algorithm, step_size=alpha / given.beta, sync_period=period, times=times
+    )
     phase = times % period
     since_sync = np.array([found.mse[t - t % period : t].sum() for t in times])
     disagreement = 4 * c.m_3 * np.maximum(phase - 1, 0) * given.heterogeneity / c.B
-    allowed = 5 * alpha**2 * phase * (c.B_tilde**2 * (1 + c.Lag + disagreement) + c.A_tilde_2 * since_sync)
+    allowed = (
+        5
+        * alpha**2
+        * phase
+        * (c.B_tilde**2 * (1 + c.Lag + disagreement) + c.A_tilde_2 * since_sync)
+    )
     return Spread(phase, found.sync_error, allowed)
 
 
@@ -157,7 +204,9 @@ def assert_consensus(family: str, seeds: range) -> None:
         rng = np.random.default_rng([30, FAMILIES.index(family), seed])
         instance = draw(family, rng, num_agents=int(rng.integers(2, 5)))
         period = int(rng.integers(2, 12))
-        alpha = min(0.5, longest_step(instance.given, period)) * rng.choice([1.0, rng.uniform(0.1, 1)])
+        alpha = min(0.5, longest_step(instance.given, period)) * rng.choice(
+            [1.0, rng.uniform(0.1, 1)]
+        )
         found = consensus(instance, alpha, period)
         # Of the sup norm only this is known: it is at least the 2-norm / sqrt(d).
         share = instance.given.dimension if instance.given.norm == "sup" else 1
@@ -176,38 +225,48 @@ def test_agents_part_no_further_than_the_consensus_lemma_allows_on_many_problems
 
 
 def coins(offsets: Any, num_agents: int, kinds: int) -> Instance:
-    """x += alpha (X - x), X one of the `offsets` (kinds, 2) by the toss of a coin: A_1 = A_2 = 0."""
+    """x += alpha (X - x), X one of the `offsets` (kinds, 2) by the toss of a coin: A_1 = A_2 =
+    0."""
     problem = fg.MarkovNoise(np.full((kinds, 2, 2), 0.5), num_agents=num_agents)
     algorithm = fg.LinearSA(np.full((kinds, 2, 1, 1), -1.0), np.reshape(offsets, (kinds, 2, 1)))
     return Instance(problem, algorithm, assumptions(problem, algorithm))
 
 
 def test_consensus_lemma_gives_away_a_factor_of_five_for_independent_noise() -> None:
-    """After k steps agents that average coins are apart by alpha^2 k B^2, and the lemma has five times that."""
+    """After k steps agents that average coins are apart by alpha^2 k B^2, and the lemma has five
+    times that."""
     found = consensus(coins([[1.0, -1.0]], 100, 1), alpha=1e-3, period=20)
     within = found.phase > 0
     assert_allclose(found.sync_error[within] / found.allowed[within], 0.2, rtol=0.05)
 
 
 def test_consensus_lemma_gives_away_a_factor_of_twenty_for_agents_that_disagree() -> None:
-    """Pulled apart by B each, two agents are apart by alpha^2 k^2 B^2; the lemma has 5 alpha^2 k B^2 (1 + 4 (k-1))."""
+    """Pulled apart by B each, two agents are apart by alpha^2 k^2 B^2; the lemma has 5 alpha^2 k
+    B^2 (1 + 4 (k-1))."""
     found = consensus(coins([[1.0, 1.0], [-1.0, -1.0]], 2, 2), alpha=1e-4, period=200)
     last = found.phase == 199
     assert_allclose(found.sync_error[last] / found.allowed[last], 1 / 20, rtol=0.05)
 
 
-# --- The weighted consensus proposition ------------------------------------------------------------------------------
+# --- The weighted consensus proposition -----------------------------------------------------------
 
 
 def weighted_consensus(instance: Instance, period: int) -> tuple[float, float]:
     """Both sides of prop:wtd_consensus_error at the largest step that passes c2a and c2b."""
     problem, algorithm, given = instance
     alpha = 0.5
-    while not all(condition.holds for condition in sync_conditions(constants_from(given, alpha / given.beta), period)):
+    while not all(
+        condition.holds
+        for condition in sync_conditions(constants_from(given, alpha / given.beta), period)
+    ):
         alpha *= 0.9
     c = constants_from(given, alpha / given.beta)
     tau, steps = int(c.tau), 4 * (period + int(c.tau)) + 1
-    settings = {"step_size": alpha / given.beta, "sync_period": period, "times": np.arange(steps + 1)}
+    settings = {
+        "step_size": alpha / given.beta,
+        "sync_period": period,
+        "times": np.arange(steps + 1),
+    }
     found = fg.exact.moments(problem, algorithm, order=1, **settings)
     weights = (1 - alpha * c.phi_2 / 2) ** -np.arange(steps + 1.0)
     summed = np.append(0, np.cumsum(found.sync_error))
@@ -230,7 +289,9 @@ def draw_two_norm(family: str, rng: np.random.Generator) -> Instance:
 
 
 @pytest.mark.parametrize("family", ["linear-sa", "on-policy", "linear"])
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 17), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 17), marks=pytest.mark.slow)], ids=["few", "many"]
+)
 def test_weighted_sync_errors_obey_their_proposition(family, seeds) -> None:
     for seed in seeds:
         rng = np.random.default_rng([40, FAMILIES.index(family), seed])
@@ -238,23 +299,37 @@ def test_weighted_sync_errors_obey_their_proposition(family, seeds) -> None:
         assert left <= right, f"{family}, seed {seed}"
 
 
-# --- The one-step drift ----------------------------------------------------------------------------------------------
+# --- The one-step drift ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", ["linear-sa", "on-policy", "linear"])
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 17), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 17), marks=pytest.mark.slow)], ids=["few", "many"]
+)
 def test_lyapunov_function_drifts_as_stated(family, seeds) -> None:
-    """prop:intermediate_lem2 for t >= 2 tau, and M(theta_t) <= M_0 before, from starts near and far."""
+    """prop:intermediate_lem2 for t >= 2 tau, and M(theta_t) <= M_0 before, from starts near and
+    far."""
     for seed in seeds:
         rng = np.random.default_rng([50, FAMILIES.index(family), seed])
         problem, algorithm, given = draw_two_norm(family, rng)
-        alpha, period, distance = largest_alpha(given, 1), int(rng.integers(1, 12)), 10 ** rng.uniform(-3, 3)
+        alpha, period, distance = (
+            largest_alpha(given, 1),
+            int(rng.integers(1, 12)),
+            10 ** rng.uniform(-3, 3),
+        )
         start = fg.fixed_point(problem, algorithm) + distance * rng.normal(size=given.dimension)
         given = assumptions(problem, algorithm, initial_params=start)
         c = constants_from(given, alpha / given.beta)
         tau = int(c.tau)
-        settings = {"step_size": alpha / given.beta, "sync_period": period, "initial_params": start, "order": 1}
-        found = fg.exact.moments(problem, algorithm, times=np.arange(2 * tau + 2 * period + 4), **settings)
+        settings = {
+            "step_size": alpha / given.beta,
+            "sync_period": period,
+            "initial_params": start,
+            "order": 1,
+        }
+        found = fg.exact.moments(
+            problem, algorithm, times=np.arange(2 * tau + 2 * period + 4), **settings
+        )
         M, summed = lyapunov(found.mse, c), np.append(0, np.cumsum(found.sync_error))
         t = np.arange(2 * tau, len(M) - 1)
         apart = summed[t + 1] - summed[t - tau]
@@ -265,7 +340,8 @@ def test_lyapunov_function_drifts_as_stated(family, seeds) -> None:
 
 @pytest.mark.parametrize("family", ["linear-sa", "on-policy", "linear"])
 def test_far_from_the_fixed_point_the_drift_is_twice_the_stated_one_or_more(family) -> None:
-    """Where noise does not count, M falls by alpha times 2 phi_2 or more; the proof spends half of it."""
+    """Where noise does not count, M falls by alpha times 2 phi_2 or more; the proof spends half of
+    it."""
     rates = []
     for seed in range(6):
         rng = np.random.default_rng([60, FAMILIES.index(family), seed])
@@ -273,7 +349,12 @@ def test_far_from_the_fixed_point_the_drift_is_twice_the_stated_one_or_more(fami
         alpha = largest_alpha(given, 1)
         c = constants_from(given, alpha / given.beta)
         start = fg.fixed_point(problem, algorithm) + 1e9 * rng.normal(size=given.dimension)
-        settings = {"step_size": alpha / given.beta, "sync_period": 1, "initial_params": start, "order": 1}
+        settings = {
+            "step_size": alpha / given.beta,
+            "sync_period": 1,
+            "initial_params": start,
+            "order": 1,
+        }
         late = 2 * int(c.tau) + np.arange(3)
         mse = fg.exact.moments(problem, algorithm, times=late, **settings).mse
         rates.extend((1 - mse[1:] / mse[:-1]) / (alpha * c.phi_2))
@@ -281,7 +362,7 @@ def test_far_from_the_fixed_point_the_drift_is_twice_the_stated_one_or_more(fami
     assert min(rates) < 4
 
 
-# --- What local steps leave ------------------------------------------------------------------------------------------
+# --- What local steps leave -----------------------------------------------------------------------
 
 MANY = 10**9
 
@@ -290,10 +371,14 @@ def test_floor_of_like_agents_grows_with_the_period_up_to_the_squared_bias_of_on
     algorithm, alpha = fg.OnPolicyTD(), 0.05
     settings = {"step_size": alpha, "order": 1}
     floors = [
-        fg.exact.stationary_error(golden.federation(num_agents=MANY), algorithm, sync_period=K, **settings)
+        fg.exact.stationary_error(
+            golden.federation(num_agents=MANY), algorithm, sync_period=K, **settings
+        )
         for K in (1, 2, 5, 50, 1000)
     ]
-    alone = fg.exact.moments(golden.federation(num_agents=1), algorithm, sync_period=1, times=[10**6], **settings)
+    alone = fg.exact.moments(
+        golden.federation(num_agents=1), algorithm, sync_period=1, times=[10**6], **settings
+    )
     bias = float(((alone.mean[0] - fg.fixed_point(golden.federation(), algorithm)) ** 2).sum())
     assert np.all(np.diff(floors) > 0)
     assert floors[0] < 1e-6 * bias
@@ -303,14 +388,17 @@ def test_floor_of_like_agents_grows_with_the_period_up_to_the_squared_bias_of_on
 
 @pytest.mark.parametrize("K", [2, 3, 9, 100, 10_000])
 def test_floor_of_unlike_agents_follows_the_periodic_mean_of_their_paths(K) -> None:
-    """Independent noise: in K steps kind i goes 1 - (1 - alpha a_i)^K of the way to its own point, and the average balances."""
+    """Independent noise: in K steps kind i goes 1 - (1 - alpha a_i)^K of the way to its own point,
+    and the average balances."""
     pull, points, alpha = np.array([1.0, 3.0]), np.array([2.0, -1.0]), 1e-3
     matrices = np.broadcast_to(-pull[:, None, None, None], (2, 2, 1, 1))
     offsets = (pull * points)[:, None, None] + np.array([1.0, -1.0])[:, None]
     problem = fg.MarkovNoise(np.full((2, 2, 2), 0.5), num_agents=MANY)
     moved = 1 - (1 - alpha * pull) ** K
     root, balance = pull @ points / pull.sum(), moved @ points / moved.sum()
-    floor = fg.exact.stationary_error(problem, fg.LinearSA(matrices, offsets), step_size=alpha, sync_period=K, order=1)
+    floor = fg.exact.stationary_error(
+        problem, fg.LinearSA(matrices, offsets), step_size=alpha, sync_period=K, order=1
+    )
     assert_allclose(floor, (balance - root) ** 2, rtol=1e-4)
     if K < 10:  # alpha (K-1) / 2 times the mean of A_i b_i / Abar, up to a term of second order
         drift = alpha * (K - 1) / 2 * np.mean(pull * pull * (points - root)) / pull.mean()
@@ -319,28 +407,47 @@ def test_floor_of_unlike_agents_follows_the_periodic_mean_of_their_paths(K) -> N
         assert_allclose(floor, (points.mean() - root) ** 2, rtol=1e-3)
 
 
-def test_floor_of_unlike_learners_that_seldom_meet_is_the_squared_mean_of_their_own_errors() -> None:
-    """Algorithm 5 with policies that differ much, alpha K = 20: each agent is back where it would be alone."""
+def test_floor_of_unlike_learners_that_seldom_meet_is_the_squared_mean_of_their_own_errors() -> (
+    None
+):
+    """Algorithm 5 with policies that differ much, alpha K = 20: each agent is back where it would
+    be alone."""
     policies = [[[0.95, 0.05], [0.9, 0.1]], [[0.05, 0.95], [0.1, 0.9]]]
     algorithm, settings = fg.OffPolicyLinearTD(), {"step_size": 0.02, "order": 1}
 
     def problem(which: Any, num_agents: int) -> Any:
         return golden.federation(which, num_agents=num_agents, features=[[1.0], [-2.0]])
 
-    floor = fg.exact.stationary_error(problem(policies, MANY), algorithm, sync_period=1000, **settings)
+    floor = fg.exact.stationary_error(
+        problem(policies, MANY), algorithm, sync_period=1000, **settings
+    )
     alone = [
-        fg.exact.moments(problem([each], 1), algorithm, sync_period=1, times=[10**6], **settings).mean[0] for each in policies
+        fg.exact.moments(
+            problem([each], 1), algorithm, sync_period=1, times=[10**6], **settings
+        ).mean[0]
+        for each in policies
     ]
     root = fg.fixed_point(problem(policies, MANY), algorithm)
     assert_allclose(floor, ((np.mean(alone, axis=0) - root) ** 2).sum(), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("preconditioned", "n"), [(False, 1), (False, 2), (True, 1), (True, 2)])
-def test_mean_in_the_long_run_tends_to_the_mixture_or_to_the_average_of_projections(preconditioned, n) -> None:
-    """Means at alpha and alpha / 2, extrapolated to zero, tell apart two points whose distance is 2e-4."""
+def test_mean_in_the_long_run_tends_to_the_mixture_or_to_the_average_of_projections(
+    preconditioned, n
+) -> None:
+    """Means at alpha and alpha / 2, extrapolated to zero, tell apart two points whose distance is
+    2e-4."""
     problem, algorithm = golden.federation(), fg.OffPolicyLinearTD(n, preconditioned=preconditioned)
     settings = {"sync_period": 2, "times": [10**6], "order": 1}
-    means = [fg.exact.moments(problem, algorithm, step_size=alpha, **settings).mean[0, 0] for alpha in (2e-3, 1e-3)]
-    limits = {(False, 1): 520 / 659, (False, 2): 23352 / 29689, (True, 1): 1192 / 1511, (True, 2): 53592 / 68149}
+    means = [
+        fg.exact.moments(problem, algorithm, step_size=alpha, **settings).mean[0, 0]
+        for alpha in (2e-3, 1e-3)
+    ]
+    limits = {
+        (False, 1): 520 / 659,
+        (False, 2): 23352 / 29689,
+        (True, 1): 1192 / 1511,
+        (True, 2): 53592 / 68149,
+    }
     assert abs(means[1] - limits[preconditioned, n]) < 1e-3
     assert_allclose(2 * means[1] - means[0], limits[preconditioned, n], rtol=0, atol=1e-5)

@@ -23,7 +23,9 @@ BUDGET = 600
 def noise_problem(rng: np.random.Generator) -> tuple[Any, Any]:
     """Two kinds of agents with different matrices and offsets: rare meetings cost accuracy."""
     kernels = rng.dirichlet(np.ones(3), size=(2, 3))
-    matrices = -np.eye(2) * rng.uniform(0.3, 1.0, (2, 3, 1, 1)) + 0.1 * rng.normal(size=(2, 3, 2, 2))
+    matrices = -np.eye(2) * rng.uniform(0.3, 1.0, (2, 3, 1, 1)) + 0.1 * rng.normal(
+        size=(2, 3, 2, 2)
+    )
     offsets = 1.0 + 0.5 * rng.normal(size=(2, 3, 2))
     return fg.MarkovNoise(kernels, num_agents=400), fg.LinearSA(matrices, offsets)
 
@@ -34,24 +36,31 @@ def off_policy_problem(rng: np.random.Generator) -> tuple[Any, Any]:
     features = rng.uniform(-1.0, 1.0, (4, 2))
     policies = 0.8 * fg.policies.random(4, 2, count=2, seed=seed) + 0.1
     target = fg.policies.random(4, 2, count=1, seed=seed + 1)[0]
-    federation = fg.Federation(mdp, policies, num_agents=400, target_policy=target, features=features)
+    federation = fg.Federation(
+        mdp, policies, num_agents=400, target_policy=target, features=features
+    )
     return federation, fg.OffPolicyLinearTD()
 
 
 def environments_problem(rng: np.random.Generator) -> tuple[Any, Any]:
     """Every agent follows the same policy, in one of two environments."""
     seed = int(rng.integers(10**6))
-    mdps = [fg.examples.garnet(4, 2, 3, discount=0.6, seed=seed + k, connected=True) for k in range(2)]
+    mdps = [
+        fg.examples.garnet(4, 2, 3, discount=0.6, seed=seed + k, connected=True) for k in range(2)
+    ]
     features = rng.uniform(-1.0, 1.0, (4, 2))
     policy = fg.policies.uniform(4, 2)
-    return fg.Federation(mdps, num_agents=400, target_policy=policy, features=features), fg.OnPolicyTD()
+    return fg.Federation(
+        mdps, num_agents=400, target_policy=policy, features=features
+    ), fg.OnPolicyTD()
 
 
 MAKERS = (noise_problem, off_policy_problem, environments_problem)
 
 
 def example(number: int) -> tuple[Any, Any, float]:
-    """Problem, algorithm and an accuracy between what one round reaches and what a synchronisation each step does."""
+    """Problem, algorithm and an accuracy between what one round reaches and what a synchronisation
+    each step does."""
     rng = np.random.default_rng(1000 + number)
     problem, algorithm = MAKERS[number % 3](rng)
     search = Search(RoundLaw(problem, algorithm), accuracy=1.0)
@@ -82,7 +91,9 @@ class TestGoals:
     def test_budget_of_communications_is_kept(self) -> None:
         problem, algorithm, accuracy = example(24)
         free = plan(problem, algorithm, accuracy=accuracy, goal="samples")
-        bound = plan(problem, algorithm, accuracy=accuracy, goal="samples", budget=free.communications // 2)
+        bound = plan(
+            problem, algorithm, accuracy=accuracy, goal="samples", budget=free.communications // 2
+        )
         assert bound.met
         assert bound.communications <= free.communications // 2
         assert bound.num_steps >= free.num_steps
@@ -95,7 +106,9 @@ class TestGoals:
         assert len(rounds) > 2
         assert rounds == sorted(rounds)
         assert steps == sorted(steps, reverse=True)
-        assert all(point.num_steps == point.communications * point.sync_period for point in found.tradeoff)
+        assert all(
+            point.num_steps == point.communications * point.sync_period for point in found.tradeoff
+        )
         assert rounds[0] == found.communications
 
     def test_it_shows_itself(self) -> None:
@@ -108,14 +121,22 @@ class TestGoals:
 
 class TestRefusals:
     def test_unreachable_accuracy_is_said_in_one_sentence(self) -> None:
-        with pytest.raises(fg.ProblemError, match=r"out of reach within 20 steps, where about .* is the least found"):
+        with pytest.raises(
+            fg.ProblemError,
+            match=r"out of reach within 20 steps, where about .* is the least found",
+        ):
             plan(*coin(), accuracy=1e-6, budget=20)
 
     def test_unreachable_with_few_communications(self) -> None:
-        """One kind goes to 2, the other stays at 0; the average goes to 1 when they are alone, and to 1.6 when they meet."""
+        """One kind goes to 2, the other stays at 0; the average goes to 1 when they are alone, and
+        to 1.6 when they meet."""
         noise = fg.MarkovNoise(np.full((2, 2, 2), 0.5), num_agents=4)
-        algorithm = fg.LinearSA(matrices=[[[[-1.0]]] * 2, [[[-0.25]]] * 2], offsets=[[[1.0], [3.0]], [[-1.0], [1.0]]])
-        with pytest.raises(fg.ProblemError, match=r"out of reach within 1 communications, where about 0\.36 "):
+        algorithm = fg.LinearSA(
+            matrices=[[[[-1.0]]] * 2, [[[-0.25]]] * 2], offsets=[[[1.0], [3.0]], [[-1.0], [1.0]]]
+        )
+        with pytest.raises(
+            fg.ProblemError, match=r"out of reach within 1 communications, where about 0\.36 "
+        ):
             plan(noise, algorithm, accuracy=0.01, goal="samples", budget=1)
         assert plan(noise, algorithm, accuracy=0.01, goal="samples", budget=100).met
 
@@ -129,8 +150,16 @@ class TestRefusals:
             out[0] = 0.5 * (2.0 - params[0]) if kind == 0 else -0.125 * params[0]
 
         noise = fg.MarkovNoise(np.full((2, 2, 2), 0.5), num_agents=4)
-        with pytest.raises(fg.ProblemError, match=r"out of reach within 1 communications, where about 0\.36 "):
-            plan(noise, fg.StochasticApproximation(rule, dim=1), accuracy=0.01, goal="samples", budget=1)
+        with pytest.raises(
+            fg.ProblemError, match=r"out of reach within 1 communications, where about 0\.36 "
+        ):
+            plan(
+                noise,
+                fg.StochasticApproximation(rule, dim=1),
+                accuracy=0.01,
+                goal="samples",
+                budget=1,
+            )
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -188,15 +217,23 @@ class TestLaw:
         """Both are right to first order in alpha, so their gap is of order alpha: here 1e-3."""
         problem, algorithm, _ = example(number)
         law = fg.theory.small_step_law(problem, algorithm, step_size=1e-3, sync_period=4)
-        assert RoundLaw(problem, algorithm).error(1e-3, 4, 10**6) == pytest.approx(law.mse, rel=0.01)
+        assert RoundLaw(problem, algorithm).error(1e-3, 4, 10**6) == pytest.approx(
+            law.mse, rel=0.01
+        )
 
     @pytest.mark.parametrize("number", [0, 1, 2])
     @pytest.mark.parametrize(("period", "rounds"), [(1, 300), (20, 15), (300, 1)])
-    def test_it_is_near_the_exact_error_on_the_way(self, number: int, period: int, rounds: int) -> None:
+    def test_it_is_near_the_exact_error_on_the_way(
+        self, number: int, period: int, rounds: int
+    ) -> None:
         problem, algorithm, _ = example(number)
         settings = {"step_size": 0.02, "sync_period": period}
-        exact = fg.exact.moments(problem, algorithm, times=[period * rounds], order=1, **settings).mse[0]
-        assert RoundLaw(problem, algorithm).error(0.02, period, rounds) == pytest.approx(exact, rel=0.15)
+        exact = fg.exact.moments(
+            problem, algorithm, times=[period * rounds], order=1, **settings
+        ).mse[0]
+        assert RoundLaw(problem, algorithm).error(0.02, period, rounds) == pytest.approx(
+            exact, rel=0.15
+        )
 
 
 def test_frontier_drops_what_is_beaten() -> None:

@@ -29,7 +29,9 @@ def optimal_values(mdp: MDP) -> np.ndarray:
 
 def policy_values(mdp: MDP, policy: np.ndarray) -> np.ndarray:
     chain = mdp.policy_chain(policy).toarray()
-    return np.linalg.solve(np.eye(mdp.num_states) - mdp.discount * chain, mdp.policy_rewards(policy))
+    return np.linalg.solve(
+        np.eye(mdp.num_states) - mdp.discount * chain, mdp.policy_rewards(policy)
+    )
 
 
 # Garnet
@@ -62,7 +64,9 @@ def test_garnet_successors_are_uniform_among_all_subsets():
 
 def test_garnet_probabilities_are_uniform_spacings():
     branching = 4
-    data = examples.garnet(10_000, 2, branching, 0.9, seed=2).transitions.data.reshape(-1, branching)
+    data = examples.garnet(10_000, 2, branching, 0.9, seed=2).transitions.data.reshape(
+        -1, branching
+    )
     np.testing.assert_allclose(data.mean(axis=0), 1 / branching, rtol=0.02)
     np.testing.assert_allclose((data**2).mean(axis=0), 2 / (branching * (branching + 1)), rtol=0.04)
 
@@ -81,9 +85,17 @@ def test_a_connected_garnet_is_ergodic_where_a_plain_one_is_not(states, actions,
     uniform = policies.uniform(states, actions)
     refused = 0
     for seed in range(10):
-        check_ergodic(examples.garnet(states, actions, branching, 0.9, seed, connected=True).policy_chain(uniform), "garnet")
+        check_ergodic(
+            examples.garnet(states, actions, branching, 0.9, seed, connected=True).policy_chain(
+                uniform
+            ),
+            "garnet",
+        )
         try:
-            check_ergodic(examples.garnet(states, actions, branching, 0.9, seed).policy_chain(uniform), "garnet")
+            check_ergodic(
+                examples.garnet(states, actions, branching, 0.9, seed).policy_chain(uniform),
+                "garnet",
+            )
         except ProblemError:
             refused += 1
     assert refused > 0
@@ -101,7 +113,9 @@ def test_connecting_a_garnet_changes_no_number_of_successors_and_no_reward():
 
 @pytest.mark.parametrize("states", range(3, 21))
 def test_the_random_walk_is_ergodic_for_every_length(states):
-    check_ergodic(examples.random_walk(states, 0.9).policy_chain(policies.uniform(states, 2)), "random walk")
+    check_ergodic(
+        examples.random_walk(states, 0.9).policy_chain(policies.uniform(states, 2)), "random walk"
+    )
 
 
 def test_the_random_walk_pays_once_in_twice_the_mean_length_of_an_episode():
@@ -109,7 +123,8 @@ def test_the_random_walk_pays_once_in_twice_the_mean_length_of_an_episode():
     uniform = policies.uniform(19, 2)
     law = stationary_law(mdp.policy_chain(uniform))
     np.testing.assert_allclose(law, law[::-1], rtol=1e-12)
-    # From the i-th of S states a walk leaves after i (S + 1 - i) steps on average, on either side alike.
+    # From the i-th of S states a walk leaves after i (S + 1 - i) steps on average, on either side
+    # alike.
     length = 10 * 10 / 2 + 9 * 11 / 2
     np.testing.assert_allclose(law @ mdp.policy_rewards(uniform), 1 / (2 * length), rtol=1e-12)
 
@@ -125,7 +140,9 @@ def test_river_swim_upstream_has_the_law_of_detailed_balance():
 
 
 def test_river_swim_of_two_states_has_both_ends():
-    np.testing.assert_array_equal(examples.river_swim(2, 0.9).transitions.toarray(), [[1, 0], [0.4, 0.6], [1, 0], [0.4, 0.6]])
+    np.testing.assert_array_equal(
+        examples.river_swim(2, 0.9).transitions.toarray(), [[1, 0], [0.4, 0.6], [1, 0], [0.4, 0.6]]
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 6), (3, 4)])
@@ -133,7 +150,9 @@ def test_the_shortest_way_through_a_grid_without_slips_has_its_closed_form(rows,
     discount = 0.9
     mdp = examples.grid_world(rows, columns, discount, slip=0.0)
     steps = rows + columns - 2
-    np.testing.assert_allclose(optimal_values(mdp)[0], discount**steps / (1 - discount ** (steps + 1)), rtol=1e-9)
+    np.testing.assert_allclose(
+        optimal_values(mdp)[0], discount**steps / (1 - discount ** (steps + 1)), rtol=1e-9
+    )
     assert mdp.labels is not None
     assert mdp.labels[-1] == (rows - 1, columns - 1)
 
@@ -142,7 +161,9 @@ def test_slips_go_sideways_and_walls_hold():
     mdp = examples.grid_world(3, 3, 0.9, slip=0.2)
     rows = mdp.transitions.toarray().reshape(9, 4, 9)
     np.testing.assert_allclose(rows[4, 0, [1, 3, 5]], [0.8, 0.1, 0.1])  # up, from the centre
-    np.testing.assert_allclose(rows[0, 0, [0, 1]], [0.9, 0.1])  # up, from the corner: the wall and the left wall hold
+    np.testing.assert_allclose(
+        rows[0, 0, [0, 1]], [0.9, 0.1]
+    )  # up, from the corner: the wall and the left wall hold
     check_ergodic(mdp.policy_chain(policies.uniform(9, 4)), "grid world")
 
 
@@ -169,16 +190,34 @@ def test_a_bandit_is_worth_its_best_arm_for_ever():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: examples.garnet(5, 2, 6, 0.9, seed=0), "branching is 6, .*there are 5 states: give at most 5"),
-        (lambda: examples.garnet(0, 2, 1, 0.9, seed=0), "states is 0, but must be a whole number of at least 1"),
+        (
+            lambda: examples.garnet(5, 2, 6, 0.9, seed=0),
+            "branching is 6, .*there are 5 states: give at most 5",
+        ),
+        (
+            lambda: examples.garnet(0, 2, 1, 0.9, seed=0),
+            "states is 0, but must be a whole number of at least 1",
+        ),
         (lambda: examples.garnet(5, 2, 2, 1.5, seed=0), r"discount is 1\.5"),
         (lambda: examples.garnet(5, 2, 2, 0.5, seed=-1), "seed is -1"),
-        (lambda: examples.random_walk(2, 0.9), "states is 2, but must be a whole number of at least 3"),
-        (lambda: examples.river_swim(1, 0.9), "states is 1, but must be a whole number of at least 2"),
+        (
+            lambda: examples.random_walk(2, 0.9),
+            "states is 2, but must be a whole number of at least 3",
+        ),
+        (
+            lambda: examples.river_swim(1, 0.9),
+            "states is 1, but must be a whole number of at least 2",
+        ),
         (lambda: examples.grid_world(3, 0, 0.9), "columns is 0"),
         (lambda: examples.grid_world(3, 3, 0.9, slip=2), "slip is 2, but must lie between 0 and 1"),
-        (lambda: examples.two_state(to_second=[0.5, 0.5]), r"to_second has shape \(2,\), .*give shape \(2, A\)"),
-        (lambda: examples.two_state(to_second=[[1.5, 0], [0, 1]]), "state 0, action 0 has probability -0.5"),
+        (
+            lambda: examples.two_state(to_second=[0.5, 0.5]),
+            r"to_second has shape \(2,\), .*give shape \(2, A\)",
+        ),
+        (
+            lambda: examples.two_state(to_second=[[1.5, 0], [0, 1]]),
+            "state 0, action 0 has probability -0.5",
+        ),
         (lambda: examples.bandit([], 0.9), r"rewards has shape \(0,\), .*give shape \(A,\)"),
         (lambda: examples.bandit([[1.0]], 0.9), r"rewards has shape \(1, 1\)"),
     ],
@@ -218,7 +257,12 @@ def test_toy_text_tables_are_read_as_they_stand(gymnasium, env_id, options, stat
     start = env.initial_state_distrib[list(labels)]
     assert start.sum() == pytest.approx(1.0, abs=1e-12)
     visited = [results for state in labels for results in env.P[state].values()]
-    ending = {reached for results in visited for chance, reached, _, ends in results if ends and chance > 0}
+    ending = {
+        reached
+        for results in visited
+        for chance, reached, _, ends in results
+        if ends and chance > 0
+    }
     for index, state in enumerate(labels):
         for action, results in env.P[state].items():
             expected, reward = np.zeros(env.observation_space.n), 0.0
@@ -238,7 +282,8 @@ def test_optimal_values_of_deterministic_lakes_and_cliffs_include_the_next_episo
     # Six steps with 1 at the last, a step out of the goal, and so on.
     lake = examples.from_gymnasium("FrozenLake-v1", 0.9, is_slippery=False)
     np.testing.assert_allclose(optimal_values(lake)[0], 0.9**5 / (1 - 0.9**7), rtol=1e-9)
-    # Thirteen steps along the cliff at -1 each, and a free one back to the start (state 36 of Gymnasium).
+    # Thirteen steps along the cliff at -1 each, and a free one back to the start (state 36 of
+    # Gymnasium).
     cliff = examples.from_gymnasium("CliffWalking-v1", 0.9)
     assert cliff.labels is not None
     start = optimal_values(cliff)[cliff.labels.index(36)]
@@ -253,9 +298,14 @@ def test_optimal_values_of_deterministic_lakes_and_cliffs_include_the_next_episo
         (
             "Blackjack-v1",
             {},
-            "Blackjack-v1 does not publish its transition table.*use FrozenLake, Taxi or CliffWalking",
+            "Blackjack-v1 does not publish its transition table.*use FrozenLake, Taxi or "
+            "CliffWalking",
         ),
-        ("Taxi-v4", {"fickle_passenger": True}, "Taxi-v4 with fickle_passenger=True .*use fickle_passenger=False"),
+        (
+            "Taxi-v4",
+            {"fickle_passenger": True},
+            "Taxi-v4 with fickle_passenger=True .*use fickle_passenger=False",
+        ),
     ],
 )
 def test_environments_that_are_no_finite_mdp_are_refused(gymnasium, env_id, options, message):
@@ -265,7 +315,10 @@ def test_environments_that_are_no_finite_mdp_are_refused(gymnasium, env_id, opti
 
 def test_a_state_that_ends_episodes_only_sometimes_is_refused(gymnasium, monkeypatch):
     class Half:
-        P: ClassVar = {0: {0: [(0.5, 1, 0.0, True), (0.5, 1, 0.0, False)]}, 1: {0: [(1.0, 0, 0.0, False)]}}
+        P: ClassVar = {
+            0: {0: [(0.5, 1, 0.0, True), (0.5, 1, 0.0, False)]},
+            1: {0: [(1.0, 0, 0.0, False)]},
+        }
         initial_state_distrib = np.array([1.0, 0.0])
 
         @property
@@ -273,7 +326,10 @@ def test_a_state_that_ends_episodes_only_sometimes_is_refused(gymnasium, monkeyp
             return self
 
     monkeypatch.setattr(gymnasium, "make", lambda env_id, **options: Half())
-    with pytest.raises(ProblemError, match="Half-v0: state 1 ends the episode when reached on some ways and not on others"):
+    with pytest.raises(
+        ProblemError,
+        match="Half-v0: state 1 ends the episode when reached on some ways and not on others",
+    ):
         examples.from_gymnasium("Half-v0", 0.9)
 
 

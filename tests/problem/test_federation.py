@@ -1,4 +1,5 @@
-"""Who learns what: kinds, assignments, fingerprints, and every way to state a federation wrongly."""
+"""Who learns what: kinds, assignments, fingerprints, and every way to state a federation
+wrongly."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ def test_agents_take_turns_among_the_kinds():
     fed = Federation(MDP_2, BEHAVIORS, num_agents=5)
     np.testing.assert_array_equal(fed.assignment, [0, 1, 0, 1, 0])
     np.testing.assert_array_equal(fed.kind_counts, [3, 2])
-    assert (fed.num_agents, fed.num_kinds, fed.num_states, fed.num_actions, fed.discount) == (5, 2, 2, 2, 0.5)
+    assert (fed.num_agents, fed.num_kinds, fed.num_states, fed.num_actions, fed.discount) == (
+        5,
+        2,
+        2,
+        2,
+        0.5,
+    )
 
 
 def test_an_assignment_may_leave_a_kind_without_agents():
@@ -77,8 +84,13 @@ def test_a_federation_is_frozen_and_its_arrays_are_read_only():
 
 def test_equal_federations_have_equal_fingerprints_however_they_were_written():
     dense = full_federation()
-    rebuilt = examples.MDP(sparse.coo_array(MDP_2.transitions), MDP_2.rewards.tolist(), 0.5, labels="ab")
-    assert full_federation(mdp=rebuilt, assignment=np.array([0, 1, 0, 1], np.int8)).fingerprint() == dense.fingerprint()
+    rebuilt = examples.MDP(
+        sparse.coo_array(MDP_2.transitions), MDP_2.rewards.tolist(), 0.5, labels="ab"
+    )
+    assert (
+        full_federation(mdp=rebuilt, assignment=np.array([0, 1, 0, 1], np.int8)).fingerprint()
+        == dense.fingerprint()
+    )
     assert pickle.loads(pickle.dumps(dense)).fingerprint() == dense.fingerprint()
     assert len(dense.fingerprint()) == 64
 
@@ -131,10 +143,16 @@ def test_any_change_of_the_problem_changes_its_fingerprint(changes):
         ({"num_agents": 0}, "num_agents is 0, but must be a whole number of at least 1"),
         ({"num_agents": 2.0}, r"num_agents is 2\.0, but must be a whole number"),
         ({"assignment": [0, 1, 2, 0]}, r"assignment\[2\] is 2, but the kinds are numbered 0 to 1"),
-        ({"assignment": [0, 1, 1, -1]}, r"assignment\[3\] is -1, but the kinds are numbered 0 to 1"),
+        (
+            {"assignment": [0, 1, 1, -1]},
+            r"assignment\[3\] is -1, but the kinds are numbered 0 to 1",
+        ),
         ({"assignment": [0, 1]}, r"assignment has shape \(2,\) .*give \(4,\) whole numbers"),
         ({"assignment": [0.0, 1.0, 0.0, 1.0]}, "assignment has shape .*type float64"),
-        ({"behavior_policies": BEHAVIORS[:, :1]}, r"behavior_policies has shape \(2, 1, 2\), .*give shape \(M, 2, 2\)"),
+        (
+            {"behavior_policies": BEHAVIORS[:, :1]},
+            r"behavior_policies has shape \(2, 1, 2\), .*give shape \(M, 2, 2\)",
+        ),
         ({"behavior_policies": BEHAVIORS[:0]}, r"behavior_policies has shape \(0, 2, 2\)"),
         ({"behavior_policies": [0.5, 0.5]}, r"behavior_policies has shape \(2,\)"),
         (
@@ -147,16 +165,31 @@ def test_any_change_of_the_problem_changes_its_fingerprint(changes):
         ),
         ({"target_policy": TARGET * 2}, "target_policy in state 0 sums to 2"),
         ({"target_policy": TARGET[0]}, r"target_policy has shape \(2,\), .*give shape \(2, 2\)"),
-        ({"features": [1.0, 0.5]}, r"features has shape \(2,\), .*give shape \(2, d\) with d at least 1"),
-        ({"features": np.ones((3, 1))}, r"features has shape \(3, 1\), but needs one row for each of the 2 states"),
+        (
+            {"features": [1.0, 0.5]},
+            r"features has shape \(2,\), .*give shape \(2, d\) with d at least 1",
+        ),
+        (
+            {"features": np.ones((3, 1))},
+            r"features has shape \(3, 1\), but needs one row for each of the 2 states",
+        ),
         ({"features": np.ones((2, 0))}, r"features has shape \(2, 0\)"),
-        ({"features": [[1.0, 2.0], [2.0, 4.0]]}, "features has 2 columns but rank 1, .*drop the columns"),
+        (
+            {"features": [[1.0, 2.0], [2.0, 4.0]]},
+            "features has 2 columns but rank 1, .*drop the columns",
+        ),
         ({"features": np.ones((2, 3))}, "features has 3 columns but rank 1"),
         ({"features": np.zeros((2, 1))}, "features has 1 columns but rank 0"),
         ({"features": [[1.0], [np.nan]]}, r"features\[1, 0\] is nan"),
         ({"initial_distribution": [0.5, 0.4]}, r"initial_distribution sums to 0\.9"),
-        ({"initial_distribution": [1.5, -0.5]}, r"initial_distribution has probability -0\.5 at index 1"),
-        ({"initial_distribution": [1.0]}, r"initial_distribution has shape \(1,\), .*give shape \(2,\)"),
+        (
+            {"initial_distribution": [1.5, -0.5]},
+            r"initial_distribution has probability -0\.5 at index 1",
+        ),
+        (
+            {"initial_distribution": [1.0]},
+            r"initial_distribution has shape \(1,\), .*give shape \(2,\)",
+        ),
     ],
 )
 def test_bad_input_is_named_with_its_place_and_cure(changes, message):
@@ -173,7 +206,14 @@ def test_features_of_full_rank_pass_however_badly_scaled():
 
 @pytest.mark.parametrize(
     "kernels",
-    [KERNEL, KERNEL[None], sparse.csr_array(KERNEL), [sparse.coo_array(KERNEL)], [sparse.csc_matrix(KERNEL)], [KERNEL]],
+    [
+        KERNEL,
+        KERNEL[None],
+        sparse.csr_array(KERNEL),
+        [sparse.coo_array(KERNEL)],
+        [sparse.csc_matrix(KERNEL)],
+        [KERNEL],
+    ],
 )
 def test_every_form_of_the_kernel_gives_the_same_noise(kernels):
     noise = MarkovNoise(kernels, num_agents=3)
@@ -185,7 +225,11 @@ def test_every_form_of_the_kernel_gives_the_same_noise(kernels):
 
 
 def test_noise_has_kinds_as_a_federation_has():
-    noise = MarkovNoise([KERNEL, KERNEL.T[::-1].T[::-1], sparse.csr_array(KERNEL)], num_agents=4, assignment=[2, 0, 2, 0])
+    noise = MarkovNoise(
+        [KERNEL, KERNEL.T[::-1].T[::-1], sparse.csr_array(KERNEL)],
+        num_agents=4,
+        assignment=[2, 0, 2, 0],
+    )
     assert noise.num_kinds == 3
     np.testing.assert_array_equal(noise.kind_counts, [2, 0, 2])
     assert noise.fingerprint() != MarkovNoise(KERNEL, num_agents=4).fingerprint()
@@ -195,15 +239,35 @@ def test_noise_has_kinds_as_a_federation_has():
     ("kernels", "options", "message"),
     [
         (KERNEL * 0.9, {}, r"kernels\[0\] in state 0 sums to 0\.9"),
-        ([KERNEL, [[1.0, 0.0], [2.0, -1.0]]], {}, r"kernels\[1\] in state 1 has probability -1\.0 at index 1"),
-        (np.ones((2, 3)) / 3, {}, r"kernels\[0\] has shape \(2, 3\), but every kernel must be square"),
-        ([sparse.eye_array(2), sparse.eye_array(3)], {}, r"kernels\[1\] has shape \(3, 3\), .*of one size"),
-        (np.zeros((0, 2, 2)), {}, r"kernels has shape \(0, 2, 2\), but must hold at least one chain"),
+        (
+            [KERNEL, [[1.0, 0.0], [2.0, -1.0]]],
+            {},
+            r"kernels\[1\] in state 1 has probability -1\.0 at index 1",
+        ),
+        (
+            np.ones((2, 3)) / 3,
+            {},
+            r"kernels\[0\] has shape \(2, 3\), but every kernel must be square",
+        ),
+        (
+            [sparse.eye_array(2), sparse.eye_array(3)],
+            {},
+            r"kernels\[1\] has shape \(3, 3\), .*of one size",
+        ),
+        (
+            np.zeros((0, 2, 2)),
+            {},
+            r"kernels has shape \(0, 2, 2\), but must hold at least one chain",
+        ),
         (1.0, {}, r"kernels has shape \(\), .*give shape \(M, Y, Y\) or \(Y, Y\)"),
         (np.zeros((1, 0, 0)), {}, r"kernels\[0\] has shape \(0, 0\)"),
         ("walk", {}, "kernels is a str that cannot be read"),
         (KERNEL, {"num_agents": None}, "num_agents is missing"),
-        (KERNEL, {"assignment": [1, 0]}, r"assignment\[0\] is 1, but the kinds are numbered 0 to 0"),
+        (
+            KERNEL,
+            {"assignment": [1, 0]},
+            r"assignment\[0\] is 1, but the kinds are numbered 0 to 0",
+        ),
         (KERNEL, {"initial_distribution": [1.0, 1.0]}, "initial_distribution sums to 2"),
     ],
 )

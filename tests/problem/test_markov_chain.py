@@ -40,9 +40,13 @@ def line(states: int, right: float, left: float) -> sparse.csr_array:
 
 
 def two_garnets(states: int, link: float) -> sparse.csr_array:
-    """Two random chains that meet in their first states, over links of weight `link` there and 3 `link` back."""
+    """Two random chains that meet in their first states, over links of weight `link` there and 3
+    `link` back."""
     uniform = policies.uniform(states, 2)
-    parts = [examples.garnet(states, 2, 5, 0.9, seed, connected=True).policy_chain(uniform) for seed in (0, 1)]
+    parts = [
+        examples.garnet(states, 2, 5, 0.9, seed, connected=True).policy_chain(uniform)
+        for seed in (0, 1)
+    ]
     chain = sparse.block_diag(parts, format="lil")
     chain[[0], :] *= 1.0 - link
     chain[[states], :] *= 1.0 - 3.0 * link
@@ -65,7 +69,9 @@ def test_a_chain_passes_exactly_when_a_power_of_its_graph_is_positive(seed, stat
     if primitive:
         check_ergodic(chain, "agent kind 0")
     else:
-        with pytest.raises(ProblemError, match=r"agent kind 0: its chain (is reducible|has period)"):
+        with pytest.raises(
+            ProblemError, match=r"agent kind 0: its chain (is reducible|has period)"
+        ):
             check_ergodic(chain, "agent kind 0")
 
 
@@ -80,7 +86,9 @@ def test_the_period_is_named(seed, period, width):
         here = shuffled[phase * width : (phase + 1) * width]
         there = shuffled[(phase + 1) % period * width :][:width]
         chain[np.ix_(here, there)] = rng.dirichlet(np.ones(width), width)
-    with pytest.raises(ProblemError, match=f"agent kind 3: its chain has period {period}, but must be aperiodic"):
+    with pytest.raises(
+        ProblemError, match=f"agent kind 3: its chain has period {period}, but must be aperiodic"
+    ):
         check_ergodic(sparse.csr_array(chain), "agent kind 3")
 
 
@@ -94,11 +102,15 @@ def test_the_smallest_closed_class_is_named():
 
 
 def test_a_large_closed_class_is_abridged():
-    chain = sparse.block_diag([sparse.csr_array([[0.5, 0.5], [0.5, 0.5]]), random_chain(0, 20, 0.3)], format="lil")
+    chain = sparse.block_diag(
+        [sparse.csr_array([[0.5, 0.5], [0.5, 0.5]]), random_chain(0, 20, 0.3)], format="lil"
+    )
     chain[0, :] = 0.0
     chain[0, 5] = 1.0
     chain[1, 5], chain[1, 0], chain[1, 1] = 0.5, 0.5, 0.0
-    with pytest.raises(ProblemError, match=r"states \[2, 3, 4, 5, 6, \.\.\. 20 in all\] .* never reaches state 0"):
+    with pytest.raises(
+        ProblemError, match=r"states \[2, 3, 4, 5, 6, \.\.\. 20 in all\] .* never reaches state 0"
+    ):
         check_ergodic(sparse.csr_array(chain), "every agent")
 
 
@@ -108,7 +120,9 @@ def test_read_only_kernels_are_fine():
     np.testing.assert_allclose(stationary_law(noise.kernels[0]), [0.2, 0.4, 0.4], rtol=1e-14)
 
 
-@pytest.mark.parametrize("chain", [random_chain(5, 12, 0.3), line(250, 0.8, 0.1), sparse.csr_array(np.eye(3)[[1, 2, 0]])])
+@pytest.mark.parametrize(
+    "chain", [random_chain(5, 12, 0.3), line(250, 0.8, 0.1), sparse.csr_array(np.eye(3)[[1, 2, 0]])]
+)
 def test_compiled_and_interpreted_loops_agree(chain):
     for compiled, arguments in (
         (markov_chain._eliminate, lambda: (chain.toarray(),)),
@@ -135,7 +149,8 @@ def test_the_law_of_a_small_chain_is_its_left_eigenvector(seed, states, density)
 
 
 def test_elimination_keeps_all_digits_where_an_eigensolver_loses_them():
-    # A reversible chain with symmetric weights w has the law of its row sums, whatever the link between its halves.
+    # A reversible chain with symmetric weights w has the law of its row sums, whatever the link
+    # between its halves.
     rng = np.random.default_rng(2)
     weights = np.zeros((8, 8))
     for half in (slice(0, 4), slice(4, 8)):
@@ -162,7 +177,10 @@ def test_laws_that_span_three_hundred_orders_keep_relative_precision(ratio):
 @pytest.mark.parametrize("ratio", [0.1, 10.0])
 def test_a_law_beyond_floating_point_is_refused(ratio):
     left = 0.5 / (1.0 + ratio)
-    with pytest.raises(ProblemError, match=r"the stationary law of state .* is too small for a floating-point number"):
+    with pytest.raises(
+        ProblemError,
+        match=r"the stationary law of state .* is too small for a floating-point number",
+    ):
         stationary_law(line(450, right=ratio * left, left=left))
 
 
@@ -197,7 +215,9 @@ def test_a_nearly_periodic_ring_has_its_law():
     check_ergodic(sparse.csr_array(ring), "every agent")
     exact = np.ones(states)
     exact[1] = 0.5
-    np.testing.assert_allclose(stationary_law(sparse.csr_array(ring)), exact / exact.sum(), rtol=1e-9)
+    np.testing.assert_allclose(
+        stationary_law(sparse.csr_array(ring)), exact / exact.sum(), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(("link", "precision"), [(1e-3, 1e-9), (1e-6, 1e-5)])
@@ -215,7 +235,10 @@ def test_a_law_that_cannot_be_certified_is_refused_with_its_residual(monkeypatch
 
     monkeypatch.setattr(balance, "_correct", rough)
     monkeypatch.setattr(balance, "_factorise", rough)
-    with pytest.raises(ProblemError, match=r"a chain of 600 states was found only to a residual of 1\.0e-06 instead of"):
+    with pytest.raises(
+        ProblemError,
+        match=r"a chain of 600 states was found only to a residual of 1\.0e-06 instead of",
+    ):
         stationary_law(line(600, 0.3, 0.31))
 
 
@@ -264,7 +287,9 @@ def test_the_rate_is_near_the_second_eigenvalue_of_a_slow_chain():
 
 
 def test_identical_rows_mix_in_one_step():
-    assert mixing_constants(sparse.csr_array(np.tile([0.1, 0.2, 0.7], (3, 1)))) == MixingConstants(m=1.0, rho=0.0)
+    assert mixing_constants(sparse.csr_array(np.tile([0.1, 0.2, 0.7], (3, 1)))) == MixingConstants(
+        m=1.0, rho=0.0
+    )
     assert mixing_constants(sparse.csr_array([[1.0]])) == MixingConstants(m=1.0, rho=0.0)
     # The same up to rounding, as weighted sums of equal rows come out.
     chain = examples.two_state().policy_chain([[1 / 4, 3 / 4], [1 / 2, 1 / 2]])
@@ -285,9 +310,14 @@ def test_a_smaller_target_never_asks_for_a_slower_rate():
 def test_mixing_constants_refuse_what_they_cannot_certify():
     with pytest.raises(ProblemError, match="mixing constants: its chain has period 2"):
         mixing_constants(sparse.csr_array([[0.0, 1.0], [1.0, 0.0]]))
-    with pytest.raises(ProblemError, match="a chain of 2001 states, but dense powers are affordable up to 2000"):
+    with pytest.raises(
+        ProblemError, match="a chain of 2001 states, but dense powers are affordable up to 2000"
+    ):
         mixing_constants(line(2001, 0.3, 0.3))
-    with pytest.raises(ProblemError, match=r"the chain has not mixed after .* steps, more than rounding allows to follow"):
+    with pytest.raises(
+        ProblemError,
+        match=r"the chain has not mixed after .* steps, more than rounding allows to follow",
+    ):
         mixing_constants(sparse.csr_array([[1 - 2e-16, 2e-16], [2e-16, 1 - 2e-16]]))
     with pytest.raises(ProblemError, match="target is 0, but must lie strictly between 0 and 1"):
         mixing_constants(line(3, 0.3, 0.3), target=0)

@@ -20,7 +20,9 @@ REWARDS = np.array([[1.0, 0.0], [-1.0, 0.5]])
 
 def random_mdp(seed: int, states: int, actions: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    transitions = rng.random((states, actions, states)) * (rng.random((states, actions, states)) < 0.5)
+    transitions = rng.random((states, actions, states)) * (
+        rng.random((states, actions, states)) < 0.5
+    )
     transitions[:, :, 0] += 0.1
     return transitions / transitions.sum(axis=2, keepdims=True), rng.normal(size=(states, actions))
 
@@ -33,7 +35,10 @@ def test_dense_transitions_are_stored_by_state_and_action():
     assert repr(mdp) == "MDP(states=2, actions=2, discount=0.5, successors=7)"
 
 
-@pytest.mark.parametrize("form", [sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_array, sparse.dok_array])
+@pytest.mark.parametrize(
+    "form",
+    [sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_array, sparse.dok_array],
+)
 def test_every_sparse_form_gives_the_same_mdp_as_the_dense_one(form):
     dense = MDP(TRANSITIONS, REWARDS, 0.5).transitions
     given_sparse = MDP(form(TRANSITIONS.reshape(4, 2)), REWARDS, 0.5).transitions
@@ -57,12 +62,21 @@ def test_long_indices_are_narrowed_so_that_equal_mdps_have_equal_bytes():
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32 - 1), states=st.integers(1, 8), actions=st.integers(1, 4), error=st.floats(-9e-9, 9e-9))
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    states=st.integers(1, 8),
+    actions=st.integers(1, 4),
+    error=st.floats(-9e-9, 9e-9),
+)
 def test_rows_off_by_up_to_1e_8_are_divided_by_their_sum(seed, states, actions, error):
     transitions, rewards = random_mdp(seed, states, actions)
     mdp = MDP(transitions * (1.0 + error), rewards, 0.9)
-    np.testing.assert_allclose(mdp.transitions.sum(axis=1), 1.0, rtol=0, atol=states * np.finfo(float).eps)
-    np.testing.assert_allclose(mdp.transitions.toarray().reshape(transitions.shape), transitions, rtol=1e-14)
+    np.testing.assert_allclose(
+        mdp.transitions.sum(axis=1), 1.0, rtol=0, atol=states * np.finfo(float).eps
+    )
+    np.testing.assert_allclose(
+        mdp.transitions.toarray().reshape(transitions.shape), transitions, rtol=1e-14
+    )
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -78,7 +92,12 @@ def test_an_mdp_is_frozen_and_keeps_copies():
     mdp = MDP(transitions, rewards, 0.5)
     transitions[:], rewards[:] = 7.0, 7.0
     np.testing.assert_array_equal(mdp.transitions.toarray().ravel(), TRANSITIONS.ravel())
-    for array in (mdp.rewards, mdp.transitions.data, mdp.transitions.indices, mdp.transitions.indptr):
+    for array in (
+        mdp.rewards,
+        mdp.transitions.data,
+        mdp.transitions.indices,
+        mdp.transitions.indptr,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -101,7 +120,9 @@ def test_policy_chain_and_rewards_are_the_weighted_sums_of_their_definition(seed
     expected = np.einsum("sa,sat->st", policy, transitions)
     np.testing.assert_allclose(chain.toarray(), expected, rtol=1e-13)
     assert chain.has_sorted_indices
-    np.testing.assert_allclose(mdp.policy_rewards(policy), (policy * rewards).sum(axis=1), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        mdp.policy_rewards(policy), (policy * rewards).sum(axis=1), rtol=1e-12, atol=1e-14
+    )
 
 
 def test_policy_chain_has_no_edge_for_actions_never_taken():
@@ -119,27 +140,72 @@ def broken(state: int, action: int, reached: int, value: float) -> np.ndarray:
 @pytest.mark.parametrize(
     ("transitions", "rewards", "discount", "message"),
     [
-        (broken(1, 0, 0, 0.4), REWARDS, 0.5, r"state 1, action 0 sums to 0\.9, .*divide the row by its sum"),
+        (
+            broken(1, 0, 0, 0.4),
+            REWARDS,
+            0.5,
+            r"state 1, action 0 sums to 0\.9, .*divide the row by its sum",
+        ),
         (TRANSITIONS * (1 + 2e-8), REWARDS, 0.5, r"state 0, action 0 sums to 1\.00000002"),
         (np.zeros((2, 2, 2)), REWARDS, 0.5, "state 0, action 0 sums to 0, "),
-        (broken(0, 1, 1, -0.75), REWARDS, 0.5, r"state 0, action 1 has probability -0\.75 at index 1, .*not negative"),
-        (broken(1, 1, 0, np.nan), REWARDS, 0.5, "state 1, action 1 has probability nan at index 0, .*finite"),
+        (
+            broken(0, 1, 1, -0.75),
+            REWARDS,
+            0.5,
+            r"state 0, action 1 has probability -0\.75 at index 1, .*not negative",
+        ),
+        (
+            broken(1, 1, 0, np.nan),
+            REWARDS,
+            0.5,
+            "state 1, action 1 has probability nan at index 0, .*finite",
+        ),
         (broken(1, 1, 0, np.inf), REWARDS, 0.5, "state 1, action 1 has probability inf at index 0"),
-        (TRANSITIONS[:, :1], REWARDS, 0.5, r"transitions has shape \(2, 1, 2\), .*call for \(2, 2, 2\)"),
+        (
+            TRANSITIONS[:, :1],
+            REWARDS,
+            0.5,
+            r"transitions has shape \(2, 1, 2\), .*call for \(2, 2, 2\)",
+        ),
         (
             TRANSITIONS.reshape(4, 2),
             REWARDS,
             0.5,
             r"transitions has shape \(4, 2\), .*scipy sparse ones as \(S\*A, S\)",
         ),
-        (sparse.csr_array(np.eye(3)), REWARDS, 0.5, r"transitions has shape \(3, 3\), .*call for \(4, 2\)"),
-        ("nonsense", REWARDS, 0.5, r"transitions is a str that cannot be read .*give an array of shape \(S, A, S\)"),
+        (
+            sparse.csr_array(np.eye(3)),
+            REWARDS,
+            0.5,
+            r"transitions has shape \(3, 3\), .*call for \(4, 2\)",
+        ),
+        (
+            "nonsense",
+            REWARDS,
+            0.5,
+            r"transitions is a str that cannot be read .*give an array of shape \(S, A, S\)",
+        ),
         ([[1.0], [1.0, 2.0]], REWARDS, 0.5, "transitions is a list that cannot be read"),
-        (TRANSITIONS + 0j, REWARDS, 0.5, "transitions is a ndarray that cannot be read as an array of real numbers"),
+        (
+            TRANSITIONS + 0j,
+            REWARDS,
+            0.5,
+            "transitions is a ndarray that cannot be read as an array of real numbers",
+        ),
         (TRANSITIONS, [1.0, 2.0], 0.5, r"rewards has shape \(2,\), .*give shape \(S, A\)"),
         (TRANSITIONS, np.zeros((0, 2)), 0.5, r"rewards has shape \(0, 2\), .*at least one of each"),
-        (TRANSITIONS, [[0.0, np.nan], [0.0, 0.0]], 0.5, r"rewards\[0, 1\] is nan, but must be finite"),
-        (TRANSITIONS, [[0.0, 0.0], [np.inf, 0.0]], 0.5, r"rewards\[1, 0\] is inf, but must be finite"),
+        (
+            TRANSITIONS,
+            [[0.0, np.nan], [0.0, 0.0]],
+            0.5,
+            r"rewards\[0, 1\] is nan, but must be finite",
+        ),
+        (
+            TRANSITIONS,
+            [[0.0, 0.0], [np.inf, 0.0]],
+            0.5,
+            r"rewards\[1, 0\] is inf, but must be finite",
+        ),
         (TRANSITIONS, REWARDS, 1.0, r"discount is 1\.0, but must lie strictly between 0 and 1"),
         (TRANSITIONS, REWARDS, 0.0, r"discount is 0\.0, "),
         (TRANSITIONS, REWARDS, float("nan"), "discount is nan, "),
@@ -152,7 +218,9 @@ def test_bad_input_is_named_with_its_place_and_cure(transitions, rewards, discou
 
 
 def test_labels_must_be_one_per_state():
-    with pytest.raises(ProblemError, match="labels has 3 entries for 2 states: give one label per state"):
+    with pytest.raises(
+        ProblemError, match="labels has 3 entries for 2 states: give one label per state"
+    ):
         MDP(TRANSITIONS, REWARDS, 0.5, labels="abc")
 
 

@@ -16,13 +16,27 @@ from synthetic_sections import error_curves, exact_lines
 
 
 def figure(*series: Series, **changes) -> FigureData:
-    return FigureData(**{"key": "k", "title": "t", "caption": "c.", "x_label": "x", "y_label": "y", "series": series} | changes)
+    return FigureData(
+        **{
+            "key": "k",
+            "title": "t",
+            "caption": "c.",
+            "x_label": "x",
+            "y_label": "y",
+            "series": series,
+        }
+        | changes
+    )
 
 
 def test_the_file_holds_every_number_to_the_last_bit() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=5), rng.normal(size=5)
-    rows = list(csv.DictReader(io.StringIO(figure(Series('a, "b"', x, y, y - 1, y + 1), Series("c", [1], [2])).csv())))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(figure(Series('a, "b"', x, y, y - 1, y + 1), Series("c", [1], [2])).csv())
+        )
+    )
     assert {row["series"] for row in rows} == {'a, "b"', "c"}
     assert [float(row["y"]) for row in rows[:5]] == y.tolist()
     assert [float(row["low"]) for row in rows[:5]] == (y - 1).tolist()
@@ -30,7 +44,10 @@ def test_the_file_holds_every_number_to_the_last_bit() -> None:
 
 
 def test_a_logarithmic_axis_leaves_out_what_it_has_no_place_for() -> None:
-    part = drawable(figure(s := Series("a", [0, 1, 2, 3], [1.0, 0.0, 2.0, np.nan], [0.5] * 3 + [0], [2.0] * 4)), s)
+    part = drawable(
+        figure(s := Series("a", [0, 1, 2, 3], [1.0, 0.0, 2.0, np.nan], [0.5] * 3 + [0], [2.0] * 4)),
+        s,
+    )
     assert part.x.tolist() == [2.0]
     assert part.y.tolist() == [2.0]
 

@@ -1,4 +1,5 @@
-"""The page in headless Chromium: read from a file without a network, on a desk, on a phone and on paper."""
+"""The page in headless Chromium: read from a file without a network, on a desk, on a phone and on
+paper."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from synthetic_sections import sections
 
 webdriver = pytest.importorskip("selenium.webdriver")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs Debian's packages chromium and chromium-driver")
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="needs Debian's packages chromium and chromium-driver"
+)
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -35,13 +38,25 @@ class Browser:
     def __init__(self, driver, address: str) -> None:
         self.driver, self.address, self.screen = driver, address, None
 
-    def open(self, tab: str = "summary", *, width: int = 1280, height: int = 900, phone=False, dark=False, fresh=False) -> None:
-        """Show a tab on such a screen; the page is loaded anew only for another screen, or if it must be `fresh`."""
+    def open(
+        self,
+        tab: str = "summary",
+        *,
+        width: int = 1280,
+        height: int = 900,
+        phone=False,
+        dark=False,
+        fresh=False,
+    ) -> None:
+        """Show a tab on such a screen; the page is loaded anew only for another screen, or if it
+        must be `fresh`."""
         if fresh or self.screen != (width, height, phone, dark):
             size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
             self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": [scheme]})
+            self.driver.execute_cdp_cmd(
+                "Emulation.setEmulatedMedia", {"media": "", "features": [scheme]}
+            )
             self.driver.get("about:blank")  # else a change of anchor loads nothing
             self.driver.get(self.address + ("" if tab == "summary" else f"#{tab}"))
             self.screen = (width, height, phone, dark)
@@ -64,22 +79,39 @@ class Browser:
     def press(self, *keys: str) -> None:
         for key in keys:
             for kind in ("keyDown", "keyUp"):
-                press = {"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}.get(key, 0)}
-                self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", press | ({"text": "\r"} if key == "Enter" else {}))
+                press = {
+                    "type": kind,
+                    "key": key,
+                    "code": key,
+                    "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}.get(key, 0),
+                }
+                self.driver.execute_cdp_cmd(
+                    "Input.dispatchKeyEvent", press | ({"text": "\r"} if key == "Enter" else {})
+                )
 
     def point(self, x: float, y: float, *, click: bool = False) -> None:
         for kind in ("mouseMoved", *(("mousePressed", "mouseReleased") if click else ())):
-            event = {"type": kind, "x": x, "y": y, "button": "left" if kind != "mouseMoved" else "none", "clickCount": 1}
+            event = {
+                "type": kind,
+                "x": x,
+                "y": y,
+                "button": "left" if kind != "mouseMoved" else "none",
+                "clickCount": 1,
+            }
             self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
 
     def place(self, selector: str) -> tuple[float, float]:
         """The middle of the first such element, scrolled to."""
         self.ask("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-        box = self.ask("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
+        box = self.ask(
+            "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector
+        )
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
     def screenshot(self) -> bytes:
-        return base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+        return base64.b64decode(
+            self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -103,19 +135,27 @@ def browser(tmp_path_factory):
 
 
 def shown(browser: Browser) -> list[str]:
-    return browser.ask("return [...document.querySelectorAll('[role=tabpanel]')].filter(p => p.clientHeight).map(p => p.id)")
+    return browser.ask(
+        "return [...document.querySelectorAll('[role=tabpanel]')].filter(p => "
+        "p.clientHeight).map(p => p.id)"
+    )
 
 
 def test_it_opens_on_the_summary_and_asks_for_nothing_else(browser) -> None:
     browser.open()
     assert shown(browser) == ["summary"]
     assert browser.ask("return performance.getEntriesByType('resource').map(e => e.name)") == []
-    assert browser.ask("return document.querySelector('#summary .badge').innerText.trim()") == "? cannot be told"
+    assert (
+        browser.ask("return document.querySelector('#summary .badge').innerText.trim()")
+        == "? cannot be told"
+    )
 
 
 @pytest.mark.parametrize(("width", "height", "phone"), [(1280, 900, False), (360, 740, True)])
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_tab_fits_its_screen_and_is_drawn(browser, width, height, phone, dark, tmp_path) -> None:
+def test_every_tab_fits_its_screen_and_is_drawn(
+    browser, width, height, phone, dark, tmp_path
+) -> None:
     browser.open("claim-a", width=width, height=height, phone=phone, dark=dark)
     beyond = "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
     for tab in ("summary", "claim-c", "settings", "claim-a"):
@@ -133,7 +173,9 @@ def test_every_tab_fits_its_screen_and_is_drawn(browser, width, height, phone, d
 def test_hovering_over_a_point_shows_its_value(browser) -> None:
     browser.open("claim-a")
     browser.point(*browser.place(f"#{PLOT} .scatterlayer .points path"))
-    text = browser.until(f"return document.querySelector('#{PLOT} .hoverlayer .hovertext')?.textContent")
+    text = browser.until(
+        f"return document.querySelector('#{PLOT} .hoverlayer .hovertext')?.textContent"
+    )
     y = sections()[0].figures[1].series[0].y[0]
     assert "Garnet" in text
     assert f"{y:.4g}" in text
@@ -168,7 +210,9 @@ def test_the_keyboard_reaches_everything(browser) -> None:
     focus = "return document.activeElement.id || document.activeElement.className"
     browser.press("Tab")
     assert browser.ask(focus) == "skip"
-    assert browser.ask("return document.activeElement.getBoundingClientRect().left") >= 0, "the skip link shows when focused"
+    assert browser.ask("return document.activeElement.getBoundingClientRect().left") >= 0, (
+        "the skip link shows when focused"
+    )
     browser.press("Tab")
     assert browser.ask(focus) == "tab-summary"
     browser.press("ArrowDown")
@@ -186,10 +230,13 @@ def test_the_keyboard_reaches_everything(browser) -> None:
 def test_the_numbers_open_as_a_table(browser) -> None:
     browser.open("claim-a")
     browser.point(*browser.place("#claim-a figure:last-of-type summary"), click=True)
-    rows = browser.until("return document.querySelectorAll('#claim-a figure:last-of-type .numbers tr').length")
+    rows = browser.until(
+        "return document.querySelectorAll('#claim-a figure:last-of-type .numbers tr').length"
+    )
     assert rows == 1 + sum(len(series.x) for series in sections()[0].figures[1].series)
     cells = browser.ask(
-        "return [...document.querySelectorAll('#claim-a figure:last-of-type .numbers td')].map(c => c.textContent)"
+        "return [...document.querySelectorAll('#claim-a figure:last-of-type .numbers td')].map(c "
+        "=> c.textContent)"
     )
     assert cells[:3] == ["Garnet", "sampled", "1"]
     assert float(cells[3]) == pytest.approx(sections()[0].figures[1].series[0].y[0], rel=1e-5)
@@ -200,7 +247,9 @@ def test_paper_shows_every_claim_and_every_plot_in_ink_even_from_a_dark_screen(b
     look = "p => [p.querySelectorAll('.main-svg').length > 0, p.clientWidth, getComputedStyle(p.querySelector('.xtitle')).fill]"
     note = f"window.seen = [...document.querySelectorAll('.plot')].map({look})"
     browser.ask(f"addEventListener('beforeprint', () => {{ {note} }})")
-    pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    pdf = base64.b64decode(
+        browser.driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"]
+    )
     assert pdf.startswith(b"%PDF-")
     seen = browser.ask("return window.seen")
     assert len(seen) == 3

@@ -61,7 +61,9 @@ def test_what_looks_like_markup_is_shown_as_it_is(page) -> None:
 
 
 def test_the_data_of_each_figure_can_be_taken_away(page) -> None:
-    links = dict(re.findall(r'<a download="([^"]+)" href="data:text/csv;charset=utf-8,([^"]+)"', page))
+    links = dict(
+        re.findall(r'<a download="([^"]+)" href="data:text/csv;charset=utf-8,([^"]+)"', page)
+    )
     figures = {f"{figure.key}.csv": figure for section in sections() for figure in section.figures}
     assert links.keys() == figures.keys()
     for name, figure in figures.items():
@@ -69,7 +71,9 @@ def test_the_data_of_each_figure_can_be_taken_away(page) -> None:
 
 
 def test_no_name_ends_the_script_that_holds_it() -> None:
-    text = plot_json(FigureData("k", "t", "c.", "x</script>", "y", series=(Series("<!--</script>", [1], [1]),)))
+    text = plot_json(
+        FigureData("k", "t", "c.", "x</script>", "y", series=(Series("<!--</script>", [1], [1]),))
+    )
     assert "<" not in text
     assert json.loads(text)["data"][0]["legendgroup"] == "<!--</script>"
 
@@ -78,7 +82,9 @@ def test_a_group_is_one_entry_of_the_legend_and_goes_together() -> None:
     shown = interactive(error_curves(np.random.default_rng(0)))
     named = [trace.name for trace in shown.data if trace.showlegend]
     assert named == ["N = 1", "N = 4", "N = 16", "N = 64", "bound, N = 64"]
-    assert sum(trace.legendgroup == "N = 4" for trace in shown.data) == 4, "two edges of the band, the points, the exact curve"
+    assert sum(trace.legendgroup == "N = 4" for trace in shown.data) == 4, (
+        "two edges of the band, the points, the exact curve"
+    )
 
 
 def test_two_sections_of_one_letter_are_refused_and_nothing_is_written(tmp_path) -> None:
@@ -89,12 +95,16 @@ def test_two_sections_of_one_letter_are_refused_and_nothing_is_written(tmp_path)
 
 
 def test_the_same_sections_give_the_same_page(page, tmp_path) -> None:
-    once, again = (write_report(sections(), tmp_path / name, title="T").read_bytes() for name in ("a", "b"))
+    once, again = (
+        write_report(sections(), tmp_path / name, title="T").read_bytes() for name in ("a", "b")
+    )
     assert once == again
 
 
 def test_plotly_and_matplotlib_load_only_when_something_is_drawn() -> None:
-    code = "import sys, fegsam.report; sys.exit(bool({'plotly', 'matplotlib'} & sys.modules.keys()))"
+    code = (
+        "import sys, fegsam.report; sys.exit(bool({'plotly', 'matplotlib'} & sys.modules.keys()))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -107,13 +117,36 @@ def test_a_page_on_which_nothing_was_checked_speaks_of_no_claims(tmp_path) -> No
     assert 'id="claim-1"' in body
 
 
-def test_identities_get_a_mark_of_their_own_and_thresholds_say_where_they_come_from(tmp_path) -> None:
-    told = {"theorem": "Theorem 1", "fails": "A coin with two heads.", "source": "The claim itself."}
+def test_identities_get_a_mark_of_their_own_and_thresholds_say_where_they_come_from(
+    tmp_path,
+) -> None:
+    told = {
+        "theorem": "Theorem 1",
+        "fails": "A coin with two heads.",
+        "source": "The claim itself.",
+    }
     verdicts = (
-        Verdict("coin", "Heads is as likely as tails.", "holds", Estimate(0.5, 0.4, 0.6), "0.3 to 0.7", **told),
-        Verdict("coin", "One is one.", "holds", Estimate(1.0, 1.0, 1.0), "1 to 1", kind="identity", **told),
+        Verdict(
+            "coin",
+            "Heads is as likely as tails.",
+            "holds",
+            Estimate(0.5, 0.4, 0.6),
+            "0.3 to 0.7",
+            **told,
+        ),
+        Verdict(
+            "coin",
+            "One is one.",
+            "holds",
+            Estimate(1.0, 1.0, 1.0),
+            "1 to 1",
+            kind="identity",
+            **told,
+        ),
     )
-    page = write_report([Section("a", "Coins", "Coins are fair.", verdicts)], tmp_path, title="t").read_text(encoding="utf-8")
+    page = write_report(
+        [Section("a", "Coins", "Coins are fair.", verdicts)], tmp_path, title="t"
+    ).read_text(encoding="utf-8")
     assert page.count('class="badge identity"') == 1
     assert "Of everything checked: 1 holds. Not counted: 1 identity, true by algebra." in page
     evidence = page.partition('<section id="evidence"')[2].partition("</section>")[0]
@@ -121,6 +154,10 @@ def test_identities_get_a_mark_of_their_own_and_thresholds_say_where_they_come_f
         assert said in evidence
 
 
-def test_verdicts_that_say_nothing_of_their_thresholds_have_no_table_of_every_verdict(tmp_path) -> None:
+def test_verdicts_that_say_nothing_of_their_thresholds_have_no_table_of_every_verdict(
+    tmp_path,
+) -> None:
     plain = Section("a", "Coins", "Coins are fair.", (Verdict("coin", "Heads.", "holds"),))
-    assert 'id="evidence"' not in write_report([plain], tmp_path, title="t").read_text(encoding="utf-8")
+    assert 'id="evidence"' not in write_report([plain], tmp_path, title="t").read_text(
+        encoding="utf-8"
+    )

@@ -53,16 +53,24 @@ caption = "As asked for."
 def report(study: str, folder: pathlib.Path) -> tuple[list[str], list[list[dict[str, str]]]]:
     """Captions and data of the figures on the page of a study."""
     (folder / "study.toml").write_text(study)
-    assert main(["run", str(folder / "study.toml"), "-o", str(folder / "out"), "--workers", "1"]) == 0
+    assert (
+        main(["run", str(folder / "study.toml"), "-o", str(folder / "out"), "--workers", "1"]) == 0
+    )
     assert main(["report", str(folder / "out")]) == 0
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
-    captions = [html.unescape(text) for text in re.findall(r'role="img" aria-label="([^"]*)"></div>', page)]
+    captions = [
+        html.unescape(text) for text in re.findall(r'role="img" aria-label="([^"]*)"></div>', page)
+    ]
     tables = [unquote(text) for text in re.findall(r'href="data:text/csv[^,]*,([^"]*)"', page)]
     return captions, [list(csv.DictReader(io.StringIO(text))) for text in tables]
 
 
 def measured(table: list[dict[str, str]]) -> dict[int, dict[str, float]]:
-    return {int(row["x"]): {key: float(row[key]) for key in ("y", "low", "high")} for row in table if row["style"] == "sampled"}
+    return {
+        int(row["x"]): {key: float(row[key]) for key in ("y", "low", "high")}
+        for row in table
+        if row["style"] == "sampled"
+    }
 
 
 def quickstart() -> str:
@@ -81,7 +89,9 @@ def test_the_study_of_the_quickstart_shows_a_linear_speed_up_between_floors(tmp_
         assert ratios[agents]["y"] == pytest.approx(agents, rel=0.15)
 
 
-def test_the_page_of_a_short_study_says_that_no_plateau_was_reached_and_speaks_of_no_floor(tmp_path) -> None:
+def test_the_page_of_a_short_study_says_that_no_plateau_was_reached_and_speaks_of_no_floor(
+    tmp_path,
+) -> None:
     captions, tables = report(quickstart().replace("40_000", "2000"), tmp_path)
     for caption in captions:
         assert "No plateau was reached by T = 2000" in caption
@@ -92,7 +102,9 @@ def test_the_page_of_a_short_study_says_that_no_plateau_was_reached_and_speaks_o
         assert found["y"] == pytest.approx(last["N = 1"] / last[f"N = {agents}"])
 
 
-def test_where_the_exact_error_is_known_it_decides_and_is_compared_at_the_same_time(tmp_path) -> None:
+def test_where_the_exact_error_is_known_it_decides_and_is_compared_at_the_same_time(
+    tmp_path,
+) -> None:
     for steps, reached in ((4000, True), (100, False)):
         folder = tmp_path / str(steps)
         folder.mkdir()
@@ -103,6 +115,13 @@ def test_where_the_exact_error_is_known_it_decides_and_is_compared_at_the_same_t
         for agents, found in measured(tables[2]).items():
             assert found["y"] == pytest.approx(exact[str(agents)], rel=0.6)
             assert found["low"] > 0
-        ends = {row["series"]: float(row["y"]) for row in tables[0] if row["x"] == str(steps) and row["style"] == "exact"}
-        same = [exact[str(agents)] == pytest.approx(ends[f"N = {agents}, exact"], rel=1e-12) for agents in (4, 64)]
+        ends = {
+            row["series"]: float(row["y"])
+            for row in tables[0]
+            if row["x"] == str(steps) and row["style"] == "exact"
+        }
+        same = [
+            exact[str(agents)] == pytest.approx(ends[f"N = {agents}, exact"], rel=1e-12)
+            for agents in (4, 64)
+        ]
         assert same == [not reached] * 2

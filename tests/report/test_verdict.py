@@ -68,9 +68,14 @@ def identity(outcome: str) -> Verdict:
 
 
 def test_identities_are_shown_but_not_counted() -> None:
-    section = Section("a", "t", "s.", (Verdict("c", "s.", "holds"), identity("holds"), identity("holds")))
+    section = Section(
+        "a", "t", "s.", (Verdict("c", "s.", "holds"), identity("holds"), identity("holds"))
+    )
     assert section.outcome == "holds"
-    assert summary([section]).splitlines()[-1] == "1 holds. Not counted: 2 identities, true by algebra."
+    assert (
+        summary([section]).splitlines()[-1]
+        == "1 holds. Not counted: 2 identities, true by algebra."
+    )
     assert "identity" in summary([section]).splitlines()[5]
 
 
@@ -78,12 +83,22 @@ def test_identities_alone_tell_nothing_and_a_broken_one_is_a_fault() -> None:
     assert Section("a", "t", "s.", (identity("holds"),)).outcome == "cannot be told"
     broken = Section("a", "t", "s.", (Verdict("c", "s.", "holds"), identity("does not hold")))
     assert broken.outcome == "does not hold"
-    assert "1 identity, true by algebra, of which 1 failed, a fault of the code." in summary([broken])
+    assert "1 identity, true by algebra, of which 1 failed, a fault of the code." in summary(
+        [broken]
+    )
 
 
 def test_exact_numbers_are_shown_without_an_interval() -> None:
     exact = Verdict("c", "s.", "holds", Estimate(2, 2, 2), "1 to 3", kind="exact")
-    assert summary([Section("a", "t", "s.", (exact,))]).splitlines()[3].split() == ["c", "holds", "exact", "2", "1", "to", "3"]
+    assert summary([Section("a", "t", "s.", (exact,))]).splitlines()[3].split() == [
+        "c",
+        "holds",
+        "exact",
+        "2",
+        "1",
+        "to",
+        "3",
+    ]
     with pytest.raises(ProblemError, match="'guessed'"):
         Verdict("c", "s.", "holds", kind="guessed")
 

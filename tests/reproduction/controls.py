@@ -1,4 +1,5 @@
-"""Engines with a fault, which the claims must notice: negative controls. Plain Python, as `engines.reference`."""
+"""Engines with a fault, which the claims must notice: negative controls. Plain Python, as
+`engines.reference`."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ class Faulty:
     Attributes
     ----------
     fault : {"shared stream", "no averaging", "paths reset", "none"}
-        All agents draw from the stream of the first; the "average" is the first agent's parameters; or every
-        synchronisation sends each agent back to the law of the first state.
+        All agents draw from the stream of the first; the "average" is the first agent's parameters;
+        or every synchronisation sends each agent back to the law of the first state.
     """
 
     fault: str
@@ -36,7 +37,9 @@ class Faulty:
             self._run_seed(plan, settings, index, seed, recorder)
         return recorder.history(plan.output_times, None)
 
-    def _run_seed(self, plan: Plan, settings: Settings, index: int, seed: int, recorder: Recorder) -> None:
+    def _run_seed(
+        self, plan: Plan, settings: Settings, index: int, seed: int, recorder: Recorder
+    ) -> None:
         steps, period = settings.num_steps, settings.sync_period
         agents = range(plan.num_agents)
         params = [plan.start.params[index].copy() for _ in agents]
@@ -65,9 +68,13 @@ class Faulty:
     def _average(self, params: list[np.ndarray]) -> np.ndarray:
         return params[0].copy() if self.fault == "no averaging" else np.mean(params, axis=0)
 
-    def _path(self, plan: Plan, settings: Settings, seed: int, agent: int, time: int, length: int) -> Path:
+    def _path(
+        self, plan: Plan, settings: Settings, seed: int, agent: int, time: int, length: int
+    ) -> Path:
         who = 0 if self.fault == "shared stream" else agent
         # A seed of its own for every restart: its first state comes from the law of first states.
-        path = agent_path(plan, settings.sampling, seed + 1_000_003 * time, who, 0, max(length, 1), None)
+        path = agent_path(
+            plan, settings.sampling, seed + 1_000_003 * time, who, 0, max(length, 1), None
+        )
         kind = plan.agents.kinds[agent]
         return path._replace(kind=np.uint64(kind))

@@ -1,4 +1,5 @@
-"""The claims (a) to (e) on small runs: they hold with the product's engines, and do not with engines that have a fault."""
+"""The claims (a) to (e) on small runs: they hold with the product's engines, and do not with
+engines that have a fault."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ import pytest
 
 import fegsam as fg
 from fegsam.report import Section, Verdict
-from fegsam.reproduction import bias_variance, corollary, heterogeneity, local_steps, problems, reproduce, speed_up
+from fegsam.reproduction import (
+    bias_variance,
+    corollary,
+    heterogeneity,
+    local_steps,
+    problems,
+    reproduce,
+    speed_up,
+)
 from fegsam.reproduction.differing_agents import by_environments, by_policies, preferences
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.thresholds import claim_spec
@@ -51,12 +60,15 @@ def named(section: Section, words: str) -> list[Verdict]:
     return found
 
 
-# --- The claims hold -------------------------------------------------------------------------------------------------
+# --- The claims hold ------------------------------------------------------------------------------
 
 
 def test_error_is_divided_by_the_number_of_agents() -> None:
     section = small_speed_up(None, algorithms=[1, 4], agents=[1, 4, 16], seeds=60, relaxations=16)
-    assert [verdict.outcome for verdict in named(section, "long-run error above its floor")] == ["holds", "holds"]
+    assert [verdict.outcome for verdict in named(section, "long-run error above its floor")] == [
+        "holds",
+        "holds",
+    ]
     assert section.outcome != "does not hold"
 
 
@@ -68,11 +80,16 @@ def test_few_communications_cost_little() -> None:
 
 
 def test_floor_of_differing_agents_grows_as_the_square_of_local_steps() -> None:
-    section = small_heterogeneity(None, agents=16, seeds=30, relaxations=12, table_seeds=10, table_relaxations=8)
+    section = small_heterogeneity(
+        None, agents=16, seeds=30, relaxations=12, table_seeds=10, table_relaxations=8
+    )
     assert {verdict.claim.partition(",")[0] for verdict in named(section, "square of K - 1")} == {
         "On-policy TD", "Off-policy tabular TD", "Q-learning", "Off-policy linear TD",
     }  # fmt: skip
-    for verdict in (*named(section, "square of K - 1"), *named(section, "rewards alone differ do not drift")):
+    for verdict in (
+        *named(section, "square of K - 1"),
+        *named(section, "rewards alone differ do not drift"),
+    ):
         assert verdict.outcome == "holds", verdict
     assert all(verdict.outcome == "holds" for verdict in named(section, "at least as fast as"))
 
@@ -81,7 +98,10 @@ def test_corollary_brings_its_rate_though_no_number_of_steps_is_large_enough() -
     few = {"algorithms": [3], "runs": [[2, 5000], [8, 20000]], "seeds": 60}
     section = corollary.examine(claim_spec("corollary", True).resized(**few))
     assert named(section, "slope -1")[0].outcome != "does not hold"
-    assert (named(section, "N times")[0].outcome, named(section, "N times")[0].kind) == ("holds", "identity")
+    assert (named(section, "N times")[0].outcome, named(section, "N times")[0].kind) == (
+        "holds",
+        "identity",
+    )
     admitted = named(section, "T large enough")[0]
     assert (admitted.outcome, admitted.kind) == ("does not hold", "exact")
     assert "c2a asks" in admitted.detail
@@ -89,18 +109,26 @@ def test_corollary_brings_its_rate_though_no_number_of_steps_is_large_enough() -
 
 def test_corollary_of_agents_that_differ_is_admitted_from_some_number_of_steps_on() -> None:
     few = {"algorithms": [5], "runs": [[2, 2000], [4, 4000]], "seeds": 5}
-    admitted = named(corollary.examine(claim_spec("corollary", True).resized(**few)), "T large enough")[0]
+    admitted = named(
+        corollary.examine(claim_spec("corollary", True).resized(**few)), "T large enough"
+    )[0]
     assert admitted.outcome == "holds"
     assert 1e6 < admitted.estimate.value < 1e12
 
 
 def test_corollary_of_which_nothing_is_proved_cannot_be_told() -> None:
     spec = claim_spec("corollary", True)
-    unknown = LargeEnough(math.inf, math.inf, heterogeneous=True, limit=0.1, drift=0.1, num_agents=4)
+    unknown = LargeEnough(
+        math.inf, math.inf, heterogeneous=True, limit=0.1, drift=0.1, num_agents=4
+    )
     assert "nothing is proved" in unknown.why
     outcomes = [
         corollary._admitted("TD", found, spec).outcome
-        for found in (unknown, replace(unknown, log_fails_from=20.0), replace(unknown, num_steps=1e9))
+        for found in (
+            unknown,
+            replace(unknown, log_fails_from=20.0),
+            replace(unknown, num_steps=1e9),
+        )
     ]
     assert outcomes == ["cannot be told", "does not hold", "holds"]
 
@@ -133,7 +161,9 @@ def test_unusable_problems_are_left_out_of_the_corollary_and_named() -> None:
 
 
 def test_error_decays_geometrically_to_a_floor_proportional_to_step_over_agents() -> None:
-    section = small_bias_variance(None, algorithms=[1, 4], seeds=60, relaxations=16, decay_agents=64)
+    section = small_bias_variance(
+        None, algorithms=[1, 4], seeds=60, relaxations=16, decay_agents=64
+    )
     assert section.outcome == "holds"
 
 
@@ -141,21 +171,31 @@ def test_curves_over_time_speak_of_floors_only_where_these_are_reached() -> None
     short = {"algorithms": [2], "seeds": 10, "curve_relaxations": 1.0}
     case = problems.cases(True, (2,))[0]
     spec = claim_spec("bias_variance", True)
-    assert "No floor was reached at" in bias_variance._curves(case, spec.resized(**short), None).caption
-    assert "end at a higher floor" in bias_variance._curves(case, spec.resized(algorithms=[2], seeds=10), None).caption
+    assert (
+        "No floor was reached at"
+        in bias_variance._curves(case, spec.resized(**short), None).caption
+    )
+    assert (
+        "end at a higher floor"
+        in bias_variance._curves(case, spec.resized(algorithms=[2], seeds=10), None).caption
+    )
 
 
 def test_speed_up_ends_at_a_floor_of_the_order_of_the_squared_step() -> None:
-    """Tabular TD: the error itself has the local slopes -0.81, -0.52 and -0.22 from N = 16 to 64, 256 and 1024."""
+    """Tabular TD: the error itself has the local slopes -0.81, -0.52 and -0.22 from N = 16 to 64,
+    256 and 1024."""
     section = small_speed_up(None, algorithms=[3], agents=[4, 16, 64], far_agents=[256, 1024])
-    far, floor = named(section, "exact error above its floor")[0], named(section, "squared step size")[0]
+    far, floor = (
+        named(section, "exact error above its floor")[0],
+        named(section, "squared step size")[0],
+    )
     assert (far.outcome, floor.outcome) == ("holds", "holds")
     assert far.estimate.value == pytest.approx(-1.0, abs=0.01)
     for local in ("-0.81 to N = 64", "-0.52 to N = 256", "-0.22 to N = 1024"):
         assert local in far.detail
 
 
-# --- And do not hold for engines with a fault ------------------------------------------------------------------------
+# --- And do not hold for engines with a fault -----------------------------------------------------
 
 
 def test_the_control_without_a_fault_passes() -> None:
@@ -170,7 +210,13 @@ def test_speed_up_does_not_hold_for_faulty_engines(fault: str) -> None:
 
 
 def test_speed_up_in_time_does_not_hold_for_agents_that_share_a_stream() -> None:
-    section = small_speed_up(Faulty("shared stream"), timed_agents=[1, 8], agents=[1, 2], accuracy=2.0, timed_relaxations=6)
+    section = small_speed_up(
+        Faulty("shared stream"),
+        timed_agents=[1, 8],
+        agents=[1, 2],
+        accuracy=2.0,
+        timed_relaxations=6,
+    )
     assert named(section, "sooner")[0].outcome == "does not hold"
 
 
@@ -189,30 +235,48 @@ def test_floor_does_not_hold_for_faulty_engines(fault: str) -> None:
     assert named(section, "slope 1")[0].outcome == "does not hold"
 
 
-# --- Nor do exact checks for numbers that are wrong ------------------------------------------------------------------
+# --- Nor do exact checks for numbers that are wrong -----------------------------------------------
 
 
-def test_exact_speed_up_does_not_hold_for_an_error_that_falls_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_speed_up_does_not_hold_for_an_error_that_falls_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     case, spec = problems.cases(True, (2,))[0], claim_spec("speed_up", True)
-    monkeypatch.setattr(speed_up, "exact_level", lambda case, n, K, step=0.05: step * (0.1 + (0 if n is None else n**-0.5)))
+    monkeypatch.setattr(
+        speed_up,
+        "exact_level",
+        lambda case, n, K, step=0.05: step * (0.1 + (0 if n is None else n**-0.5)),
+    )
     far, floor = speed_up._far(case, spec, 0.005)[0]
     assert far.outcome == floor.outcome == "does not hold"
 
 
-def test_price_of_communications_that_is_the_same_at_every_step_does_not_vanish(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_price_of_communications_that_is_the_same_at_every_step_does_not_vanish(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     case, spec = problems.cases(True, (2,))[0], claim_spec("local_steps", True)
-    monkeypatch.setattr(local_steps, "exact_level", lambda case, n, K, step: step * (1.0 if K == 1 else 1.3))
+    monkeypatch.setattr(
+        local_steps, "exact_level", lambda case, n, K, step: step * (1.0 if K == 1 else 1.3)
+    )
     assert local_steps._vanishing(case, spec).outcome == "does not hold"
 
 
-def test_agents_that_differ_in_more_than_rewards_are_seen_to_drift(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = claim_spec("heterogeneity", True).resized(agents=4, seeds=3, relaxations=2, periods=[3, 9])
-    monkeypatch.setattr(heterogeneity, "by_environments", lambda *given, only_rewards: by_environments(*given))
+def test_agents_that_differ_in_more_than_rewards_are_seen_to_drift(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = claim_spec("heterogeneity", True).resized(
+        agents=4, seeds=3, relaxations=2, periods=[3, 9]
+    )
+    monkeypatch.setattr(
+        heterogeneity, "by_environments", lambda *given, only_rewards: by_environments(*given)
+    )
     verdicts, _ = heterogeneity._rewards_alone(spec, None)
-    assert {v.sentence: v.outcome for v in verdicts}[spec.checks["no_drift"].claim] == "does not hold"
+    assert {v.sentence: v.outcome for v in verdicts}[
+        spec.checks["no_drift"].claim
+    ] == "does not hold"
 
 
-# --- The problems, the specs, the whole ------------------------------------------------------------------------------
+# --- The problems, the specs, the whole -----------------------------------------------------------
 
 
 def test_full_run_has_three_problems_for_each_algorithm_and_quick_one() -> None:
@@ -227,7 +291,9 @@ def test_full_run_has_three_problems_for_each_algorithm_and_quick_one() -> None:
 def test_relaxation_is_that_of_the_mean_recursion() -> None:
     case = problems.cases(True, (2,))[0]
     start = bias_variance.slow_start(case, 4)
-    assert bias_variance.mean_fall(case, 4, start, round(case.relaxation)) == pytest.approx(2.0, rel=0.02)
+    assert bias_variance.mean_fall(case, 4, start, round(case.relaxation)) == pytest.approx(
+        2.0, rel=0.02
+    )
 
 
 def test_drift_of_q_learning_is_where_runs_without_noise_end() -> None:
@@ -249,9 +315,18 @@ def test_q_learning_without_noise_takes_the_mean_of_sampled_steps() -> None:
     case = by_environments(4, "FrozenLake at a price", 1.0, 0.05)
     start = fg.fixed_point(case.federate(2), case.algorithm) + 1.0
     history = fg.run(
-        case.federate(512), case.algorithm, step_size=0.05, sync_period=1, num_steps=10, seeds=range(20), record=[10],
-        record_params=True, initial_params=start, sampling="iid", output_decay=0.5,
-    )  # fmt: skip
+        case.federate(512),
+        case.algorithm,
+        step_size=0.05,
+        sync_period=1,
+        num_steps=10,
+        seeds=range(20),
+        record=[10],
+        record_params=True,
+        initial_params=start,
+        sampling="iid",
+        output_decay=0.5,
+    )
     found = history.data.average_params.isel(time=0).transpose("seed", "param").values
     errors = found.std(axis=0, ddof=1) / np.sqrt(20) + 1e-12
     gap = found.mean(axis=0) - MeanQLearning.of(case.federate(2)).after(start, 0.05, 1, 10)
@@ -259,7 +334,10 @@ def test_q_learning_without_noise_takes_the_mean_of_sampled_steps() -> None:
 
 
 def test_agents_that_differ_have_different_fixed_points_and_those_alike_do_not() -> None:
-    for differing in (by_policies("Random walk", 1.0, 0.05), by_environments(2, "Random walk", 1.0, 0.05, only_rewards=True)):
+    for differing in (
+        by_policies("Random walk", 1.0, 0.05),
+        by_environments(2, "Random walk", 1.0, 0.05, only_rewards=True),
+    ):
         assert fg.heterogeneity(differing.federate(4), differing.algorithm) > 0.05
     alike = by_policies("Random walk", 0.0, 0.05)
     assert fg.heterogeneity(alike.federate(4), alike.algorithm) < 1e-12
@@ -285,7 +363,9 @@ def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
 
 
 @pytest.mark.parametrize("missing", ["matplotlib", "plotly", "gymnasium"])
-def test_what_is_missing_is_said_before_any_claim_is_run(tmp_path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_what_is_missing_is_said_before_any_claim_is_run(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
     monkeypatch.setattr(speed_up, "section", lambda quick, engine: pytest.fail("a claim was run"))
     monkeypatch.setitem(sys.modules, missing, None)
     for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:

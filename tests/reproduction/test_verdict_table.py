@@ -1,4 +1,5 @@
-"""Every check says what it is about, how it can fail and where its threshold comes from; the page in docs is made from that."""
+"""Every check says what it is about, how it can fail and where its threshold comes from; the page
+in docs is made from that."""
 
 from __future__ import annotations
 

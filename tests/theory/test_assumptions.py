@@ -1,4 +1,5 @@
-"""What the theorem assumes, against operator norms, windows enumerated in plain Python, and the golden problem's fractions."""
+"""What the theorem assumes, against operator norms, windows enumerated in plain Python, and the
+golden problem's fractions."""
 
 from __future__ import annotations
 
@@ -21,27 +22,37 @@ from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 LINEAR = ("alg2", "alg5", "alg5-preconditioned")
 
 
-def windows(problem: Any, algorithm: Any, kind: int) -> Iterator[tuple[list[int], list[int], float]]:
+def windows(
+    problem: Any, algorithm: Any, kind: int
+) -> Iterator[tuple[list[int], list[int], float]]:
     """Every window (states, actions) of a kind and its probability given the first state."""
     mdp = problem.mdps[kind % len(problem.mdps)]
     policies = algorithm.policies(problem)
     policy = policies[kind % len(policies)]
     transitions = mdp.transitions.toarray().reshape(problem.num_states, problem.num_actions, -1)
 
-    def extend(states: list[int], actions: list[int], chance: float) -> Iterator[tuple[list[int], list[int], float]]:
+    def extend(
+        states: list[int], actions: list[int], chance: float
+    ) -> Iterator[tuple[list[int], list[int], float]]:
         if len(actions) == algorithm.window:
             yield states, actions, chance
             return
         s = states[-1]
         for a, after in itertools.product(range(problem.num_actions), range(problem.num_states)):
             if policy[s, a] * transitions[s, a, after] > 0:
-                yield from extend([*states, after], [*actions, a], chance * policy[s, a] * transitions[s, a, after])
+                yield from extend(
+                    [*states, after],
+                    [*actions, a],
+                    chance * policy[s, a] * transitions[s, a, after],
+                )
 
     for first in range(problem.num_states):
         yield from extend([first], [], 1.0)
 
 
-def step(problem: Any, algorithm: Any, kind: int, states: list[int], actions: list[int]) -> tuple[np.ndarray, np.ndarray]:
+def step(
+    problem: Any, algorithm: Any, kind: int, states: list[int], actions: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
     """M and c of the increment ``M theta + c`` that one window gives."""
     mdp = problem.mdps[kind % len(problem.mdps)]
     tabular = isinstance(algorithm, fg.OffPolicyTabularTD)
@@ -68,18 +79,28 @@ def norm_of(found: Assumptions, x: np.ndarray) -> float:
     return float(np.linalg.norm(root @ x @ np.linalg.inv(root) if x.ndim == 2 else root @ x, 2))
 
 
-@pytest.mark.parametrize(("n", "expected"), [(1, Fraction(13, 16)), (2, Fraction(23, 32)), (3, Fraction(43, 64))])
+@pytest.mark.parametrize(
+    ("n", "expected"), [(1, Fraction(13, 16)), (2, Fraction(23, 32)), (3, Fraction(43, 64))]
+)
 def test_golden_contraction(n: int, expected: Fraction) -> None:
-    assert assumptions(golden.federation(), fg.OffPolicyTabularTD(n)).contraction == pytest.approx(float(expected), rel=1e-14)
+    assert assumptions(golden.federation(), fg.OffPolicyTabularTD(n)).contraction == pytest.approx(
+        float(expected), rel=1e-14
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize(("policy", "noise"), [(golden.B1, (35, 70, 105)), (golden.B2, (35, 58, 81))])
+@pytest.mark.parametrize(
+    ("policy", "noise"), [(golden.B1, (35, 70, 105)), (golden.B2, (35, 58, 81))]
+)
 def test_golden_step_bounds(policy: np.ndarray, noise: tuple[int, ...], n: int) -> None:
     """I_max = 2 = 1 / gamma, so the closed forms are 1 + 3 n and 8 n."""
     found = assumptions(golden.federation([policy]), fg.OffPolicyTabularTD(n))
     assert found.is_sharp
-    assert pytest.approx((n + 1, n + 1, noise[n - 1] / 29), rel=1e-13) == (found.A_1, found.A_2, found.B)
+    assert pytest.approx((n + 1, n + 1, noise[n - 1] / 29), rel=1e-13) == (
+        found.A_1,
+        found.A_2,
+        found.B,
+    )
     assert (found.A_cap, found.B_cap) == pytest.approx((1 + 3 * n, 8 * n))
     assert found.lag_sum == pytest.approx(sum(noise[: n - 1]) / 29, rel=1e-13, abs=1e-15)
     assert (found.m_2, found.m_3, found.m_4, found.heterogeneity) == (0, 0, 0, 0)
@@ -91,17 +112,29 @@ def test_golden_mixing_and_start() -> None:
     assert (found.mixing.m, found.mixing.rho) == pytest.approx((1, 0.25), rel=1e-9)
     assert found.m_1 == pytest.approx(2 * 3 * 0.25**-2, rel=1e-9)
     assert found.start_error == pytest.approx(23 / 29)
-    assert assumptions(golden.federation(), fg.OffPolicyTabularTD(2), initial_params=golden.VALUE).start_error < 1e-12
+    assert (
+        assumptions(
+            golden.federation(), fg.OffPolicyTabularTD(2), initial_params=golden.VALUE
+        ).start_error
+        < 1e-12
+    )
 
 
 def test_golden_q_learning() -> None:
-    """Q* = [[11/6, 2/3], [-1/4, 7/6]]; the worst surprise is 1 + (11/6) / 2 - 11/6, or -1 + (7/6) / 2 + 1/4, ..."""
+    """Q* = [[11/6, 2/3], [-1/4, 7/6]]; the worst surprise is 1 + (11/6) / 2 - 11/6, or -1 + (7/6) /
+    2 + 1/4, ..."""
     found = assumptions(golden.federation(), fg.QLearning())
     surprises = [
-        abs(golden.REWARDS[s, a] + golden.OPTIMAL_Q.reshape(2, 2)[after].max() / 2 - golden.OPTIMAL_Q[2 * s + a])
+        abs(
+            golden.REWARDS[s, a]
+            + golden.OPTIMAL_Q.reshape(2, 2)[after].max() / 2
+            - golden.OPTIMAL_Q[2 * s + a]
+        )
         for s, a, after in itertools.product(range(2), repeat=3)
     ]
-    assert (found.A_1, found.A_2, found.A_cap, found.B) == pytest.approx((1, 1, 2, max(surprises)), rel=1e-12)
+    assert (found.A_1, found.A_2, found.A_cap, found.B) == pytest.approx(
+        (1, 1, 2, max(surprises)), rel=1e-12
+    )
     assert found.contraction == pytest.approx(1 - (3 / 8) * (1 / 4) / 2)
     assert (found.lag_sum, found.m_2, found.horizon, found.dimension) == (0, 0, 1, 4)
 
@@ -138,7 +171,9 @@ def test_step_bounds_in_a_weighted_norm() -> None:
     found = assumptions(problem, fg.OffPolicyLinearTD())
     assert (found.level, found.norm) == ("common", "weighted")
     assert_sharp(problem, fg.OffPolicyLinearTD(), found)
-    gap = fg.agent_fixed_points(problem, fg.OffPolicyLinearTD())[2] - fg.fixed_point(problem, fg.OffPolicyLinearTD())
+    gap = fg.agent_fixed_points(problem, fg.OffPolicyLinearTD())[2] - fg.fixed_point(
+        problem, fg.OffPolicyLinearTD()
+    )
     assert found.agent_heterogeneity[2] == pytest.approx(norm_of(found, gap), rel=1e-9)
 
 
@@ -158,7 +193,9 @@ def assert_sharp(problem: Any, algorithm: Any, found: Assumptions) -> None:
 
 
 @pytest.mark.parametrize("name", ["alg2", "alg3", "alg5"])
-def test_a_bound_stands_in_where_windows_are_too_many(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bound_stands_in_where_windows_are_too_many(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem, algorithm = cases.SMALL.federation(5, "policies"), cases.case(name, 2).algorithm
     exact = assumptions(problem, algorithm)
     monkeypatch.setattr(sharp, "MOST_WINDOWS", 10)
@@ -187,11 +224,14 @@ def test_contraction_is_the_norm_of_the_tabular_mean_operator(n: int, differ: st
         chain = problem.mdps[kind % len(problem.mdps)].policy_chain(cases.SMALL.target).toarray()
         ahead = np.linalg.matrix_power(cases.DISCOUNT * chain, n)
         norms.append(np.linalg.norm(np.eye(6) - np.diag(law) @ (np.eye(6) - ahead), np.inf))
-    assert assumptions(problem, fg.OffPolicyTabularTD(n)).contraction == pytest.approx(max(norms), rel=1e-12)
+    assert assumptions(problem, fg.OffPolicyTabularTD(n)).contraction == pytest.approx(
+        max(norms), rel=1e-12
+    )
 
 
 def test_contraction_is_the_lipschitz_constant_of_mean_q_learning() -> None:
-    """The mean operator is piecewise linear; on each piece a policy is greedy, and its matrix has the same norm."""
+    """The mean operator is piecewise linear; on each piece a policy is greedy, and its matrix has
+    the same norm."""
     fed = golden.federation()
     laws = fg.exact.kind_stationary_laws(fed, fg.QLearning())
     norms = []
@@ -200,7 +240,9 @@ def test_contraction_is_the_lipschitz_constant_of_mean_q_learning() -> None:
         for greedy in itertools.product(range(2), repeat=2):
             ahead = np.zeros((4, 4))
             for after in range(2):
-                ahead[:, 2 * after + greedy[after]] = golden.DISCOUNT * golden.TRANSITIONS.reshape(4, 2)[:, after]
+                ahead[:, 2 * after + greedy[after]] = (
+                    golden.DISCOUNT * golden.TRANSITIONS.reshape(4, 2)[:, after]
+                )
             norms.append(np.linalg.norm(np.eye(4) - np.diag(visits) @ (np.eye(4) - ahead), np.inf))
     assert assumptions(fed, fg.QLearning()).contraction == pytest.approx(max(norms), rel=1e-12)
 
@@ -227,14 +269,25 @@ def test_q_learning_forgets_as_its_states_do() -> None:
     law = (golden.STATIONARY_B2[:, None] * golden.B2).ravel()
     for t in range(1, 30):
         visits = (np.linalg.matrix_power(chain, t - 1)[:, :, None] * golden.B2).reshape(2, 4)
-        assert 2 * found.A_2 * np.abs(visits - law).sum(axis=1).max() / 2 <= found.m_1 * found.mixing.rho**t + 1e-15
+        assert (
+            2 * found.A_2 * np.abs(visits - law).sum(axis=1).max() / 2
+            <= found.m_1 * found.mixing.rho**t + 1e-15
+        )
 
 
-def conditional_means(problem: Any, algorithm: Any, kind: int, lag: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The means of M(y_lag) and of c(y_lag) given each window y_0, by continuing y_0 in every way."""
+def conditional_means(
+    problem: Any, algorithm: Any, kind: int, lag: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The means of M(y_lag) and of c(y_lag) given each window y_0, by continuing y_0 in every
+    way."""
     n = algorithm.window
-    chain = np.linalg.matrix_power(fg.exact.kind_chains(problem, algorithm)[kind].toarray(), max(lag - n, 0))
-    every = [(y, chance, *step(problem, algorithm, kind, *y)) for *y, chance in windows(problem, algorithm, kind)]
+    chain = np.linalg.matrix_power(
+        fg.exact.kind_chains(problem, algorithm)[kind].toarray(), max(lag - n, 0)
+    )
+    every = [
+        (y, chance, *step(problem, algorithm, kind, *y))
+        for *y, chance in windows(problem, algorithm, kind)
+    ]
     found = {}
     for (states, actions), *_ in every:
         known = (tuple(states[min(lag, n) :]), tuple(actions[lag:]))
@@ -263,35 +316,48 @@ def test_conditional_means_of_tabular_noise_vanish_from_lag_n_on(n: int) -> None
         ]
         lags.append(max(np.abs(mean).max() for mean in means))
     np.testing.assert_allclose(lags[n - 1 :], 0, atol=1e-12)
-    assert assumptions(problem, algorithm).lag_sum == pytest.approx(sum(lags[: n - 1]), rel=1e-9, abs=1e-12)
+    assert assumptions(problem, algorithm).lag_sum == pytest.approx(
+        sum(lags[: n - 1]), rel=1e-9, abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", LINEAR)
 def test_mixing_constants_hold_at_every_lag(name: str) -> None:
-    """n = 2: at lags 1 to 12 the means given y_0 are as near their limits as m_1 rho^t, m_2 rho^t say."""
+    """n = 2: at lags 1 to 12 the means given y_0 are as near their limits as m_1 rho^t, m_2 rho^t
+    say."""
     world = cases.World(states=3, zeros=0.0)
     world.features = world.features[:, :2]
     problem, algorithm = world.federation(3, "policies"), cases.case(name, 2).algorithm
     found, point = assumptions(problem, algorithm), fg.fixed_point(problem, algorithm)
     law = fg.exact.kind_stationary_laws(problem, algorithm)[0]
-    steps = [(law[y[0][0]] * y[2], *step(problem, algorithm, 0, y[0], y[1])) for y in windows(problem, algorithm, 0)]
+    steps = [
+        (law[y[0][0]] * y[2], *step(problem, algorithm, 0, y[0], y[1]))
+        for y in windows(problem, algorithm, 0)
+    ]
     mean = sum(chance * matrix for chance, matrix, _ in steps)
     noise = sum(chance * (matrix @ point + offset) for chance, matrix, offset in steps)
     assert norm_of(found, noise / found.beta) <= found.m_3 * found.agent_heterogeneity[0] + 1e-12
     for lag in (1, 2, 3, 5, 12):
         for matrix, offset in conditional_means(problem, algorithm, 0, lag):
             assert norm_of(found, (matrix - mean) / found.beta) <= found.m_1 * found.mixing.rho**lag
-            assert norm_of(found, (matrix @ point + offset - noise) / found.beta) <= found.m_2 * found.mixing.rho**lag
+            assert (
+                norm_of(found, (matrix @ point + offset - noise) / found.beta)
+                <= found.m_2 * found.mixing.rho**lag
+            )
 
 
 def test_independent_states_are_forgotten_after_the_window() -> None:
-    """b1 alone makes the states independent: at lag n + 1 nothing is left, and the lags before add up to at most lag_sum."""
+    """b1 alone makes the states independent: at lag n + 1 nothing is left, and the lags before add
+    up to at most lag_sum."""
     problem, algorithm = golden.federation([golden.B1]), fg.OffPolicyLinearTD(2)
     found, point = assumptions(problem, algorithm), fg.fixed_point(problem, algorithm)
     assert found.mixing.rho == 0
     assert (found.m_1, found.m_2, found.m_4) == (0, 0, 0)
     largest = [
-        max(np.abs(matrix @ point + offset).max() for matrix, offset in conditional_means(problem, algorithm, 0, lag))
+        max(
+            np.abs(matrix @ point + offset).max()
+            for matrix, offset in conditional_means(problem, algorithm, 0, lag)
+        )
         / found.beta
         for lag in (1, 2, 3)
     ]
@@ -307,14 +373,19 @@ def test_disagreement_between_environments() -> None:
     for algorithm in (fg.OffPolicyTabularTD(2), fg.QLearning()):
         found = assumptions(problem, algorithm)
         assert found.m_3 == pytest.approx(1 + found.contraction)
-        assert found.m_2 == found.m_4 == pytest.approx(2 * found.B * found.mixing.m * found.mixing.rho**-found.horizon)
+        assert (
+            found.m_2
+            == found.m_4
+            == pytest.approx(2 * found.B * found.mixing.m * found.mixing.rho**-found.horizon)
+        )
         assert math.isnan(found.lag_sum)
         assert found.heterogeneity == pytest.approx(fg.heterogeneity(problem, algorithm))
         assert found.B_cap >= found.B
 
 
 def test_linear_stochastic_approximation() -> None:
-    """d = 1, A(y) in {-1, -3}, fair and independent: A = 2, so beta = 2 and theta* = 5 / 2 for b(y) in {2, 8}."""
+    """d = 1, A(y) in {-1, -3}, fair and independent: A = 2, so beta = 2 and theta* = 5 / 2 for b(y)
+    in {2, 8}."""
     noise = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=3)
     found = assumptions(noise, fg.LinearSA([[[-1.0]], [[-3.0]]], [[2.0], [8.0]]))
     assert (found.horizon, found.level, found.mixing.rho) == (0, "identity", 0)
@@ -361,7 +432,10 @@ def test_a_missing_constant_is_named(missing: str) -> None:
         own(**{name: value for name, value in (STATED | MIXING).items() if name != missing})
 
 
-@pytest.mark.parametrize(("name", "value"), [("A_1", -1.0), ("B", math.inf), ("rho", 1.0), ("m_3", math.nan), ("gamma_c", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("A_1", -1.0), ("B", math.inf), ("rho", 1.0), ("m_3", math.nan), ("gamma_c", 1.0)],
+)
 def test_an_impossible_constant_is_named(name: str, value: float) -> None:
     with pytest.raises(fg.ProblemError, match=name):
         own(**(STATED | MIXING | {name: value}))
@@ -370,7 +444,9 @@ def test_an_impossible_constant_is_named(name: str, value: float) -> None:
 def test_an_unstable_average_is_reported_not_raised() -> None:
     data = np.load(Path(__file__).parents[1] / "fixtures" / "average_unstable.npz")
     mdp = fg.MDP(data["P"], data["R"], float(data["gamma"]))
-    fed = fg.Federation(mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"])
+    fed = fg.Federation(
+        mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"]
+    )
     found = assumptions(fed, fg.OffPolicyLinearTD(int(data["n"])))
     assert found.level == "unstable"
     assert not found.holds

@@ -16,7 +16,13 @@ from fegsam.theory.bound.conditions import largest_alpha, largest_period, step_c
 from fegsam.theory.bound.constants import constants_from, mixing_window
 
 TERMS = ["initial", "variance", "local_steps", "heterogeneity", "higher_order"]
-NOISY: dict[str, Any] = {"m_2": 3.0, "m_3": 1.5, "m_4": 2.0, "lag_sum": math.nan, "heterogeneity": 0.25}
+NOISY: dict[str, Any] = {
+    "m_2": 3.0,
+    "m_3": 1.5,
+    "m_4": 2.0,
+    "lag_sum": math.nan,
+    "heterogeneity": 0.25,
+}
 
 
 def failing(found: Any) -> set[str]:
@@ -44,20 +50,28 @@ def test_terms_are_those_of_the_theorem(norm: str) -> None:
 
 def test_linear_algorithms_use_alpha_times_beta() -> None:
     plain = bound_from(assumed(norm="2"), step_size=1e-6, sync_period=1, num_steps=10**9)
-    scaled = bound_from(assumed(norm="2", beta=4.0), step_size=0.25e-6, sync_period=1, num_steps=10**9)
+    scaled = bound_from(
+        assumed(norm="2", beta=4.0), step_size=0.25e-6, sync_period=1, num_steps=10**9
+    )
     assert scaled.terms == pytest.approx(plain.terms)
     assert largest_alpha(assumed(norm="2"), 1) == largest_alpha(assumed(norm="2", beta=4.0), 1)
 
 
 def test_last_term_of_a_longer_window_goes_as_alpha_to_the_2r_minus_1() -> None:
-    """As the paper remarks, with the sharper lemma on the average noise. Slopes are taken of the term over tau^2."""
+    """As the paper remarks, with the sharper lemma on the average noise. Slopes are taken of the
+    term over tau^2."""
     given = assumed(**NOISY)
     for r in (2, 3, 4):
-        found = [bound_from(given, step_size=a, sync_period=1, num_steps=10**9, tau_factor=r) for a in (1e-28, 1e-30)]
+        found = [
+            bound_from(given, step_size=a, sync_period=1, num_steps=10**9, tau_factor=r)
+            for a in (1e-28, 1e-30)
+        ]
         values = [b.terms["higher_order"] / b.constants.tau**2 for b in found]
         assert math.log(values[0] / values[1]) / math.log(100) == pytest.approx(2 * r - 1, abs=1e-3)
     at_two = bound_from(given, step_size=1e-4, sync_period=1, num_steps=10**9)
-    assert at_two.terms["higher_order"] == pytest.approx(at_two.constants.S_5 * 1e-12 * at_two.constants.tau**2)
+    assert at_two.terms["higher_order"] == pytest.approx(
+        at_two.constants.S_5 * 1e-12 * at_two.constants.tau**2
+    )
     with pytest.raises(ProblemError, match="tau_factor"):
         bound_from(given, step_size=1e-4, sync_period=1, num_steps=10**9, tau_factor=1.5)
 
@@ -72,7 +86,10 @@ def test_one_agent_has_no_sync_period() -> None:
 
 def test_more_agents_divide_the_variance() -> None:
     few, many = (
-        bound_from(assumed(num_agents=N), step_size=1e-8, sync_period=1, num_steps=10**12).terms["variance"] for N in (2, 64)
+        bound_from(assumed(num_agents=N), step_size=1e-8, sync_period=1, num_steps=10**12).terms[
+            "variance"
+        ]
+        for N in (2, 64)
     )
     assert few == pytest.approx(32 * many)
 
@@ -90,13 +107,17 @@ def test_initial_term_keeps_its_digits() -> None:
     """(1 - 5e-22)^(10^22) = e^-5, where 1 - 5e-22 rounds to 1."""
     given = assumed(norm="2", contraction=0.9)
     found = bound_from(given, step_size=1e-20, sync_period=1, num_steps=10**22)
-    assert found.terms["initial"] / (found.constants.S_1 / 1e-20) == pytest.approx(math.exp(-5), rel=1e-9)
+    assert found.terms["initial"] / (found.constants.S_1 / 1e-20) == pytest.approx(
+        math.exp(-5), rel=1e-9
+    )
 
 
 def test_vacuous_where_it_says_no_more_than_the_start() -> None:
     given = assumed()
     step = largest_alpha(given, 1)
-    short, long = (bound_from(given, step_size=step / 1e4, sync_period=1, num_steps=T) for T in (10**6, 10**30))
+    short, long = (
+        bound_from(given, step_size=step / 1e4, sync_period=1, num_steps=T) for T in (10**6, 10**30)
+    )
     assert short.vacuous
     assert long.total < 9.0
     assert not long.vacuous
@@ -155,20 +176,29 @@ class TestConditions:
 
     def test_sync_conditions_are_for_local_steps_only(self) -> None:
         given = assumed()
-        names = {c.name for c in bound_from(given, step_size=1e-4, sync_period=1, num_steps=100).conditions}
+        names = {
+            c.name
+            for c in bound_from(given, step_size=1e-4, sync_period=1, num_steps=100).conditions
+        }
         assert not names & {"c2a", "c2b"}
 
     def test_run_must_outlast_two_windows_and_a_round(self) -> None:
         given, step = assumed(), 1e-9
         tau = mixing_window(step, 0.5, 1)
-        for T, K, names in ((2 * tau, 1, {"T > tau"}), (2 * tau + 1, 1, set()), (2 * tau + 1, tau, {"T > K"})):
+        for T, K, names in (
+            (2 * tau, 1, {"T > tau"}),
+            (2 * tau + 1, 1, set()),
+            (2 * tau + 1, tau, {"T > K"}),
+        ):
             found = bound_from(given, step_size=step, sync_period=K, num_steps=T)
             assert failing(found) & {"T > tau", "T > K"} == names
 
     def test_violations_name_both_sides(self) -> None:
         found = bound_from(assumed(), step_size=0.1, sync_period=1, num_steps=10**6)
         assert not found.holds
-        assert [line.partition(":")[0] for line in found.violations] == sorted(failing(found), key=lambda n: (n[:3], n))
+        assert [line.partition(":")[0] for line in found.violations] == sorted(
+            failing(found), key=lambda n: (n[:3], n)
+        )
         assert "0.1 against" in found.violations[0]
         assert "FAILS" in str(found)
         assert "FAILS" in found._repr_html_()
@@ -190,11 +220,16 @@ class TestConditions:
     def test_the_papers_sync_conditions_imply_c2b(self, seed: int) -> None:
         """Eq. alpha_const_2, whose last two lines c2b replaces."""
         rng = np.random.default_rng(seed)
-        given = assumed(contraction=rng.uniform(0.5, 0.99), rho=rng.uniform(0.1, 0.95), A_1=rng.uniform(1, 4))
+        given = assumed(
+            contraction=rng.uniform(0.5, 0.99), rho=rng.uniform(0.1, 0.95), A_1=rng.uniform(1, 4)
+        )
         hits = 0
         for alpha, K in itertools.product(10 ** rng.uniform(-14, -6, 40), (2, 5, 50, 1000)):
             c = constants_from(given, alpha)
-            logs, v = math.log(alpha) / math.log(c.rho), c.phi_2 / (80 * c.A_tilde_2 * c.C_17 * c.u_cm**2)
+            logs, v = (
+                math.log(alpha) / math.log(c.rho),
+                c.phi_2 / (80 * c.A_tilde_2 * c.C_17 * c.u_cm**2),
+            )
             root = math.sqrt(math.log(5 / 4) / (2 * (1 + c.A_tilde_1)))
             printed = (
                 alpha <= min(1 / c.phi_2, root / (K - 1)),
@@ -204,13 +239,18 @@ class TestConditions:
             )
             if all(printed):
                 hits += 1
-                assert all(condition.holds for condition in step_conditions(c, K) if condition.name in ("c2a", "c2b"))
+                assert all(
+                    condition.holds
+                    for condition in step_conditions(c, K)
+                    if condition.name in ("c2a", "c2b")
+                )
         assert hits
 
 
 @pytest.mark.parametrize(("K", "tau"), [(2, 1), (5, 12), (20, 3), (50, 10), (7, 7)])
 def test_repaired_count_of_the_local_steps(K: int, tau: int) -> None:
-    """What c2b stands on, term by term: sum_t w_t sum_{l in [t-tau, t]} (l - sK) sum_{l'=sK}^{l-1} M_l', for unit M_l'."""
+    """What c2b stands on, term by term: sum_t w_t sum_{l in [t-tau, t]} (l - sK) sum_{l'=sK}^{l-1}
+    M_l', for unit M_l'."""
     T, c = 6 * K + 3 * tau, 0.97
     for unit in range(T):
         start = unit // K * K
@@ -241,7 +281,9 @@ class TestLargestStep:
         alpha = largest_alpha(given, K)
 
         def passes(step: float) -> bool:
-            return all(condition.holds for condition in step_conditions(constants_from(given, step), K))
+            return all(
+                condition.holds for condition in step_conditions(constants_from(given, step), K)
+            )
 
         assert passes(alpha)
         # Just above, over the next jumps of tau, and far above.

@@ -25,15 +25,21 @@ class TestSchedule:
 
     @pytest.mark.parametrize("agents", [2, 10, 10**6])
     @pytest.mark.parametrize("steps", [10**20, 10**25, 10**30])
-    def test_one_round_per_agent_violates_the_theorem_for_large_t(self, steps: int, agents: int) -> None:
-        """alpha K = 8 log(N T) / (phi_2 N) grows with T. All else holds, so it is K that is at fault."""
+    def test_one_round_per_agent_violates_the_theorem_for_large_t(
+        self, steps: int, agents: int
+    ) -> None:
+        """alpha K = 8 log(N T) / (phi_2 N) grows with T. All else holds, so it is K that is at
+        fault."""
         plan = schedule_from(assumed(num_agents=agents), steps, heterogeneous=False)
         violated = [line.partition(":")[0] for line in plan.violations]
         assert violated == (["c2a", "c2b"] if agents < 1000 else ["c2b"])
         assert not plan.holds
         assert plan.advised_sync_period == plan.largest_sync_period < plan.sync_period
         advised = bound_from(
-            assumed(num_agents=agents), step_size=plan.step_size, sync_period=plan.advised_sync_period, num_steps=steps
+            assumed(num_agents=agents),
+            step_size=plan.step_size,
+            sync_period=plan.advised_sync_period,
+            num_steps=steps,
         )
         assert advised.holds
 
@@ -48,11 +54,16 @@ class TestSchedule:
         assert plan.sync_period == 10**12 // 100
         assert plan.advised_sync_period == math.isqrt(10**22)
         assert plan.holds
-        better = bound_from(given, step_size=plan.step_size, sync_period=plan.advised_sync_period, num_steps=steps)
+        better = bound_from(
+            given, step_size=plan.step_size, sync_period=plan.advised_sync_period, num_steps=steps
+        )
         assert better.holds
-        # Ten times fewer rounds at one and the same order, epsilon / (N T), of the term that they cost.
+        # Ten times fewer rounds at one and the same order, epsilon / (N T), of the term that they
+        # cost.
         assert better.terms["heterogeneity"] < 1.01 * 100 * plan.bound.terms["heterogeneity"]
-        assert steps // plan.advised_sync_period == pytest.approx(plan.communications / 10, rel=1e-6)
+        assert steps // plan.advised_sync_period == pytest.approx(
+            plan.communications / 10, rel=1e-6
+        )
 
     def test_periods_are_whole_and_at_least_one(self) -> None:
         plan = schedule_from(assumed(num_agents=1000), 100, heterogeneous=True)
@@ -70,8 +81,13 @@ class TestSchedule:
 
 class TestComplexityOfTheBound:
     @pytest.mark.parametrize("accuracy", [1.0, 1e-2, 1e-6])
-    @pytest.mark.parametrize("changes", [{}, {"m_2": 1.0, "m_3": 1.0, "m_4": 1.0, "lag_sum": math.nan, "heterogeneity": 0.1}])
-    def test_bound_at_the_answer_is_below_the_accuracy(self, accuracy: float, changes: dict[str, Any]) -> None:
+    @pytest.mark.parametrize(
+        "changes",
+        [{}, {"m_2": 1.0, "m_3": 1.0, "m_4": 1.0, "lag_sum": math.nan, "heterogeneity": 0.1}],
+    )
+    def test_bound_at_the_answer_is_below_the_accuracy(
+        self, accuracy: float, changes: dict[str, Any]
+    ) -> None:
         given = assumed(**changes)
         plan = complexity_from_bound(given, accuracy)
         settings = {"step_size": plan.step_size, "sync_period": plan.sync_period}
@@ -103,7 +119,8 @@ class TestComplexityOfTheSmallStepLaw:
     @pytest.mark.parametrize("agents", [1, 5])
     @pytest.mark.parametrize("accuracy", [1.0, 1e-2, 1e-4])
     def test_scalar_average_reaches_the_accuracy(self, accuracy: float, agents: int) -> None:
-        """E (avg_t - 3)^2 = (9 - v) (1 - a)^(2t) + v, v = 4 a / (N (2 - a)), exactly and for every K."""
+        """E (avg_t - 3)^2 = (9 - v) (1 - a)^(2t) + v, v = 4 a / (N (2 - a)), exactly and for every
+        K."""
         plan = complexity(*scalar(agents), accuracy=accuracy)
         a = plan.step_size
         v = 4 * a / (agents * (2 - a))
@@ -113,19 +130,25 @@ class TestComplexityOfTheSmallStepLaw:
 
         assert error(plan.num_steps) <= accuracy
         assert error(plan.num_steps * 0.7) > accuracy
-        assert plan.communications == 1  # the agents are alike and unbiased: one average at the end will do
+        assert (
+            plan.communications == 1
+        )  # the agents are alike and unbiased: one average at the end will do
 
     def test_more_agents_need_fewer_steps(self) -> None:
         one, ten = (complexity(*scalar(N), accuracy=1e-6).num_steps for N in (1, 10))
         assert one / ten == pytest.approx(10, rel=0.01)
 
     def test_heterogeneous_agents_must_communicate(self) -> None:
-        """Two kinds with A_i = 1, 2 and fixed points 1, 0; the drift is a (K-1) / 2 |A^-1 mean A_i b_i|, known by hand."""
+        """Two kinds with A_i = 1, 2 and fixed points 1, 0; the drift is a (K-1) / 2 |A^-1 mean A_i
+        b_i|, known by hand."""
         noise = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]]] * 2, num_agents=4)
-        algorithm = fg.LinearSA(np.array([[[[-1.0]]] * 2, [[[-2.0]]] * 2]), np.array([[[0.0], [2.0]], [[1.0], [-1.0]]]))
+        algorithm = fg.LinearSA(
+            np.array([[[[-1.0]]] * 2, [[[-2.0]]] * 2]), np.array([[[0.0], [2.0]], [[1.0], [-1.0]]])
+        )
         accuracy = 1e-4
         plan = complexity(noise, algorithm, accuracy=accuracy)
-        # theta* = 1/3, bbar = 1 - 1/3 = 2/3 and -2/3; mean A_i bbar_i = -(2/3 - 4/3) / 2 = 1/3; A = -3/2.
+        # theta* = 1/3, bbar = 1 - 1/3 = 2/3 and -2/3; mean A_i bbar_i = -(2/3 - 4/3) / 2 = 1/3; A =
+        # -3/2.
         drift = plan.step_size * (plan.sync_period - 1) / 2 * (1 / 3) / 1.5
         assert plan.parts["bias"] == pytest.approx(drift**2, rel=1e-9)
         assert sum(plan.parts.values()) <= accuracy

@@ -1,4 +1,5 @@
-"""gamma_c, phi_2 and beta against golden numbers, measured operator norms and the paper's own definitions."""
+"""gamma_c, phi_2 and beta against golden numbers, measured operator norms and the paper's own
+definitions."""
 
 from __future__ import annotations
 
@@ -19,11 +20,17 @@ from fegsam.theory.assumptions.norms import linear_contraction
 
 def linear_drift(matrices: np.ndarray) -> Drift:
     kinds = len(matrices)
-    return smooth_drift(linear_contraction(LinearField(matrices, np.zeros(matrices.shape[:2])), np.full(kinds, 1 / kinds)))
+    return smooth_drift(
+        linear_contraction(
+            LinearField(matrices, np.zeros(matrices.shape[:2])), np.full(kinds, 1 / kinds)
+        )
+    )
 
 
 @pytest.mark.parametrize(("horizon", "contraction"), [(1, 13 / 16), (2, 23 / 32), (3, 43 / 64)])
-def test_tabular_contraction_is_golden_and_the_measured_operator_norm(horizon: int, contraction: float) -> None:
+def test_tabular_contraction_is_golden_and_the_measured_operator_norm(
+    horizon: int, contraction: float
+) -> None:
     fed = golden.federation()
     found = drift(fed, fg.OffPolicyTabularTD(horizon))
     assert found.norm_found
@@ -39,7 +46,10 @@ def test_tabular_contraction_is_golden_and_the_measured_operator_norm(horizon: i
 
 def test_q_contraction_counts_states_and_actions() -> None:
     found = drift(golden.federation(), fg.QLearning())
-    rarest = min((golden.STATIONARY_B1[:, None] * golden.B1).min(), (golden.STATIONARY_B2[:, None] * golden.B2).min())
+    rarest = min(
+        (golden.STATIONARY_B1[:, None] * golden.B1).min(),
+        (golden.STATIONARY_B2[:, None] * golden.B2).min(),
+    )
     assert found.contraction == pytest.approx(1 - rarest / 2, rel=1e-14)
     assert found.drift == pytest.approx(sup_norm_drift(rarest / 2, dim=4).drift, rel=1e-14)
 
@@ -75,9 +85,14 @@ def test_drift_where_one_step_forgets_everything() -> None:
 
 
 def test_rare_states_keep_their_digits() -> None:
-    """A state of probability 1e-14 leaves a drift between half the gap and the gap, not rounding noise."""
+    """A state of probability 1e-14 leaves a drift between half the gap and the gap, not rounding
+    noise."""
     chain = [[1 - 1e-14, 1e-14], [1.0, 0.0]]
-    fed = fg.Federation(fg.MDP(np.array(chain)[:, None, :], [[0.0], [1.0]], 0.5), num_agents=1, target_policy=[[1.0]] * 2)
+    fed = fg.Federation(
+        fg.MDP(np.array(chain)[:, None, :], [[0.0], [1.0]], 0.5),
+        num_agents=1,
+        target_policy=[[1.0]] * 2,
+    )
     gap = 0.5 * 1e-14
     expected = sup_norm_drift(gap, 2).drift
     assert drift(fed, fg.OffPolicyTabularTD()).drift == pytest.approx(expected, rel=1e-12)
@@ -87,7 +102,11 @@ def test_rare_states_keep_their_digits() -> None:
 def random_matrices(count: int, dim: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     raw = rng.normal(size=(count, dim, dim))
-    return raw @ raw.transpose(0, 2, 1) / dim + 0.5 * np.eye(dim) + 0.3 * (raw - raw.transpose(0, 2, 1))
+    return (
+        raw @ raw.transpose(0, 2, 1) / dim
+        + 0.5 * np.eye(dim)
+        + 0.3 * (raw - raw.transpose(0, 2, 1))
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -125,7 +144,8 @@ def test_on_policy_always_has_a_norm(horizon: int) -> None:
 
 
 def test_golden_linear_algorithms() -> None:
-    """d = 1: A_i = phi' D_i (I - gamma P) phi are two numbers a and b, gamma_c = |a - b| / (a + b)."""
+    """d = 1: A_i = phi' D_i (I - gamma P) phi are two numbers a and b, gamma_c = |a - b| / (a +
+    b)."""
     fed = golden.federation()
     gap = golden.FEATURES - 0.5 * fed.mdps[0].policy_chain(golden.TARGET) @ golden.FEATURES
     laws = np.stack([golden.STATIONARY_B1, golden.STATIONARY_B2])
@@ -139,7 +159,9 @@ def test_golden_linear_algorithms() -> None:
 def test_no_norm_where_the_average_is_unstable() -> None:
     data = np.load(Path(__file__).parents[1] / "fixtures" / "average_unstable.npz")
     mdp = fg.MDP(data["P"], data["R"], float(data["gamma"]))
-    fed = fg.Federation(mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"])
+    fed = fg.Federation(
+        mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"]
+    )
     found = drift(fed, fg.OffPolicyLinearTD(int(data["n"])))
     assert not found.norm_found
     assert math.isnan(found.drift)
@@ -147,7 +169,9 @@ def test_no_norm_where_the_average_is_unstable() -> None:
 
 def test_linear_sa_contracts_with_negative_matrices() -> None:
     noise = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=1)
-    assert drift(noise, fg.LinearSA([[[-1.0]], [[-3.0]]], [[0.0], [0.0]])).beta == pytest.approx(2.0)
+    assert drift(noise, fg.LinearSA([[[-1.0]], [[-3.0]]], [[0.0], [0.0]])).beta == pytest.approx(
+        2.0
+    )
     assert not drift(noise, fg.LinearSA([[[1.0]], [[3.0]]], [[0.0], [0.0]])).norm_found
 
 

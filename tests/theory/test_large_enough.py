@@ -12,10 +12,14 @@ from fegsam.theory.bound.large_enough import violations_at
 
 
 def test_agents_that_differ_have_a_number_of_steps_that_is_large_enough() -> None:
-    """The problem of the demo: at T = 4e4 not even the step size is admitted, from 6e9 on everything is."""
+    """The problem of the demo: at T = 4e4 not even the step size is admitted, from 6e9 on
+    everything is."""
     algorithm, federate = setting(5, "Two states", 0.5)
     problem = federate(8)
-    given, found = fg.theory.assumptions(problem, algorithm), fg.theory.large_enough(problem, algorithm)
+    given, found = (
+        fg.theory.assumptions(problem, algorithm),
+        fg.theory.large_enough(problem, algorithm),
+    )
     assert found.heterogeneous
     assert found.holds
     assert found.why.endswith("and at all larger T that were checked, 8 a decade up to 1e+30")
@@ -32,7 +36,10 @@ def test_agents_that_differ_have_a_number_of_steps_that_is_large_enough() -> Non
 def test_agents_that_agree_have_none_and_c2a_is_why(number: int, agents: int) -> None:
     algorithm, federate = setting(number, "Two states", 0.5)
     problem = federate(agents)
-    given, found = fg.theory.assumptions(problem, algorithm), fg.theory.large_enough(problem, algorithm)
+    given, found = (
+        fg.theory.assumptions(problem, algorithm),
+        fg.theory.large_enough(problem, algorithm),
+    )
     assert not found.heterogeneous
     assert not found.holds
     first = max(1, math.ceil(math.exp(found.log_fails_from)))

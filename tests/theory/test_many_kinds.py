@@ -1,4 +1,5 @@
-"""Assumptions of federations with many policies: the constants of the worst kind, found for all kinds at once."""
+"""Assumptions of federations with many policies: the constants of the worst kind, found for all
+kinds at once."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ ALGORITHMS = [
 
 
 def policies(count: int, states: int, seed: int, *, gaps: bool) -> np.ndarray:
-    """Random ones; with `gaps` every other leaves out an action here and there, so that kinds differ in what they can do."""
+    """Random ones; with `gaps` every other leaves out an action here and there, so that kinds
+    differ in what they can do."""
     rng = np.random.default_rng(seed)
     found = rng.dirichlet(np.ones(3), (count, states))
     if gaps:
@@ -40,18 +42,23 @@ def federation(behavior: np.ndarray, mdps: Any) -> fg.Federation:
     states = behavior.shape[1]
     target = np.tile([0.5, 0.5, 0.0], (states, 1))
     features = np.random.default_rng(9).normal(size=(states, 2))
-    return fg.Federation(mdps, behavior, num_agents=len(behavior), target_policy=target, features=features)
+    return fg.Federation(
+        mdps, behavior, num_agents=len(behavior), target_policy=target, features=features
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 @pytest.mark.parametrize("several", [False, True])
 def test_the_constants_are_those_of_the_worst_kind(algorithm: Any, several: bool) -> None:
-    """Against federations of one kind each, which share the fixed point where there is one environment."""
+    """Against federations of one kind each, which share the fixed point where there is one
+    environment."""
     behavior = policies(7, 5, seed=1, gaps=not isinstance(algorithm, fg.QLearning))
     mdps = [fg.examples.garnet(5, 3, 3, 0.8, seed=s) for s in range(7 if several else 1)]
     fed = federation(behavior, mdps if several else mdps[0])
     whole = assumptions(fed, algorithm)
-    alone = [assumptions(federation(behavior[[k]], mdps[k % len(mdps)]), algorithm) for k in range(7)]
+    alone = [
+        assumptions(federation(behavior[[k]], mdps[k % len(mdps)]), algorithm) for k in range(7)
+    ]
     assert whole.mixing.rho == pytest.approx(max(one.mixing.rho for one in alone), rel=1e-8)
     assert whole.mixing.m == pytest.approx(max(one.mixing.m for one in alone), rel=1e-8)
     assert whole.is_sharp
@@ -91,10 +98,14 @@ def test_mixing_of_a_stack_is_the_largest_of_its_chains() -> None:
         assert found.m == pytest.approx(max(pair.m for pair in pairs), rel=1e-8)
 
 
-def test_equal_graphs_are_checked_once_and_the_first_bad_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_graphs_are_checked_once_and_the_first_bad_kind_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     checked: list[str] = []
     genuine = chains.check_ergodic
-    monkeypatch.setattr(chains, "check_ergodic", lambda chain, who: (checked.append(who), genuine(chain, who)))
+    monkeypatch.setattr(
+        chains, "check_ergodic", lambda chain, who: (checked.append(who), genuine(chain, who))
+    )
     stay = fg.MDP([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]], np.zeros((2, 2)), 0.5)
     behavior = np.random.default_rng(4).dirichlet(np.ones(2), (50, 2))
     assumptions(fg.Federation(stay, behavior, num_agents=50), fg.QLearning())
@@ -117,9 +128,12 @@ def test_memory_grows_in_proportion_to_the_kinds() -> None:
 
 
 def test_a_kind_without_a_fixed_point_leaves_the_heterogeneity_open() -> None:
-    """The second kind has mean matrix zero, so it has no fixed point of its own, but the average has one."""
+    """The second kind has mean matrix zero, so it has no fixed point of its own, but the average
+    has one."""
     noise = fg.MarkovNoise(np.full((3, 2, 2), 0.5), num_agents=3)
-    algorithm = fg.LinearSA(np.array([[[[-1.0]]] * 2, [[[1.0]], [[-1.0]]], [[[-1.0]]] * 2]), np.ones((3, 2, 1)))
+    algorithm = fg.LinearSA(
+        np.array([[[[-1.0]]] * 2, [[[1.0]], [[-1.0]]], [[[-1.0]]] * 2]), np.ones((3, 2, 1))
+    )
     found = assumptions(noise, algorithm)
     assert found.level == "average-only"
     assert np.isnan(found.agent_heterogeneity).all()

@@ -1,4 +1,5 @@
-"""The norm ladder of the linear algorithms, against grids over all norms, generalized eigenvalues and planted answers."""
+"""The norm ladder of the linear algorithms, against grids over all norms, generalized eigenvalues
+and planted answers."""
 
 from __future__ import annotations
 
@@ -15,14 +16,24 @@ from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
 from fegsam.theory.assumptions.horizons import horizon_threshold, scan_horizons
-from fegsam.theory.assumptions.norms import Contraction, Norm, can_search, common_weight, linear_contraction
+from fegsam.theory.assumptions.norms import (
+    Contraction,
+    Norm,
+    can_search,
+    common_weight,
+    linear_contraction,
+)
 from fegsam.theory.assumptions.sharp import rank_one_norm
 
 
-def off_policy(seed: int, states: int = 8, dim: int = 6, discount: float = 0.99, skew: float = 0.3) -> fg.Federation:
+def off_policy(
+    seed: int, states: int = 8, dim: int = 6, discount: float = 0.99, skew: float = 0.3
+) -> fg.Federation:
     """Four kinds of agents that follow policies far from the target."""
     rng = np.random.default_rng(seed)
-    mdp = fg.MDP(rng.dirichlet(np.full(states, skew), (states, 3)), rng.uniform(-1, 1, (states, 3)), discount)
+    mdp = fg.MDP(
+        rng.dirichlet(np.full(states, skew), (states, 3)), rng.uniform(-1, 1, (states, 3)), discount
+    )
     behavior = 0.98 * rng.dirichlet(np.full(3, 0.5), (4, states)) + 0.02 / 3
     target = rng.dirichlet(np.full(3, 0.3), states)
     features = rng.normal(size=(states, dim))
@@ -36,7 +47,8 @@ def ladder(problem: fg.Federation, algorithm: Any) -> tuple[Contraction, np.ndar
 
 
 def weighted_norm(matrix: np.ndarray, weight: np.ndarray) -> float:
-    """The largest ``||X x|| / ||x||``, as a generalized eigenvalue rather than through a square root of the weight."""
+    """The largest ``||X x|| / ||x||``, as a generalized eigenvalue rather than through a square
+    root of the weight."""
     return math.sqrt(linalg.eigh(matrix.T @ weight @ matrix, weight, eigvals_only=True)[-1])
 
 
@@ -46,7 +58,8 @@ def lyapunov(matrices: np.ndarray, weight: np.ndarray) -> float:
 
 
 def test_default_output_decay_is_the_theorems_at_every_level() -> None:
-    """c = 1 - alpha phi_2 / 2 in the norm that the assumptions report, 1 - 1/T where there is none."""
+    """c = 1 - alpha phi_2 / 2 in the norm that the assumptions report, 1 - 1/T where there is
+    none."""
     step, steps, levels = 1e-3, 1000, set()
     for seed in (*range(15), 40):
         problem, algorithm = off_policy(seed), fg.OffPolicyLinearTD()
@@ -56,11 +69,15 @@ def test_default_output_decay_is_the_theorems_at_every_level() -> None:
         if found.level in ("identity", "common"):
             weight = np.eye(6) if found.weight is None else found.weight
             matrices = ladder(problem, algorithm)[1]
-            gamma_c = max(weighted_norm(np.eye(6) - matrix / found.beta, weight) for matrix in matrices)
+            gamma_c = max(
+                weighted_norm(np.eye(6) - matrix / found.beta, weight) for matrix in matrices
+            )
             expected = 1 - step * found.beta * (1 - gamma_c) / 2
             theorem = fg.theory.constants(problem, algorithm, step_size=step)
             assert 1 - theorem.alpha * theorem.phi_2 / 2 == pytest.approx(expected, abs=1e-15)
-        assert fg.theory.default_output_decay(problem, algorithm, step, steps) == pytest.approx(expected, abs=1e-15)
+        assert fg.theory.default_output_decay(problem, algorithm, step, steps) == pytest.approx(
+            expected, abs=1e-15
+        )
     assert levels == {"identity", "common", "average-only", "unstable"}
 
 
@@ -72,7 +89,9 @@ def test_every_level_occurs_and_means_what_it_says() -> None:
         weight = np.eye(6) if found.norm.weight is None else found.norm.weight
         assert (lyapunov(matrices, np.eye(6)) > 0) == (found.level == "identity")
         if found.level in ("identity", "common"):
-            measured = max(weighted_norm(np.eye(6) - matrix / found.beta, weight) for matrix in matrices)
+            measured = max(
+                weighted_norm(np.eye(6) - matrix / found.beta, weight) for matrix in matrices
+            )
             assert found.factor == pytest.approx(measured, rel=1e-9)
             assert found.factor < 1
             assert lyapunov(matrices, weight) > 0
@@ -86,10 +105,14 @@ def test_every_level_occurs_and_means_what_it_says() -> None:
 def test_stable_agents_with_an_unstable_average() -> None:
     data = np.load(Path(__file__).parents[1] / "fixtures" / "average_unstable.npz")
     mdp = fg.MDP(data["P"], data["R"], float(data["gamma"]))
-    fed = fg.Federation(mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"])
+    fed = fg.Federation(
+        mdp, data["behaviours"], num_agents=4, target_policy=data["pi"], features=data["Phi"]
+    )
     found, matrices = ladder(fed, fg.OffPolicyLinearTD(int(data["n"])))
     assert found.level == "unstable"
-    np.testing.assert_allclose(np.linalg.eigvals(matrices).real.min(axis=1), [0.0013, 0.0014, 0.0043, 0.0013], atol=5e-5)
+    np.testing.assert_allclose(
+        np.linalg.eigvals(matrices).real.min(axis=1), [0.0013, 0.0014, 0.0043, 0.0013], atol=5e-5
+    )
     assert np.linalg.eigvals(matrices.mean(axis=0)).real.min() == pytest.approx(-0.0009, abs=5e-5)
 
 
@@ -117,7 +140,10 @@ def test_the_search_agrees_with_a_grid_over_all_norms_of_the_plane() -> None:
         scaled = pair / np.linalg.norm(pair, 2, axis=(1, 2))[:, None, None]
         blocks = scaled.transpose(0, 2, 1)[:, None] @ grid + grid @ scaled[:, None]
         # The smallest eigenvalue of a symmetric 2 x 2 matrix.
-        half, gap = (blocks[..., 0, 0] + blocks[..., 1, 1]) / 2, (blocks[..., 0, 0] - blocks[..., 1, 1]) / 2
+        half, gap = (
+            (blocks[..., 0, 0] + blocks[..., 1, 1]) / 2,
+            (blocks[..., 0, 0] - blocks[..., 1, 1]) / 2,
+        )
         best = (half - np.hypot(gap, blocks[..., 0, 1])).min(axis=0).max()
         found = common_weight(pair)
         if abs(best) > 0.02:  # the mesh is 0.01
@@ -136,7 +162,8 @@ def test_a_planted_norm_is_found(kinds: int, dim: int) -> None:
     planted = shape @ shape.T + 0.1 * np.eye(dim)
     raw = rng.normal(size=(kinds, dim, dim))
     matrices = np.linalg.solve(
-        planted, raw @ raw.transpose(0, 2, 1) / dim + 0.1 * np.eye(dim) + 2 * (raw - raw.transpose(0, 2, 1))
+        planted,
+        raw @ raw.transpose(0, 2, 1) / dim + 0.1 * np.eye(dim) + 2 * (raw - raw.transpose(0, 2, 1)),
     )
     assert lyapunov(matrices, np.eye(dim)) < 0 < lyapunov(matrices, planted)
     found = common_weight(matrices)
@@ -160,7 +187,9 @@ def test_no_search_where_there_is_no_choice_or_too_much() -> None:
 
 def test_beta_is_the_best_in_the_weighted_norm() -> None:
     found, matrices = next(
-        pair for pair in (ladder(off_policy(seed), fg.OffPolicyLinearTD()) for seed in range(120)) if pair[0].level == "common"
+        pair
+        for pair in (ladder(off_policy(seed), fg.OffPolicyLinearTD()) for seed in range(120))
+        if pair[0].level == "common"
     )
     others = found.beta * np.geomspace(0.1, 10, 400)
     factors = [found.norm.of_matrices(np.eye(6) - matrices / beta).max() for beta in others]

@@ -1,4 +1,5 @@
-"""The orders of the sup-norm theorems, measured on the constants themselves; the printed ones are refuted alongside."""
+"""The orders of the sup-norm theorems, measured on the constants themselves; the printed ones are
+refuted alongside."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ RANGES: dict[str, tuple[str, Any, Any]] = {
 
 def slope(quantity: str, symbol: str) -> float:
     name, first, second = RANGES[symbol]
-    values = [QUANTITIES[quantity](at_largest_step(**(BASE | {name: value}))) for value in (first, second)]
+    values = [
+        QUANTITIES[quantity](at_largest_step(**(BASE | {name: value}))) for value in (first, second)
+    ]
     growth = math.log(values[1] / values[0])
     if symbol == "|S|" and quantity != "initial":  # beside log^2 d, which is taken out
         growth -= 2 * math.log(math.log(second) / math.log(first))
@@ -85,7 +88,8 @@ def test_q_learning_counts_actions() -> None:
 
 
 def test_heterogeneous_communication() -> None:
-    """T / K for K = sqrt(T) / N and sqrt(T / N), at T = 1 / (N epsilon): by counting, as epsilon and N vary."""
+    """T / K for K = sqrt(T) / N and sqrt(T / N), at T = 1 / (N epsilon): by counting, as epsilon
+    and N vary."""
 
     def communications(agents: float, accuracy: float, *, printed: bool) -> float:
         T = 1 / (agents * accuracy)
@@ -100,7 +104,9 @@ def test_heterogeneous_communication() -> None:
         assert by_accuracy == pytest.approx(exponents["epsilon"], abs=1e-9)
 
 
-@pytest.mark.parametrize("algorithm", [fg.OnPolicyTD, fg.OffPolicyLinearTD(), fg.LinearSA, fg.StochasticApproximation])
+@pytest.mark.parametrize(
+    "algorithm", [fg.OnPolicyTD, fg.OffPolicyLinearTD(), fg.LinearSA, fg.StochasticApproximation]
+)
 def test_every_algorithm_has_a_table(algorithm: Any) -> None:
     table = orders(algorithm)
     assert table["variance"].corrected["N"] == -1

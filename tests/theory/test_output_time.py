@@ -1,4 +1,5 @@
-"""The law of the output time: its probabilities, its draws, and no overflow or cancellation at any size."""
+"""The law of the output time: its probabilities, its draws, and no overflow or cancellation at any
+size."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def test_four_steps_at_one_half_weigh_one_two_four_eight() -> None:
     assert chisquare(counts, 10_000 * np.array([1, 2, 4, 8])).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(("steps", "decay"), [(1, 0.3), (2, 1e-300), (50, 0.9), (1000, 1e-3), (1000, 1 - 1e-15), (999, 0.5)])
+@pytest.mark.parametrize(
+    ("steps", "decay"),
+    [(1, 0.3), (2, 1e-300), (50, 0.9), (1000, 1e-3), (1000, 1 - 1e-15), (999, 0.5)],
+)
 def test_probabilities_are_those_of_the_definition(steps: int, decay: float) -> None:
     law = output_time_distribution(steps, decay)
     with localcontext() as context:
@@ -39,7 +43,9 @@ def test_probabilities_are_those_of_the_definition(steps: int, decay: float) -> 
         expected = np.array([float(w / sum(weights)) for w in weights])
         mean = float(sum(t * w for t, w in enumerate(weights)) / sum(weights))
     np.testing.assert_allclose(law.probabilities(), expected, rtol=1e-11, atol=1e-300)
-    np.testing.assert_allclose(law.cdf(np.arange(steps)), np.cumsum(expected), rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(
+        law.cdf(np.arange(steps)), np.cumsum(expected), rtol=1e-11, atol=1e-300
+    )
     assert law.mean == pytest.approx(mean, rel=1e-13)
     assert law.mean >= (steps - 1) / 2
 
@@ -56,7 +62,9 @@ def test_draws_invert_the_cdf_at_every_edge(decay: float) -> None:
     assert law.draw(math.nextafter(1, 0)) == 39
 
 
-@pytest.mark.parametrize("decay", [1e-300, 0.5, 1 - 1e-6, 1 - 1e-12, 1 - 1e-15, math.nextafter(1, 0)])
+@pytest.mark.parametrize(
+    "decay", [1e-300, 0.5, 1 - 1e-6, 1 - 1e-12, 1 - 1e-15, math.nextafter(1, 0)]
+)
 @pytest.mark.parametrize("steps", [1, 10, 10**6, 10**12])
 def test_draws_are_right_at_every_size(steps: int, decay: float) -> None:
     law = output_time_distribution(steps, decay)
@@ -64,7 +72,8 @@ def test_draws_are_right_at_every_size(steps: int, decay: float) -> None:
     t = law.draw(u)
     assert t.min() >= 0
     assert t.max() <= steps - 1
-    # The draws cover the law: below t at most u, up to t more than u, up to the rounding of the cdf itself.
+    # The draws cover the law: below t at most u, up to t more than u, up to the rounding of the cdf
+    # itself.
     assert np.all(law.cdf(t - 1) <= u + 1e-15)
     assert np.all(law.cdf(t) > u * (1 - 1e-12) - 1e-15)
     assert np.all(np.diff(law.draw(np.sort(u))) >= 0)
@@ -86,7 +95,9 @@ def test_times_outside_have_no_probability() -> None:
     np.testing.assert_array_equal(law.cdf([-5, 2, 7]), [0, 1, 1])
 
 
-@pytest.mark.parametrize(("steps", "decay"), [(0, 0.5), (2.5, 0.5), (3, 0.0), (3, 1.0), (3, 1.5), (3, math.nan)])
+@pytest.mark.parametrize(
+    ("steps", "decay"), [(0, 0.5), (2.5, 0.5), (3, 0.0), (3, 1.0), (3, 1.5), (3, math.nan)]
+)
 def test_impossible_laws_are_refused(steps: Any, decay: float) -> None:
     with pytest.raises(fg.ProblemError, match=r"num_steps|decay"):
         output_time_distribution(steps, decay)
@@ -98,7 +109,9 @@ def test_uniforms_outside_are_refused(u: float) -> None:
         output_time_distribution(3, 0.5).draw(u)
 
 
-@pytest.mark.parametrize("algorithm", [fg.OnPolicyTD(), fg.OffPolicyTabularTD(), fg.QLearning(), fg.OffPolicyLinearTD()])
+@pytest.mark.parametrize(
+    "algorithm", [fg.OnPolicyTD(), fg.OffPolicyTabularTD(), fg.QLearning(), fg.OffPolicyLinearTD()]
+)
 def test_default_decay_is_the_theorems(algorithm: Any) -> None:
     found = drift(golden.federation(), algorithm)
     decay = default_output_decay(golden.federation(), algorithm, step_size=0.125, num_steps=1000)

@@ -1,9 +1,10 @@
-"""The small-step law against the stationary moments of the chain of parameters and windows, solved by brute force.
+"""The small-step law against the stationary moments of the chain of parameters and windows, solved
+by brute force.
 
-One agent, or two, with the windows that they meet: the first and second moments of the parameters, kept apart by what
-window comes next, close. They are enumerated here in plain Python from the paper's formulas, with nothing from
-`fegsam.exact` but theta*, and their stationary values are what the law must approach, at a relative error that falls in
-proportion to the step size.
+One agent, or two, with the windows that they meet: the first and second moments of the parameters,
+kept apart by what window comes next, close. They are enumerated here in plain Python from the
+paper's formulas, with nothing from `fegsam.exact` but theta*, and their stationary values are what
+the law must approach, at a relative error that falls in proportion to the step size.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fegsam.theory.small_step.small_step import small_step_law
 
 
 class Step(NamedTuple):
-    """From one window to the next: with a probability, ``theta += alpha (matrix theta + offset)``."""
+    """From one window to the next: with a probability, ``theta += alpha (matrix theta +
+    offset)``."""
 
     source: Any
     target: Any
@@ -36,8 +38,11 @@ class Moments(NamedTuple):
     mse: float
 
 
-def td_increment(fed: fg.Federation, algorithm: Any, kind: int, params: np.ndarray, window: tuple[int, ...]) -> np.ndarray:
-    """What Algorithms 2, 3 and 5 add for the window (S_t, A_t, ..., S_{t+n}), as the paper writes it."""
+def td_increment(
+    fed: fg.Federation, algorithm: Any, kind: int, params: np.ndarray, window: tuple[int, ...]
+) -> np.ndarray:
+    """What Algorithms 2, 3 and 5 add for the window (S_t, A_t, ..., S_{t+n}), as the paper writes
+    it."""
     phi = np.eye(fed.num_states) if isinstance(algorithm, fg.OffPolicyTabularTD) else fed.features
     rewards = fed.mdps[fed.mdp_index(kind)].rewards
     on_policy = isinstance(algorithm, fg.OnPolicyTD)
@@ -46,10 +51,16 @@ def td_increment(fed: fg.Federation, algorithm: Any, kind: int, params: np.ndarr
     for l in range(algorithm.horizon):
         s, a, after = window[2 * l : 2 * l + 3]
         product *= 1.0 if on_policy else fed.target_policy[s, a] / behavior[s, a]
-        total += fed.discount**l * product * (rewards[s, a] + fed.discount * phi[after] @ params - phi[s] @ params)
+        total += (
+            fed.discount**l
+            * product
+            * (rewards[s, a] + fed.discount * phi[after] @ params - phi[s] @ params)
+        )
     direction = phi[window[0]]
     if getattr(algorithm, "preconditioned", False):
-        law = np.linalg.matrix_power(fed.mdps[fed.mdp_index(kind)].policy_chain(behavior).toarray(), 5000)[0]
+        law = np.linalg.matrix_power(
+            fed.mdps[fed.mdp_index(kind)].policy_chain(behavior).toarray(), 5000
+        )[0]
         direction = np.linalg.solve(phi.T @ np.diag(law) @ phi, direction)
     return direction * total
 
@@ -57,8 +68,15 @@ def td_increment(fed: fg.Federation, algorithm: Any, kind: int, params: np.ndarr
 def td_steps(fed: fg.Federation, algorithm: Any, kind: int, point: np.ndarray) -> list[Step]:
     policies = algorithm.policies(fed)
     policy = policies[kind % len(policies)]
-    transitions = fed.mdps[fed.mdp_index(kind)].transitions.toarray().reshape(fed.num_states, fed.num_actions, -1)
-    sizes = [range(fed.num_states), *[range(fed.num_actions), range(fed.num_states)] * algorithm.horizon]
+    transitions = (
+        fed.mdps[fed.mdp_index(kind)]
+        .transitions.toarray()
+        .reshape(fed.num_states, fed.num_actions, -1)
+    )
+    sizes = [
+        range(fed.num_states),
+        *[range(fed.num_actions), range(fed.num_states)] * algorithm.horizon,
+    ]
     steps = []
     for window in itertools.product(*sizes):
         possible = all(policy[s, a] * transitions[s, a, r] > 0 for s, a, r in triples(window))
@@ -66,9 +84,14 @@ def td_steps(fed: fg.Federation, algorithm: Any, kind: int, point: np.ndarray) -
             continue
         s, a, r = triples(window)[-1]
         offset = td_increment(fed, algorithm, kind, point, window)
-        columns = [td_increment(fed, algorithm, kind, point + unit, window) - offset for unit in np.eye(len(point))]
+        columns = [
+            td_increment(fed, algorithm, kind, point + unit, window) - offset
+            for unit in np.eye(len(point))
+        ]
         chance = policy[s, a] * transitions[s, a, r]
-        steps.append(Step((kind, *window[:-2]), (kind, *window[2:]), chance, np.array(columns).T, offset))
+        steps.append(
+            Step((kind, *window[:-2]), (kind, *window[2:]), chance, np.array(columns).T, offset)
+        )
     return steps
 
 
@@ -76,8 +99,13 @@ def triples(window: tuple[int, ...]) -> list[tuple[int, int, int]]:
     return [(window[l], window[l + 1], window[l + 2]) for l in range(0, len(window) - 2, 2)]
 
 
-def noise_steps(noise: fg.MarkovNoise, algorithm: fg.LinearSA, kind: int, point: np.ndarray) -> list[Step]:
-    matrices, offsets = algorithm.matrices[kind % len(algorithm.matrices)], algorithm.offsets[kind % len(algorithm.offsets)]
+def noise_steps(
+    noise: fg.MarkovNoise, algorithm: fg.LinearSA, kind: int, point: np.ndarray
+) -> list[Step]:
+    matrices, offsets = (
+        algorithm.matrices[kind % len(algorithm.matrices)],
+        algorithm.offsets[kind % len(algorithm.offsets)],
+    )
     kernel = noise.kernels[kind].toarray()
     return [
         Step((kind, y), (kind, z), kernel[y, z], matrices[y], matrices[y] @ point + offsets[y])
@@ -87,20 +115,28 @@ def noise_steps(noise: fg.MarkovNoise, algorithm: fg.LinearSA, kind: int, point:
 
 
 def steps_of(problem: Any, algorithm: Any, kind: int, point: np.ndarray) -> list[Step]:
-    return (noise_steps if isinstance(algorithm, fg.LinearSA) else td_steps)(problem, algorithm, kind, point)
+    return (noise_steps if isinstance(algorithm, fg.LinearSA) else td_steps)(
+        problem, algorithm, kind, point
+    )
 
 
 def brute_force(problem: Any, algorithm: Any, *, step_size: float, sync_period: int = 1) -> Moments:
     """Stationary moments of the average just after a synchronisation, for one agent or two.
 
-    x is the agents' parameters, one after the other, and a one. A pair of steps, one of each agent, moves
-    ``x <- T x``; E[x x' 1{windows}] is mapped by the Kronecker products of the T, K times, then averaged.
+    x is the agents' parameters, one after the other, and a one. A pair of steps, one of each agent,
+    moves ``x <- T x``; E[x x' 1{windows}] is mapped by the Kronecker products of the T, K times,
+    then averaged.
     """
     point = fg.fixed_point(problem, algorithm)
     dimension, agents = len(point), problem.num_agents
     size = agents * dimension + 1
     moves = [steps_of(problem, algorithm, int(kind), point) for kind in problem.assignment]
-    modes = {mode: i for i, mode in enumerate(itertools.product(*[sorted({step.source for step in own}) for own in moves]))}
+    modes = {
+        mode: i
+        for i, mode in enumerate(
+            itertools.product(*[sorted({step.source for step in own}) for own in moves])
+        )
+    }
     block = size**2
     once = np.zeros((len(modes), block, len(modes), block))
     for joint in itertools.product(*moves):
@@ -109,40 +145,62 @@ def brute_force(problem: Any, algorithm: Any, *, step_size: float, sync_period: 
             at = slice(agent * dimension, (agent + 1) * dimension)
             move[at, at] += step_size * step.matrix
             move[at, -1] = step_size * step.offset
-        target, source = modes[tuple(step.target for step in joint)], modes[tuple(step.source for step in joint)]
-        once[target, :, source] += np.prod([step.probability for step in joint]) * np.kron(move, move)
+        target, source = (
+            modes[tuple(step.target for step in joint)],
+            modes[tuple(step.source for step in joint)],
+        )
+        once[target, :, source] += np.prod([step.probability for step in joint]) * np.kron(
+            move, move
+        )
     mix = np.eye(size)
     mix[:-1, :-1] = np.kron(np.full((agents, agents), 1 / agents), np.eye(dimension))
     whole = np.kron(np.eye(len(modes)), np.kron(mix, mix))
     whole = whole @ np.linalg.matrix_power(once.reshape(whole.shape), sync_period)
-    # The eigenvector of the eigenvalue one, with the probabilities of the windows, entry (1, 1) of x x', adding up to one.
+    # The eigenvector of the eigenvalue one, with the probabilities of the windows, entry (1, 1) of
+    # x x', adding up to one.
     system = np.eye(len(whole)) - whole
     total = np.zeros(len(whole))
     total[block - 1 :: block] = 1.0
-    moments = np.linalg.solve(system + np.outer(np.eye(len(whole))[block - 1], total), np.eye(len(whole))[block - 1])
+    moments = np.linalg.solve(
+        system + np.outer(np.eye(len(whole))[block - 1], total), np.eye(len(whole))[block - 1]
+    )
     joint_moment = moments.reshape(len(modes), size, size).sum(axis=0)
     mean = joint_moment[:dimension, -1]
     square = float(np.trace(joint_moment[:dimension, :dimension]))
     return Moments(mean, square - float(mean @ mean), square)
 
 
-def random_federation(seed: int, *, states: int = 3, mdps: int = 1, policies: int = 1, agents: int = 1) -> fg.Federation:
+def random_federation(
+    seed: int, *, states: int = 3, mdps: int = 1, policies: int = 1, agents: int = 1
+) -> fg.Federation:
     rng = np.random.default_rng(seed)
 
     def one_mdp() -> fg.MDP:
-        return fg.MDP(rng.dirichlet(np.ones(states), size=(states, 2)), rng.normal(size=(states, 2)), 0.7)
+        return fg.MDP(
+            rng.dirichlet(np.ones(states), size=(states, 2)), rng.normal(size=(states, 2)), 0.7
+        )
 
     behavior = 0.6 * rng.dirichlet([1.0, 1.0], size=(policies, states)) + 0.2
     target = 0.6 * rng.dirichlet([1.0, 1.0], size=states) + 0.2
     features = rng.normal(size=(states, max(1, states - 1)))
-    return fg.Federation([one_mdp() for _ in range(mdps)], behavior, num_agents=agents, target_policy=target, features=features)
+    return fg.Federation(
+        [one_mdp() for _ in range(mdps)],
+        behavior,
+        num_agents=agents,
+        target_policy=target,
+        features=features,
+    )
 
 
-def random_noise(seed: int, *, kinds: int = 1, agents: int = 1, dimension: int = 2) -> tuple[fg.MarkovNoise, fg.LinearSA]:
+def random_noise(
+    seed: int, *, kinds: int = 1, agents: int = 1, dimension: int = 2
+) -> tuple[fg.MarkovNoise, fg.LinearSA]:
     rng = np.random.default_rng(seed)
     kernels = rng.dirichlet(np.ones(3), size=(kinds, 3))
     matrices = -np.eye(dimension) + 0.3 * rng.normal(size=(kinds, 3, dimension, dimension))
-    return fg.MarkovNoise(kernels, num_agents=agents), fg.LinearSA(matrices, rng.normal(size=(kinds, 3, dimension)))
+    return fg.MarkovNoise(kernels, num_agents=agents), fg.LinearSA(
+        matrices, rng.normal(size=(kinds, 3, dimension))
+    )
 
 
 TD = [
@@ -151,7 +209,9 @@ TD = [
 ]  # fmt: skip
 
 
-def relative_errors(problem: Any, algorithm: Any, step_size: float, sync_period: int = 1) -> np.ndarray:
+def relative_errors(
+    problem: Any, algorithm: Any, step_size: float, sync_period: int = 1
+) -> np.ndarray:
     """Of the variance, the bias and the mean squared error."""
     law = small_step_law(problem, algorithm, step_size=step_size, sync_period=sync_period)
     truth = brute_force(problem, algorithm, step_size=step_size, sync_period=sync_period)
@@ -164,20 +224,25 @@ def relative_errors(problem: Any, algorithm: Any, step_size: float, sync_period:
     )
 
 
-def assert_falls_linearly(problem: Any, algorithm: Any, step_size: float, sync_period: int = 1) -> None:
-    """A quarter of the step leaves a quarter of the relative error, and that of the first is small already."""
+def assert_falls_linearly(
+    problem: Any, algorithm: Any, step_size: float, sync_period: int = 1
+) -> None:
+    """A quarter of the step leaves a quarter of the relative error, and that of the first is small
+    already."""
     coarse = relative_errors(problem, algorithm, step_size, sync_period)
     fine = relative_errors(problem, algorithm, step_size / 4, sync_period)
     assert np.all(coarse < 0.1), (algorithm, coarse)
     assert np.all(fine <= 0.3 * coarse + 1e-6), (algorithm, coarse, fine)
 
 
-# --- closed forms ---------------------------------------------------------------------------------------------------
+# --- closed forms ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("flip", "correlation"), [(0.5, 0.0), (0.25, 0.5), (0.9, -0.8)])
 @pytest.mark.parametrize(("agents", "sync_period"), [(1, 1), (5, 1), (5, 7)])
-def test_averaged_coin_has_the_variance_of_the_textbook(flip: float, correlation: float, agents: int, sync_period: int) -> None:
+def test_averaged_coin_has_the_variance_of_the_textbook(
+    flip: float, correlation: float, agents: int, sync_period: int
+) -> None:
     noise = fg.MarkovNoise([[1 - flip, flip], [flip, 1 - flip]], num_agents=agents)
     average = fg.LinearSA([[[-1.0]], [[-1.0]]], [[2.0], [-2.0]])
     for step_size in (0.1, 1e-6):
@@ -185,13 +250,16 @@ def test_averaged_coin_has_the_variance_of_the_textbook(flip: float, correlation
         kept = (1 - step_size) * correlation
         exact = step_size * 4 / (agents * (2 - step_size)) * (1 + kept) / (1 - kept)
         assert law.variance == pytest.approx(exact, rel=6 * step_size)
-        assert law.variance == pytest.approx(step_size * 2 / agents * (1 + correlation) / (1 - correlation), rel=1e-12)
+        assert law.variance == pytest.approx(
+            step_size * 2 / agents * (1 + correlation) / (1 - correlation), rel=1e-12
+        )
         np.testing.assert_allclose(law.bias, 0.0, atol=1e-15)
         assert law.rate == pytest.approx(step_size)
 
 
 def test_weights_of_the_lags_follow_the_sync_period() -> None:
-    """M = -1 + y/2, b = y, y = +-1 with correlation r: sum_j w_j E[M~(y_j) b(y_0)] = sum_j w_j r^j / 2, summed term by term."""
+    """M = -1 + y/2, b = y, y = +-1 with correlation r: sum_j w_j E[M~(y_j) b(y_0)] = sum_j w_j r^j
+    / 2, summed term by term."""
     correlation, agents, step_size = 0.9, 4, 1e-3
     stay = (1 + correlation) / 2
     noise = fg.MarkovNoise([[stay, 1 - stay], [1 - stay, stay]], num_agents=agents)
@@ -205,19 +273,25 @@ def test_weights_of_the_lags_follow_the_sync_period() -> None:
 
 
 def test_drift_of_two_scalar_agents() -> None:
-    """Without noise, x = -alpha (K-1)/2 mean(a_i b_i) / mean(a_i) at the fixed point of the mean."""
+    """Without noise, x = -alpha (K-1)/2 mean(a_i b_i) / mean(a_i) at the fixed point of the
+    mean."""
     noise = fg.MarkovNoise([[[1.0]], [[1.0]]], num_agents=2)
-    algorithm = fg.LinearSA([[[[-1.0]]], [[[-3.0]]]], [[[1.0]], [[1.0]]])  # roots 1 and 1/3, theta* = 1/2
+    algorithm = fg.LinearSA(
+        [[[[-1.0]]], [[[-3.0]]]], [[[1.0]], [[1.0]]]
+    )  # roots 1 and 1/3, theta* = 1/2
     law = small_step_law(noise, algorithm, step_size=1e-4, sync_period=11)
     offsets = np.array([1 - 0.5, 1 - 1.5])
     np.testing.assert_allclose(law.drift, -1e-4 * 5 * np.mean([-1, -3] * offsets) / -2, rtol=1e-12)
     assert law.variance == 0.0
-    local = [(1 - 1e-4) ** 11, (1 - 3e-4) ** 11]  # the exact stationary point of eleven local steps and an average
+    local = [
+        (1 - 1e-4) ** 11,
+        (1 - 3e-4) ** 11,
+    ]  # the exact stationary point of eleven local steps and an average
     exact = np.mean([(1 - local[0]) * 1, (1 - local[1]) / 3]) / (1 - np.mean(local)) - 0.5
     np.testing.assert_allclose(law.bias, exact, rtol=5e-3)
 
 
-# --- brute force ----------------------------------------------------------------------------------------------------
+# --- brute force ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("algorithm", TD, ids=str)
@@ -238,13 +312,23 @@ def test_one_agent_with_several_features_approaches_the_law_linearly(algorithm: 
         assert_falls_linearly(random_federation(seed), algorithm, 1e-3)
 
 
-KINDS = {"alike": {}, "policies": {"policies": 2}, "environments": {"mdps": 2}, "both": {"mdps": 2, "policies": 2}}
+KINDS = {
+    "alike": {},
+    "policies": {"policies": 2},
+    "environments": {"mdps": 2},
+    "both": {"mdps": 2, "policies": 2},
+}
 
 
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("sync_period", [1, 5, 100])
 def test_two_agents_approach_the_law_linearly(sync_period: int, kinds: str) -> None:
-    for algorithm in (fg.OnPolicyTD(), fg.OffPolicyTabularTD(), fg.OffPolicyLinearTD(), fg.OffPolicyLinearTD(1, True)):
+    for algorithm in (
+        fg.OnPolicyTD(),
+        fg.OffPolicyTabularTD(),
+        fg.OffPolicyLinearTD(),
+        fg.OffPolicyLinearTD(1, True),
+    ):
         fed = random_federation(sync_period, states=2, agents=2, **KINDS[kinds])
         assert_falls_linearly(fed, algorithm, 1e-3 / sync_period**0.5, sync_period)
 
@@ -252,29 +336,40 @@ def test_two_agents_approach_the_law_linearly(sync_period: int, kinds: str) -> N
 @pytest.mark.parametrize("sync_period", [1, 5, 100])
 def test_two_unlike_agents_of_linear_sa_approach_the_law_linearly(sync_period: int) -> None:
     for seed in range(4):
-        assert_falls_linearly(*random_noise(seed, kinds=2, agents=2, dimension=1), 2e-4, sync_period)
+        assert_falls_linearly(
+            *random_noise(seed, kinds=2, agents=2, dimension=1), 2e-4, sync_period
+        )
 
 
-@pytest.mark.parametrize("sync_period", [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.slow)])
-def test_two_unlike_agents_that_look_two_steps_ahead_approach_the_law_linearly(sync_period: int) -> None:
+@pytest.mark.parametrize(
+    "sync_period",
+    [5, pytest.param(1, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.slow)],
+)
+def test_two_unlike_agents_that_look_two_steps_ahead_approach_the_law_linearly(
+    sync_period: int,
+) -> None:
     fed = random_federation(3, states=2, agents=2, policies=2)
     assert_falls_linearly(fed, fg.OffPolicyLinearTD(2), 1e-3 / sync_period**0.5, sync_period)
 
 
-# --- exact moments of many agents -----------------------------------------------------------------------------------
+# --- exact moments of many agents -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("agents", [1, 8])
 @pytest.mark.parametrize("sync_period", [1, 5, 100])
-def test_stationary_error_of_many_agents_is_within_one_percent(agents: int, sync_period: int) -> None:
+def test_stationary_error_of_many_agents_is_within_one_percent(
+    agents: int, sync_period: int
+) -> None:
     fed = golden.federation(num_agents=agents)
     settings = {"step_size": 2e-3, "sync_period": sync_period}
     for algorithm in (fg.OnPolicyTD(), fg.OffPolicyLinearTD()):
         law = small_step_law(fed, algorithm, **settings)
-        assert law.mse == pytest.approx(fg.exact.stationary_error(fed, algorithm, **settings), rel=0.01)
+        assert law.mse == pytest.approx(
+            fg.exact.stationary_error(fed, algorithm, **settings), rel=0.01
+        )
 
 
-# --- what N and K do ------------------------------------------------------------------------------------------------
+# --- what N and K do ------------------------------------------------------------------------------
 
 
 def federation(agents: int, **changes: Any) -> fg.Federation:
@@ -290,14 +385,23 @@ def federation(agents: int, **changes: Any) -> fg.Federation:
 
 def test_a_single_agent_does_not_feel_the_sync_period() -> None:
     fed = federation(1)
-    laws = [small_step_law(fed, fg.OffPolicyLinearTD(2), step_size=0.01, sync_period=k) for k in (1, 7, 10**6)]
-    assert laws[0].mse == pytest.approx(laws[1].mse, rel=1e-13) == pytest.approx(laws[2].mse, rel=1e-13)
+    laws = [
+        small_step_law(fed, fg.OffPolicyLinearTD(2), step_size=0.01, sync_period=k)
+        for k in (1, 7, 10**6)
+    ]
+    assert (
+        laws[0].mse
+        == pytest.approx(laws[1].mse, rel=1e-13)
+        == pytest.approx(laws[2].mse, rel=1e-13)
+    )
     assert not any(law.drift.any() for law in laws)
 
 
 def test_a_billion_agents_leave_no_variance_and_at_k_1_no_bias() -> None:
     def law(agents: int, sync_period: int) -> Any:
-        return small_step_law(federation(agents), fg.OffPolicyLinearTD(), step_size=0.01, sync_period=sync_period)
+        return small_step_law(
+            federation(agents), fg.OffPolicyLinearTD(), step_size=0.01, sync_period=sync_period
+        )
 
     many = 10**9
     assert law(many, 1).variance == pytest.approx(law(4, 1).variance * 4 / many, rel=1e-12)
@@ -319,7 +423,10 @@ def test_seldom_synchronised_like_agents_are_as_biased_as_one() -> None:
 
 def test_drift_needs_different_matrices_and_grows_with_the_sync_period() -> None:
     fed = federation(4)
-    drifts = [small_step_law(fed, fg.OffPolicyLinearTD(), step_size=0.01, sync_period=k).drift for k in (1, 2, 11)]
+    drifts = [
+        small_step_law(fed, fg.OffPolicyLinearTD(), step_size=0.01, sync_period=k).drift
+        for k in (1, 2, 11)
+    ]
     assert not drifts[0].any()
     np.testing.assert_allclose(drifts[2], 10 * drifts[1], rtol=1e-12)
     # The same moves with other rewards: other fixed points, but no drift.
@@ -347,7 +454,11 @@ def test_like_kinds_count_as_one_and_kinds_without_agents_not_at_all() -> None:
     policies = fg.policies.random(20, 3, count=2, seed=2)
     settings = {"step_size": 0.01, "sync_period": 6}
     algorithm = fg.OffPolicyLinearTD()
-    plain = small_step_law(federation(6, behavior_policies=policies, assignment=[0, 0, 1, 1, 1, 1]), algorithm, **settings)
+    plain = small_step_law(
+        federation(6, behavior_policies=policies, assignment=[0, 0, 1, 1, 1, 1]),
+        algorithm,
+        **settings,
+    )
     doubled = federation(6, behavior_policies=policies[[0, 1, 1, 0]], assignment=[0, 3, 1, 2, 2, 1])
     spare = federation(6, behavior_policies=policies[[0, 1, 0]], assignment=[0, 0, 1, 1, 1, 1])
     for fed in (doubled, spare):
@@ -378,17 +489,22 @@ def test_mean_matrix_and_rate_agree_with_the_mean_field() -> None:
             assert share == 0.25
             np.testing.assert_allclose(noise.mean_matrix, -matrix, atol=1e-13)
         law = small_step_law(fed, algorithm, step_size=0.01, sync_period=1)
-        assert law.rate == pytest.approx(0.01 * np.linalg.eigvals(field.matrices.mean(axis=0)).real.min())
+        assert law.rate == pytest.approx(
+            0.01 * np.linalg.eigvals(field.matrices.mean(axis=0)).real.min()
+        )
 
 
 def two_kinds(rates: tuple[float, float], agents: int = 4) -> tuple[fg.MarkovNoise, fg.LinearSA]:
     """Agents without noise that move towards 1 and 0 at these rates."""
     noise = fg.MarkovNoise([[[1.0]]] * 2, num_agents=agents)
-    return noise, fg.LinearSA(np.array([[[[-rate]]] for rate in rates]), np.array([[[rates[0]]], [[0.0]]]))
+    return noise, fg.LinearSA(
+        np.array([[[[-rate]]] for rate in rates]), np.array([[[rates[0]]], [[0.0]]])
+    )
 
 
 def test_the_drift_is_exact_to_first_order_where_the_law_holds() -> None:
-    """Where the agents meet, theta = sum_i (1 - F_i^K) theta_i / sum_i (1 - F_i^K) with F_i = 1 - alpha a_i."""
+    """Where the agents meet, theta = sum_i (1 - F_i^K) theta_i / sum_i (1 - F_i^K) with F_i = 1 -
+    alpha a_i."""
     alpha, rates = 1e-4, (1.0, 2.0)
     theta = rates[0] / sum(rates)
     for period in (2, 10, 100, 1000, 1300, 1400, 10**4, 10**6):
@@ -408,7 +524,11 @@ def test_agents_that_do_not_drift_are_not_stiff() -> None:
     settings = {"step_size": 1e-2, "sync_period": 10**5}
     assert small_step_law(*two_kinds((1.0, 1.0)), **settings).holds
     assert small_step_law(*two_kinds((1.0, 2.0), agents=1), **settings).holds
-    assert small_step_law(federation(4, behavior_policies=fg.policies.uniform(20, 3)), fg.OffPolicyLinearTD(), **settings).holds
+    assert small_step_law(
+        federation(4, behavior_policies=fg.policies.uniform(20, 3)),
+        fg.OffPolicyLinearTD(),
+        **settings,
+    ).holds
     assert small_step_law(*two_kinds((1.0, 2.0)), step_size=1e-2, sync_period=1).stiffness == 0
 
 

@@ -1,11 +1,13 @@
-"""Algorithm 1: federated stochastic approximation with Markov noise, FeGSAM (Section 3.2, Theorem 3.1).
+"""Algorithm 1: federated stochastic approximation with Markov noise, FeGSAM (Section 3.2, Theorem
+3.1).
 
 Agent i sees a Markov chain y^i_t of its own and moves
 
     theta += alpha * (G^i(theta, y_t) - theta + b^i(y_t)),
 
-and every K steps all agents replace their parameters by the average. `LinearSA` has the increment as arrays,
-A(y) theta + b(y); `StochasticApproximation` as a function of the user's. Both run on `MarkovNoise`.
+and every K steps all agents replace their parameters by the average. `LinearSA` has the increment
+as arrays, A(y) theta + b(y); `StochasticApproximation` as a function of the user's. Both run on
+`MarkovNoise`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class NoTables(NamedTuple):
     nothing: np.float64 = np.float64(0.0)
 
 
-def linear_sa_rule(params: np.ndarray, path: Path, t: Any, tables: LinearTables, out: np.ndarray) -> None:
+def linear_sa_rule(
+    params: np.ndarray, path: Path, t: Any, tables: LinearTables, out: np.ndarray
+) -> None:
     """A(y) theta + b(y)."""
     y = path.states[t]
     for i in range(params.shape[0]):
@@ -56,14 +60,16 @@ def linear_sa_rule(params: np.ndarray, path: Path, t: Any, tables: LinearTables,
 def _require_noise(problem: Any, algorithm: Any) -> MarkovNoise:
     if not isinstance(problem, MarkovNoise):
         raise ProblemError(
-            f"{type(algorithm).__name__} runs on a Markov chain and was given a {type(problem).__name__}; "
+            f"{type(algorithm).__name__} runs on a Markov chain and was given a "
+            f"{type(problem).__name__}; "
             "pass a fegsam.MarkovNoise."
         )
     return problem
 
 
 def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise) -> None:
-    """Try a rule that was written for this: it must set all of `out`, whatever stood there, and nothing else."""
+    """Try a rule that was written for this: it must set all of `out`, whatever stood there, and
+    nothing else."""
     params = np.zeros(dim)
     pairs = itertools.product(range(noise.num_kinds), range(noise.num_states))
     with np.errstate(all="ignore"):
@@ -75,21 +81,30 @@ def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise)
             except Exception:  # the run itself says what is wrong, and where
                 return
             if params.any():
-                raise ProblemError(f"The rule {rule.__name__!r} writes to params; set out alone, which the engines add.")
+                raise ProblemError(
+                    f"The rule {rule.__name__!r} writes to params; set out alone, which the "
+                    "engines add."
+                )
             other = np.flatnonzero(~np.isclose(*found, rtol=0, atol=0, equal_nan=True))
             if len(other):
                 raise ProblemError(
-                    f"The rule {rule.__name__!r} leaves in out[{other[0]}] what stood there before; set every entry of out, "
+                    f"The rule {rule.__name__!r} leaves in out[{other[0]}] what stood there "
+                    "before; set every entry of out, "
                     "with = and not with += or return, from params, y and kind alone."
                 )
 
 
 def _check_assumptions(stated: Any) -> None:
     if stated is not None and not isinstance(stated, Mapping):
-        raise ProblemError(f"assumptions is {shown(stated)}; give a mapping from {', '.join(_ASSUMPTIONS)} to numbers.")
+        raise ProblemError(
+            f"assumptions is {shown(stated)}; give a mapping from {', '.join(_ASSUMPTIONS)} to "
+            "numbers."
+        )
     for name, value in (stated or {}).items():
         if not isinstance(name, str) or name not in _ASSUMPTIONS:
-            raise ProblemError(f"assumptions names {shown(name)}; give some of {', '.join(_ASSUMPTIONS)}.")
+            raise ProblemError(
+                f"assumptions names {shown(name)}; give some of {', '.join(_ASSUMPTIONS)}."
+            )
         finite_array(value, f'assumptions["{name}"]', "()")
         if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
             raise ProblemError(f'assumptions["{name}"] is {shown(value)}; give a number.')
@@ -97,7 +112,8 @@ def _check_assumptions(stated: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class LinearSA:
-    """Algorithm 1 with a linear operator: ``theta += alpha * (matrices[k, y] @ theta + offsets[k, y])``.
+    """Algorithm 1 with a linear operator: ``theta += alpha * (matrices[k, y] @ theta + offsets[k,
+    y])``.
 
     Parameters
     ----------
@@ -129,9 +145,14 @@ class LinearSA:
         offsets = finite_array(self.offsets, "offsets", "(M, Y, d)")
         matrices = matrices[None] if matrices.ndim == 3 else matrices
         offsets = offsets[None] if offsets.ndim == 2 else offsets
-        if matrices.ndim != 4 or matrices.shape[2] != matrices.shape[3] or offsets.shape != matrices.shape[:3]:
+        if (
+            matrices.ndim != 4
+            or matrices.shape[2] != matrices.shape[3]
+            or offsets.shape != matrices.shape[:3]
+        ):
             raise ProblemError(
-                f"LinearSA got matrices of shape {np.shape(self.matrices)} and offsets of shape {np.shape(self.offsets)}; "
+                f"LinearSA got matrices of shape {np.shape(self.matrices)} and offsets of shape "
+                f"{np.shape(self.offsets)}; "
                 "give (M, Y, d, d) and (M, Y, d), or (Y, d, d) and (Y, d) for all kinds."
             )
         for name, value in (("matrices", matrices), ("offsets", offsets)):
@@ -147,8 +168,10 @@ class LinearSA:
         kinds, states = self.matrices.shape[:2]
         if kinds not in (1, noise.num_kinds) or states != noise.num_states:
             raise ProblemError(
-                f"LinearSA has matrices for {kinds} kinds and {states} states, the Markov noise has {noise.num_kinds} kinds "
-                f"and {noise.num_states} states; make them agree (one kind of matrices may serve all)."
+                f"LinearSA has matrices for {kinds} kinds and {states} states, the Markov noise "
+                f"has {noise.num_kinds} kinds "
+                f"and {noise.num_states} states; make them agree (one kind of matrices may serve "
+                "all)."
             )
 
     def dimension(self, problem: Any) -> int:
@@ -159,7 +182,9 @@ class LinearSA:
 
     def tables(self, problem: MarkovNoise) -> LinearTables:
         repeats = problem.num_kinds // len(self.matrices)
-        return LinearTables(np.repeat(self.matrices, repeats, axis=0), np.repeat(self.offsets, repeats, axis=0))
+        return LinearTables(
+            np.repeat(self.matrices, repeats, axis=0), np.repeat(self.offsets, repeats, axis=0)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +194,9 @@ class StochasticApproximation:
     Parameters
     ----------
     rule : function ``rule(params, y, kind, out)``
-        Writes G(params, y) - params + b(y) of agent kind `kind` into `out`. Plain Python that Numba can compile: loops,
-        arithmetic, `math` functions, global or enclosing numbers and arrays. It must not write `params`.
+        Writes G(params, y) - params + b(y) of agent kind `kind` into `out`. Plain Python that Numba
+        can compile: loops, arithmetic, `math` functions, global or enclosing numbers and arrays. It
+        must not write `params`.
     dim : int
         The number of parameters.
     norm : 2 or inf
@@ -204,15 +230,29 @@ class StochasticApproximation:
     window = 0
 
     def __init__(
-        self, rule: Callable[..., None], dim: int, norm: float = 2, assumptions: Mapping[str, float] | None = None
+        self,
+        rule: Callable[..., None],
+        dim: int,
+        norm: float = 2,
+        assumptions: Mapping[str, float] | None = None,
     ) -> None:
         rule = getattr(rule, "py_func", rule)
         if not inspect.isfunction(rule):
-            raise ProblemError(f"The rule is {shown(rule)}; give a function rule(params, y, kind, out), defined with def.")
+            raise ProblemError(
+                f"The rule is {shown(rule)}; give a function rule(params, y, kind, out), defined "
+                "with def."
+            )
         if len(inspect.signature(rule).parameters) < 4:
-            raise ProblemError(f"The rule {rule.__name__!r} takes too few arguments; define it as rule(params, y, kind, out).")
+            raise ProblemError(
+                f"The rule {rule.__name__!r} takes too few arguments; define it as rule(params, "
+                "y, kind, out)."
+            )
         _check_assumptions(assumptions)
-        if isinstance(norm, bool) or not isinstance(norm, int | float | np.integer | np.floating) or norm not in (2, np.inf):
+        if (
+            isinstance(norm, bool)
+            or not isinstance(norm, int | float | np.integer | np.floating)
+            or norm not in (2, np.inf)
+        ):
             raise ProblemError(f"norm is {shown(norm)}; give 2 or float('inf').")
         object.__setattr__(self, "user_rule", rule)
         object.__setattr__(self, "rule", _on_paths(rule))
@@ -250,7 +290,8 @@ def _on_paths(user_rule: types.FunctionType) -> Callable[..., None]:
         copy.__kwdefaults__ = user_rule.__kwdefaults__
         return _on_paths(copy)
 
-    # For messages, what a user wants to read about; and for an engine that compiles, the same with today's globals.
+    # For messages, what a user wants to read about; and for an engine that compiles, the same with
+    # today's globals.
     stochastic_approximation_rule.user_rule = user_rule  # pyright: ignore[reportFunctionMemberAccess]
     stochastic_approximation_rule.renew = renew  # pyright: ignore[reportFunctionMemberAccess]
     return stochastic_approximation_rule

@@ -2,13 +2,15 @@
 
 Every agent follows the target policy pi. At step t it sees S_t, A_t, ..., S_{t+n} and moves
 
-    v += alpha * phi(S_t) * E,    E = sum_{l=t}^{t+n-1} gamma^{l-t} (R(S_l, A_l) + gamma phi(S_{l+1})'v - phi(S_l)'v).
+    v += alpha * phi(S_t) * E,    E = sum_{l=t}^{t+n-1} gamma^{l-t} (R(S_l, A_l) + gamma
+    phi(S_{l+1})'v - phi(S_l)'v).
 
 All terms use the same v, so the sum telescopes:
 
     E = sum_{k<n} gamma^k R(S_{t+k}, A_{t+k}) + gamma^n phi(S_{t+n})'v - phi(S_t)'v.
 
-The fixed point solves Phi' D (r_n - (I - gamma^n P^n) Phi v) = 0 and depends on n. The theorem's norm is the 2-norm.
+The fixed point solves Phi' D (r_n - (I - gamma^n P^n) Phi v) = 0 and depends on n. The theorem's
+norm is the 2-norm.
 """
 
 from __future__ import annotations
@@ -36,21 +38,28 @@ class OnPolicyTables(NamedTuple):
     """horizon - 1"""
 
 
-def on_policy_td_rule(params: np.ndarray, path: Path, t: Any, tables: OnPolicyTables) -> tuple[Any, Any]:
+def on_policy_td_rule(
+    params: np.ndarray, path: Path, t: Any, tables: OnPolicyTables
+) -> tuple[Any, Any]:
     """The n-step temporal difference of the window's first state, summed from its end (Horner)."""
     target = linear_value(params, tables.rows, path.states[t + tables.horizon])
     for k in range(tables.horizon):
         step = t + tables.last - k
-        target = tables.rewards[path.mdp, path.states[step], path.actions[step]] + tables.discount * target
+        target = (
+            tables.rewards[path.mdp, path.states[step], path.actions[step]]
+            + tables.discount * target
+        )
     s = path.states[t]
     return s, target - linear_value(params, tables.rows, s)
 
 
 @dataclass(frozen=True)
 class OnPolicyTD:
-    """Federated on-policy n-step TD: all agents evaluate the policy that they follow, with shared features.
+    """Federated on-policy n-step TD: all agents evaluate the policy that they follow, with shared
+    features.
 
-    That policy is the federation's `target_policy`; behaviour policies, if it has any, are for the off-policy algorithms.
+    That policy is the federation's `target_policy`; behaviour policies, if it has any, are for the
+    off-policy algorithms.
 
     Parameters
     ----------
@@ -62,8 +71,12 @@ class OnPolicyTD:
     >>> import fegsam as fg
     >>> mdp = fg.examples.garnet(10, 3, 4, discount=0.8, seed=0)
     >>> features = [[1.0, s / 10] for s in range(10)]
-    >>> fed = fg.Federation(mdp, num_agents=8, target_policy=fg.policies.uniform(10, 3), features=features)
-    >>> history = fg.run(fed, fg.OnPolicyTD(horizon=2), step_size=0.05, sync_period=10, num_steps=5000)
+    >>> fed = fg.Federation(
+    ...     mdp, num_agents=8, target_policy=fg.policies.uniform(10, 3), features=features
+    ... )
+    >>> history = fg.run(
+    ...     fed, fg.OnPolicyTD(horizon=2), step_size=0.05, sync_period=10, num_steps=5000
+    ... )
     >>> bool(history.data.squared_error[0, -1] < 0.1)
     True
     """

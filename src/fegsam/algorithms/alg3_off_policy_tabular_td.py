@@ -1,14 +1,14 @@
 """Algorithm 3: federated n-step TD, off-policy, tabular (Section 6.1, Theorem 6.1).
 
-Agent i follows its own private policy pi^i and corrects with the ratios rho(s, a) = pi(a|s) / pi^i(a|s). At step t it
-sees S_t, A_t, ..., S_{t+n} and moves one cell,
+Agent i follows its own private policy pi^i and corrects with the ratios rho(s, a) = pi(a|s) /
+pi^i(a|s). At step t it sees S_t, A_t, ..., S_{t+n} and moves one cell,
 
     V(S_t) += alpha * sum_{l=t}^{t+n-1} gamma^{l-t} [prod_{j=t}^{l} rho(S_j, A_j)] e_l,
     e_l = R(S_l, A_l) + gamma V(S_{l+1}) - V(S_l),
 
 where the product includes the ratio of step l itself. Summed from the window's end (Horner) this is
-rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ...)). The fixed point is V^pi for every agent and every n, where all share one MDP.
-The theorem's norm is the sup norm.
+rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ...)). The fixed point is V^pi for every agent and every n,
+where all share one MDP. The theorem's norm is the sup norm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class OffPolicyTables(NamedTuple):
     """horizon - 1"""
 
 
-def off_policy_tabular_td_rule(params: np.ndarray, path: Path, t: Any, tables: OffPolicyTables) -> tuple[Any, Any]:
+def off_policy_tabular_td_rule(
+    params: np.ndarray, path: Path, t: Any, tables: OffPolicyTables
+) -> tuple[Any, Any]:
     """The importance-weighted n-step temporal difference of the window's first state."""
     error = 0.0
     ahead = params[path.states[t + tables.horizon]]
@@ -58,7 +60,8 @@ def off_policy_tabular_td_rule(params: np.ndarray, path: Path, t: Any, tables: O
 
 @dataclass(frozen=True)
 class OffPolicyTabularTD:
-    """Federated off-policy n-step TD: all agents evaluate one target policy from their own behaviour policies.
+    """Federated off-policy n-step TD: all agents evaluate one target policy from their own
+    behaviour policies.
 
     Parameters
     ----------
@@ -71,7 +74,9 @@ class OffPolicyTabularTD:
     >>> mdp = fg.examples.garnet(10, 3, 4, discount=0.8, seed=0)
     >>> private = fg.policies.random(10, 3, count=4, seed=1)
     >>> fed = fg.Federation(mdp, private, num_agents=8, target_policy=fg.policies.uniform(10, 3))
-    >>> history = fg.run(fed, fg.OffPolicyTabularTD(horizon=2), step_size=0.05, sync_period=10, num_steps=5000)
+    >>> history = fg.run(
+    ...     fed, fg.OffPolicyTabularTD(horizon=2), step_size=0.05, sync_period=10, num_steps=5000
+    ... )
     >>> bool(history.data.squared_error[0, -1] < 0.1)
     True
     """

@@ -1,14 +1,16 @@
 """Algorithm 5: federated n-step TD, off-policy, with linear features (Section 7, Theorem 7.1).
 
-Agent i follows its own private policy pi^i with ratios rho(s, a) = pi(a|s) / pi^i(a|s). At step t it moves
+Agent i follows its own private policy pi^i with ratios rho(s, a) = pi(a|s) / pi^i(a|s). At step t
+it moves
 
     v += alpha * phi(S_t) * E,    E = rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ... )),
     e_l = R(S_l, A_l) + gamma phi(S_{l+1})'v - phi(S_l)'v.
 
-The agents' own fixed points differ: this is the heterogeneous algorithm. What the average converges to is the projected
-n-step equation under the *mixture* of the agents' stationary laws, sum_i Phi' D_i (T^n Phi v - Phi v) = 0. The equation
-that the paper states for it, the average of the agents' projections, is what the preconditioned variant solves: there
-agent i multiplies its increment by (Phi' D_i Phi)^-1, a matrix of its own that never leaves it.
+The agents' own fixed points differ: this is the heterogeneous algorithm. What the average converges
+to is the projected n-step equation under the *mixture* of the agents' stationary laws, sum_i Phi'
+D_i (T^n Phi v - Phi v) = 0. The equation that the paper states for it, the average of the agents'
+projections, is what the preconditioned variant solves: there agent i multiplies its increment by
+(Phi' D_i Phi)^-1, a matrix of its own that never leaves it.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class OffPolicyLinearTables(NamedTuple):
     """horizon - 1"""
 
 
-def off_policy_linear_td_rule(params: np.ndarray, path: Path, t: Any, tables: OffPolicyLinearTables) -> tuple[Any, Any]:
+def off_policy_linear_td_rule(
+    params: np.ndarray, path: Path, t: Any, tables: OffPolicyLinearTables
+) -> tuple[Any, Any]:
     """The importance-weighted n-step temporal difference of the window's first state."""
     error = 0.0
     ahead = linear_value(params, tables.features, path.states[t + tables.horizon])
@@ -74,15 +78,23 @@ class OffPolicyLinearTD:
     horizon : int
         The look-ahead n.
     preconditioned : bool
-        Multiply agent i's increment by (Phi' D_i Phi)^-1. Then the fixed point is the paper's average of projections.
+        Multiply agent i's increment by (Phi' D_i Phi)^-1. Then the fixed point is the paper's
+        average of projections.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> mdp = fg.examples.garnet(10, 3, 4, discount=0.8, seed=0)
-    >>> fed = fg.Federation(mdp, fg.policies.random(10, 3, count=4, seed=1), num_agents=8,
-    ...                     target_policy=fg.policies.uniform(10, 3), features=[[1.0, s / 10] for s in range(10)])
-    >>> history = fg.run(fed, fg.OffPolicyLinearTD(horizon=2), step_size=0.05, sync_period=10, num_steps=5000)
+    >>> fed = fg.Federation(
+    ...     mdp,
+    ...     fg.policies.random(10, 3, count=4, seed=1),
+    ...     num_agents=8,
+    ...     target_policy=fg.policies.uniform(10, 3),
+    ...     features=[[1.0, s / 10] for s in range(10)],
+    ... )
+    >>> history = fg.run(
+    ...     fed, fg.OffPolicyLinearTD(horizon=2), step_size=0.05, sync_period=10, num_steps=5000
+    ... )
     >>> bool(history.data.squared_error[0, -1] < 0.1)
     True
     """
@@ -120,7 +132,12 @@ class OffPolicyLinearTD:
         rows, rows_per_kind = phi, 0
         if self.preconditioned:
             laws = stationary_laws(problem, self.policies(problem))
-            rows = np.concatenate([solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T for law in laws])
+            rows = np.concatenate(
+                [
+                    solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T
+                    for law in laws
+                ]
+            )
             rows_per_kind = len(phi)
         return OffPolicyLinearTables(
             np.ascontiguousarray(rows),

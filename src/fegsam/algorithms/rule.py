@@ -1,19 +1,21 @@
 """What an algorithm is: one agent's update at one step, written once and run by every engine.
 
-A *rule* is a pure Python function that reads the agent's parameters, the agent's path and constant tables, and says what
-to add where. It draws no random numbers and writes nothing but `out`. Three forms:
+A *rule* is a pure Python function that reads the agent's parameters, the agent's path and constant
+tables, and says what to add where. It draws no random numbers and writes nothing but `out`. Three
+forms:
 
-=======  ==========================================  ==================================================
-form     signature                                   the engine then does
-=======  ==========================================  ==================================================
-cell     ``rule(params, path, t, tables)``           ``params[index] += step_size * scale``
-row      ``rule(params, path, t, tables)``           ``params += step_size * scale * tables.rows[index]``
-dense    ``rule(params, path, t, tables, out)``      ``params += step_size * out``
-=======  ==========================================  ==================================================
+=====  ======================================  ===================================================
+form   signature                               the engine then does
+=====  ======================================  ===================================================
+cell   ``rule(params, path, t, tables)``       ``params[index] += step_size * scale``
+row    ``rule(params, path, t, tables)``       ``params += step_size * scale * tables.rows[index]``
+dense  ``rule(params, path, t, tables, out)``  ``params += step_size * out``
+=====  ======================================  ===================================================
 
-Cell and row rules return ``(index, scale)``. The same function object is interpreted by the `reference` engine and
-compiled by the others, so it may use only what Numba compiles for a CPU and for a GPU; a helper it calls carries
-`numba.extending.register_jitable`. Indices are unsigned: a signed index costs a wrap-around test.
+Cell and row rules return ``(index, scale)``. The same function object is interpreted by the
+`reference` engine and compiled by the others, so it may use only what Numba compiles for a CPU and
+for a GPU; a helper it calls carries `numba.extending.register_jitable`. Indices are unsigned: a
+signed index costs a wrap-around test.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Algorithm(Protocol):
 
     @property
     def window(self) -> int:
-        """How many transitions one step looks at (the paper's n; 0 for Algorithm 1, which sees a state)."""
+        """How many transitions one step looks at (the paper's n; 0 for Algorithm 1, which sees a
+        state)."""
         ...
 
     @property
@@ -82,5 +85,8 @@ class Algorithm(Protocol):
 def check_algorithm(algorithm: Any, problem: Any) -> None:
     """Raise `ProblemError` unless `algorithm` can say whether it runs on `problem`, and does."""
     if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
-        raise ProblemError(f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example fegsam.QLearning().")
+        raise ProblemError(
+            f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
+            "fegsam.QLearning()."
+        )
     algorithm.check(problem)

@@ -1,4 +1,5 @@
-"""What the reinforcement-learning algorithms (2 to 5) share: their data's policies, their tables, their checks."""
+"""What the reinforcement-learning algorithms (2 to 5) share: their data's policies, their tables,
+their checks."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def linear_value(params, rows, s):
 def require_federation(problem: Any, algorithm: Any) -> Federation:
     if not isinstance(problem, Federation):
         raise ProblemError(
-            f"{type(algorithm).__name__} runs on agents in an MDP and the problem is of type {type(problem).__name__}; "
+            f"{type(algorithm).__name__} runs on agents in an MDP and the problem is of type "
+            f"{type(problem).__name__}; "
             "pass a fegsam.Federation, for example Federation(mdp, policies, num_agents=10)."
         )
     return problem
@@ -42,7 +44,8 @@ def target_policy(problem: Any, algorithm: Any) -> np.ndarray:
     policy = require_federation(problem, algorithm).target_policy
     if policy is None:
         raise ProblemError(
-            f"{type(algorithm).__name__} evaluates a policy and the federation has none; pass target_policy= to Federation."
+            f"{type(algorithm).__name__} evaluates a policy and the federation has none; pass "
+            "target_policy= to Federation."
         )
     return policy
 
@@ -53,7 +56,8 @@ def behavior_policies(problem: Federation) -> np.ndarray:
         return problem.behavior_policies
     if problem.target_policy is None:
         raise ProblemError(
-            "The federation says no policy for its agents to follow; pass behavior_policies= (or target_policy=) to Federation."
+            "The federation says no policy for its agents to follow; pass behavior_policies= (or "
+            "target_policy=) to Federation."
         )
     return problem.target_policy[None]
 
@@ -63,14 +67,17 @@ def features(problem: Any, algorithm: Any) -> np.ndarray:
     matrix = require_federation(problem, algorithm).features
     if matrix is None:
         raise ProblemError(
-            f"{type(algorithm).__name__} is linear and the federation has no features; pass features= (S, d) to Federation."
+            f"{type(algorithm).__name__} is linear and the federation has no features; pass "
+            "features= (S, d) to Federation."
         )
     return matrix
 
 
 def check_off_policy(problem: Any, algorithm: Any) -> None:
     """Each behaviour policy must be able to take whatever the target policy takes."""
-    check_coverage(target_policy(problem, algorithm), behavior_policies(problem), type(algorithm).__name__)
+    check_coverage(
+        target_policy(problem, algorithm), behavior_policies(problem), type(algorithm).__name__
+    )
 
 
 def importance_ratios(problem: Federation, algorithm: Any) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The hand-written C loop of `baseline.c`, compiled with the system compiler and called through ctypes."""
+"""The hand-written C loop of `baseline.c`, compiled with the system compiler and called through
+ctypes."""
 
 from __future__ import annotations
 
@@ -78,8 +79,11 @@ class CLoop:
             **{name: array.ctypes.data for name, array in self._arrays.items()},
         )
 
-    def __call__(self, num_steps: int, *, seed: int = 0, fixed_point: np.ndarray | None = None) -> tuple[np.ndarray, Any]:
-        """The final average and, where a fixed point is given, its squared sup error after every sync."""
+    def __call__(
+        self, num_steps: int, *, seed: int = 0, fixed_point: np.ndarray | None = None
+    ) -> tuple[np.ndarray, Any]:
+        """The final average and, where a fixed point is given, its squared sup error after every
+        sync."""
         average = np.zeros(self._dimension)
         errors = None
         if fixed_point is not None:

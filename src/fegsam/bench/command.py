@@ -1,4 +1,5 @@
-"""`fegsam bench`: run the axes, print each cell as it is done, keep the results, compare and draw them."""
+"""`fegsam bench`: run the axes, print each cell as it is done, keep the results, compare and draw
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from fegsam.bench.curves import save_curves
 from fegsam.bench.machine import describe_machine
 from fegsam.bench.results import Cell, Results, compare, load_results
 from fegsam.bench.suite import AXES, FULL, QUICK, run_axes
-from fegsam.bench.text import axis_heading, cell_text, comparison, conditions, machine_text, whole_text
+from fegsam.bench.text import (
+    axis_heading,
+    cell_text,
+    comparison,
+    conditions,
+    machine_text,
+    whole_text,
+)
 from fegsam.bench.timing import Effort
 
 Path = str | os.PathLike[str]
@@ -29,15 +37,20 @@ def bench(
     figures: Path | None = None,
     markdown: bool = False,
 ) -> int:
-    """Run the axes, or take `stored` results; then compare with `old` ones and draw. 1 if a contestant broke, else 0."""
+    """Run the axes, or take `stored` results; then compare with `old` ones and draw. 1 if a
+    contestant broke, else 0."""
     before = None if old is None else load_results(old)
     if stored is not None:
         results = load_results(stored)
         print(whole_text(results, markdown))
     else:
         effort = QUICK if quick else FULL
-        effort = dataclasses.replace(effort, seconds=seconds or effort.seconds, repeats=repeats or effort.repeats)
-        results = _run(run_axes(axes or tuple(AXES), effort, quick, contestants), effort, output, markdown)
+        effort = dataclasses.replace(
+            effort, seconds=seconds or effort.seconds, repeats=repeats or effort.repeats
+        )
+        results = _run(
+            run_axes(axes or tuple(AXES), effort, quick, contestants), effort, output, markdown
+        )
     if before is not None:
         print(f"\nAgainst {old}; above one is slower\n\n{conditions(before, results)}")
         print(comparison(compare(before, results), markdown))

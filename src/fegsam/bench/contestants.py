@@ -1,4 +1,5 @@
-"""Who runs: the engines and their baselines. Each enters a case with a function of the number of rounds, or says why not."""
+"""Who runs: the engines and their baselines. Each enters a case with a function of the number of
+rounds, or says why not."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ def thread_counts() -> list[int]:
 
 
 def everyone(quick: bool) -> list[Contestant]:
-    """All that a single-seed cell is timed with; quick: JAX, which takes seconds to compile, in one precision."""
+    """All that a single-seed cell is timed with; quick: JAX, which takes seconds to compile, in one
+    precision."""
     jax = ("float32",) if quick else ("float32", "float64")
     shared = [Contestant("cpu", _enter_engine(lambda: engines.Cpu(threads=1)))]
     if all_threads() > 1:
@@ -64,7 +66,10 @@ def everyone(quick: bool) -> list[Contestant]:
     return [
         Contestant("reference", _enter_reference),
         Contestant("NumPy", _enter_numpy),
-        *(Contestant(f"JAX {p}", functools.partial(_enter_jax, precision=p), clock="wall") for p in jax),
+        *(
+            Contestant(f"JAX {p}", functools.partial(_enter_jax, precision=p), clock="wall")
+            for p in jax
+        ),
         Contestant("C", functools.partial(_enter_c, threads=1)),
         *shared,
         *cuda(),
@@ -73,7 +78,9 @@ def everyone(quick: bool) -> list[Contestant]:
 
 def cuda() -> list[Contestant]:
     return [
-        Contestant(f"cuda {p}", _enter_engine(functools.partial(_make_cuda, precision=p)), clock="wall")
+        Contestant(
+            f"cuda {p}", _enter_engine(functools.partial(_make_cuda, precision=p)), clock="wall"
+        )
         for p in ("float32", "float64")
     ]
 
@@ -117,7 +124,9 @@ def _enter_numpy(case: Case) -> Run:
     tables = _q_tables(case)
     _require(8 * case.plan.num_agents * case.plan.dimension, memory_bytes())
     period = case.setting.sync_period
-    return lambda rounds: numpy_loop(tables, step_size=STEP_SIZE, sync_period=period, num_steps=rounds * period)
+    return lambda rounds: numpy_loop(
+        tables, step_size=STEP_SIZE, sync_period=period, num_steps=rounds * period
+    )
 
 
 def _enter_c(case: Case, threads: int) -> Run:
@@ -126,7 +135,9 @@ def _enter_c(case: Case, threads: int) -> Run:
 
     def run(num_rounds: int) -> None:
         with ThreadPoolExecutor(threads) as pool:
-            for done in [pool.submit(loop, num_rounds * period, seed=seed) for seed in range(seeds)]:
+            for done in [
+                pool.submit(loop, num_rounds * period, seed=seed) for seed in range(seeds)
+            ]:
                 done.result()
 
     return run
@@ -140,7 +151,13 @@ def _enter_jax(case: Case, precision: str) -> Run:
     _require(need, limits.get("bytes_limit", memory_bytes()))
     first = np.zeros(case.plan.num_agents, np.uint32)
     first_states(case.plan.chain, np.uint64(0), 0, len(first), first)
-    return JaxScan(tables, first, step_size=STEP_SIZE, sync_period=case.setting.sync_period, precision=precision)
+    return JaxScan(
+        tables,
+        first,
+        step_size=STEP_SIZE,
+        sync_period=case.setting.sync_period,
+        precision=precision,
+    )
 
 
 def _q_tables(case: Case) -> Tables:
@@ -156,7 +173,10 @@ def memory_bytes() -> int:
 def _require(need: int, memory: int) -> None:
     """Half of the memory is for whoever else is there."""
     if need > memory // 2:
-        raise Unfit(f"a table for each agent takes {need / 1e9:.0f} GB, and half of the memory is {memory / 2e9:.0f} GB")
+        raise Unfit(
+            f"a table for each agent takes {need / 1e9:.0f} GB, and half of the memory is "
+            f"{memory / 2e9:.0f} GB"
+        )
 
 
 REASONS = (Unfit, ProblemError, MemoryError)

@@ -1,12 +1,14 @@
 """What a CPU allows at most: the loads of an agent's path, each of which waits for the one before.
 
-A step of a path reads the policy's alias entry at the state, the row of the transition table at state and action, and
-an entry of that row, which is the next state: three loads, in three tables, none of which can start before the one before
-has arrived. So one agent by itself moves no faster than the sum of the three tables' latencies, whatever the code. Agents
-in lockstep overlap theirs, as far as the core can have loads under way. Both are measured here by the same chase: as many
-chains as there are agents in lockstep go through a random cycle in a table of each size. The words, the update, the
-recording and the averaging come on top, so a run can come near this bound only where loads are what it waits for; in tables
-that lie in the first-level cache the chase's own instructions count as well.
+A step of a path reads the policy's alias entry at the state, the row of the transition table at
+state and action, and an entry of that row, which is the next state: three loads, in three tables,
+none of which can start before the one before has arrived. So one agent by itself moves no faster
+than the sum of the three tables' latencies, whatever the code. Agents in lockstep overlap theirs,
+as far as the core can have loads under way. Both are measured here by the same chase: as many
+chains as there are agents in lockstep go through a random cycle in a table of each size. The words,
+the update, the recording and the averaging come on top, so a run can come near this bound only
+where loads are what it waits for; in tables that lie in the first-level cache the chase's own
+instructions count as well.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _REPEATS = 3
 def path_limit(chain: Chain, num_agents: int) -> tuple[int, float]:
     """How many agents overlap their loads, and seconds per step of one thread."""
     chains = min(TILE, num_agents)
-    return chains, sum(load_seconds(table.nbytes, chains) for table in (chain.policy, chain.row, chain.entry))
+    return chains, sum(
+        load_seconds(table.nbytes, chains) for table in (chain.policy, chain.row, chain.entry)
+    )
 
 
 @functools.cache

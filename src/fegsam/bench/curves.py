@@ -1,4 +1,5 @@
-"""Scaling curves: steps per second along an axis beside the limit, and the speed-up of threads beside the ideal line."""
+"""Scaling curves: steps per second along an axis beside the limit, and the speed-up of threads
+beside the ideal line."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ from fegsam.bench.results import Cell, Results
 from fegsam.report.figure_data import FigureData, Series, Style
 from fegsam.report.figures import save
 
-_X_LABELS = {"agents": "agents N", "period": "sync period K", "scale": "sync period K", "table": "parameters d"}
+_X_LABELS = {
+    "agents": "agents N",
+    "period": "sync period K",
+    "scale": "sync period K",
+    "table": "parameters d",
+}
 
 
 def save_curves(results: Results, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
@@ -17,13 +23,16 @@ def save_curves(results: Results, directory: str | os.PathLike[str]) -> list[pat
 
 
 def figures(results: Results) -> list[FigureData]:
-    """One for each axis with a number on it that has two cells or more, and one for each cell of the threads."""
+    """One for each axis with a number on it that has two cells or more, and one for each cell of
+    the threads."""
     found = []
     for axis, x_label in _X_LABELS.items():
         cells = [cell for cell in results.cells if cell.axis == axis]
         if len(cells) > 1:
             found.append(_throughput(axis, x_label, cells))
-    return found + [_speed_up(cell) for cell in results.cells if cell.axis == "threads" and cell.timed]
+    return found + [
+        _speed_up(cell) for cell in results.cells if cell.axis == "threads" and cell.timed
+    ]
 
 
 def _throughput(axis: str, x_label: str, cells: list[Cell]) -> FigureData:
@@ -38,7 +47,9 @@ def _throughput(axis: str, x_label: str, cells: list[Cell]) -> FigureData:
     series = [_series(name, points, "sampled") for name, points in curves.items()]
     series += [_series(name, points, "reference") for name, points in bounds.items()]
     caption = "Agent-steps per second of each contestant; grey, what the memory allows."
-    return FigureData(f"bench-{axis}", x_label, caption, x_label, "agent-steps per second", series=tuple(series))
+    return FigureData(
+        f"bench-{axis}", x_label, caption, x_label, "agent-steps per second", series=tuple(series)
+    )
 
 
 def _series(name: str, points: list[tuple[float, float]], style: Style) -> Series:
@@ -58,4 +69,6 @@ def _speed_up(cell: Cell) -> FigureData:
     series.append(Series("ideal", [1, most], [1, most], style="reference"))
     key = f"bench-threads-{cell.label.replace(' ', '-')}"
     caption = "Speed-up over one thread; dashed, as many times as there are threads."
-    return FigureData(key, f"Threads, {cell.label}", caption, "threads", "speed-up", series=tuple(series))
+    return FigureData(
+        key, f"Threads, {cell.label}", caption, "threads", "speed-up", series=tuple(series)
+    )

@@ -1,4 +1,5 @@
-"""``python -m fegsam.bench.fresh_process``: one run in a process of its own, for its time from nothing and its peak memory.
+"""``python -m fegsam.bench.fresh_process``: one run in a process of its own, for its time from
+nothing and its peak memory.
 
 Prints one JSON object.
 """
@@ -20,12 +21,16 @@ from fegsam.bench.problems import STEP_SIZE, Setting, make_problem
 def peak_bytes() -> int:
     """The most memory this process has held.
 
-    On Linux `ru_maxrss` starts from the parent's, so there the kernel's account of this program alone is read;
-    elsewhere (macOS) `ru_maxrss` is right, and in bytes.
+    On Linux `ru_maxrss` starts from the parent's, so there the kernel's account of this program
+    alone is read; elsewhere (macOS) `ru_maxrss` is right, and in bytes.
     """
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return next(
+            int(line.split()[1]) * 1024
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -1,4 +1,5 @@
-"""The GPU's micro-benchmarks: random sectors, a copy in order, loads in a row. Imported only where there is a GPU."""
+"""The GPU's micro-benchmarks: random sectors, a copy in order, loads in a row. Imported only where
+there is a GPU."""
 
 # pyright: reportCallIssue=false, reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -22,7 +23,8 @@ _APART = np.uint64(0x9E3779B97F4A7C15)
 
 @cuda.jit
 def gather(table, num_sectors, out):
-    """Every thread adds up words of sectors that a linear congruential generator of its own chooses."""
+    """Every thread adds up words of sectors that a linear congruential generator of its own
+    chooses."""
     i = cuda.grid(1)
     x = np.uint64(i) * _APART
     total = np.uint32(0)

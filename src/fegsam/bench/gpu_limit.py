@@ -1,13 +1,16 @@
-"""What a GPU allows at most: with many agents by the sectors that a step moves, with few by the loads that follow each other.
+"""What a GPU allows at most: with many agents by the sectors that a step moves, with few by the
+loads that follow each other.
 
-A step reads the policy's entry, the row of the transition table, an entry of that row and, in Algorithms 2 to 5, a reward:
-each at a place that no other thread of the warp shares, so each costs a sector, however few of its bytes are used. The rate of
-such reads is measured on a table as large as those together, so that caches help it as they help the engine. Once a round an
-agent's state is read and written and its kind read, in order: bytes over the measured speed of a copy. Parameters are not
-counted: they may lie in shared memory or registers.
+A step reads the policy's entry, the row of the transition table, an entry of that row and, in
+Algorithms 2 to 5, a reward: each at a place that no other thread of the warp shares, so each costs
+a sector, however few of its bytes are used. The rate of such reads is measured on a table as large
+as those together, so that caches help it as they help the engine. Once a round an agent's state is
+read and written and its kind read, in order: bytes over the measured speed of a copy. Parameters
+are not counted: they may lie in shared memory or registers.
 
-Enough agents hide how long a load takes; few do not. Each step of a path waits for at least one load beyond shared memory, the
-entry of the transition table that is the next state, so no round is shorter than K of them, however many agents there are.
+Enough agents hide how long a load takes; few do not. Each step of a path waits for at least one
+load beyond shared memory, the entry of the transition table that is the next state, so no round is
+shorter than K of them, however many agents there are.
 """
 
 from __future__ import annotations

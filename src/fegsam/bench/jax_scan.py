@@ -1,8 +1,10 @@
-"""Q-learning (Algorithm 4) in JAX as one would write it well: `vmap` over agents, `scan` over steps, rounds in a loop.
+"""Q-learning (Algorithm 4) in JAX as one would write it well: `vmap` over agents, `scan` over
+steps, rounds in a loop.
 
-Every agent has a table of its own, (N, S, A), made from the average at the start of a round. All is one compiled call on
-JAX's default device: words in blocks of steps, indices that are promised to be in bounds, no copy of the tables but the
-broadcast of the average. The alias tables are the engines' own, and so are the paths where it is given their words.
+Every agent has a table of its own, (N, S, A), made from the average at the start of a round. All is
+one compiled call on JAX's default device: words in blocks of steps, indices that are promised to be
+in bounds, no copy of the tables but the broadcast of the average. The alias tables are the engines'
+own, and so are the paths where it is given their words.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from fegsam.errors import ProblemError
 WORDS_AT_ONCE = 1 << 25
 """Agent-steps whose words are drawn at a time, at most."""
 UNROLLED = 5
-"""Steps in one turn of the inner loop on a GPU; on a CPU more than one only takes longer to compile."""
+"""Steps in one turn of the inner loop on a GPU; on a CPU more than one only takes longer to
+compile."""
 
 
 class DeviceTables(NamedTuple):
-    """`Tables` where JAX computes. Arguments, not constants, of what is compiled: XLA would work on constants for minutes."""
+    """`Tables` where JAX computes. Arguments, not constants, of what is compiled: XLA would work on
+    constants for minutes."""
 
     agent_policy: Any
     agent_mdp: Any
@@ -56,19 +60,25 @@ def import_jax() -> Any:
     try:
         import jax
     except ImportError as error:
-        raise ProblemError("The JAX baseline needs JAX; run: pip install 'fegsam[bench]'") from error
+        raise ProblemError(
+            "The JAX baseline needs JAX; run: pip install 'fegsam[bench]'"
+        ) from error
     return jax
 
 
 def own_words(seed: int, num_agents: int) -> Callable[[Any, int], Any]:
-    """``draw(first, count)``: uint32 (count, N, 2) for the steps from `first` on, by the fastest generator that JAX has."""
+    """``draw(first, count)``: uint32 (count, N, 2) for the steps from `first` on, by the fastest
+    generator that JAX has."""
     jax = import_jax()
     key = jax.random.key(seed, impl="rbg")
-    return lambda first, count: jax.random.bits(jax.random.fold_in(key, first), (count, num_agents, 2), np.uint32)
+    return lambda first, count: jax.random.bits(
+        jax.random.fold_in(key, first), (count, num_agents, 2), np.uint32
+    )
 
 
 class JaxScan:
-    """Compiles for one problem, precision and sync period; each call runs some rounds and waits for the result."""
+    """Compiles for one problem, precision and sync period; each call runs some rounds and waits for
+    the result."""
 
     def __init__(
         self,
@@ -94,7 +104,9 @@ class JaxScan:
     def __call__(self, num_rounds: int) -> np.ndarray:
         """The flat average after so many rounds."""
         with self._precision():
-            return np.asarray(self._advance(self._tables, self._start, np.int32(num_rounds)).average).ravel()
+            return np.asarray(
+                self._advance(self._tables, self._start, np.int32(num_rounds)).average
+            ).ravel()
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         return self._jax.enable_x64(self._wide)
@@ -130,7 +142,9 @@ def _make_advance(
         all_agents = jax.vmap(functools.partial(step, tables))
 
         def one_step(carry: Any, words: Any) -> tuple[Any, None]:
-            return all_agents(*carry, words[:, 0], words[:, 1], tables.agent_policy, tables.agent_mdp), None
+            return all_agents(
+                *carry, words[:, 0], words[:, 1], tables.agent_policy, tables.agent_mdp
+            ), None
 
         def one_round(r: Any, walkers: Walkers) -> Walkers:
             def one_block(carry: Any, b: Any) -> tuple[Any, None]:
@@ -138,7 +152,9 @@ def _make_advance(
                 return lax.scan(one_step, carry, words, unroll=min(unrolled, block))
 
             own = jnp.broadcast_to(walkers.average, (num_agents, *walkers.average.shape))
-            (own, states), _ = lax.scan(one_block, (own, walkers.states), jnp.arange(sync_period // block))
+            (own, states), _ = lax.scan(
+                one_block, (own, walkers.states), jnp.arange(sync_period // block)
+            )
             return Walkers(own.mean(axis=0), states)
 
         return lax.fori_loop(0, num_rounds, one_round, start)
@@ -154,10 +170,16 @@ def _block(sync_period: int, num_agents: int) -> int:
     >>> _block(100, 1000), _block(1000, 10**6)
     (100, 25)
     """
-    return max(n for n in range(1, sync_period + 1) if sync_period % n == 0 and (n == 1 or n * num_agents <= WORDS_AT_ONCE))
+    return max(
+        n
+        for n in range(1, sync_period + 1)
+        if sync_period % n == 0 and (n == 1 or n * num_agents <= WORDS_AT_ONCE)
+    )
 
 
-def _make_step(jax: Any, problem: Tables, step_size: float, precision: str) -> Callable[..., tuple[Any, Any]]:
+def _make_step(
+    jax: Any, problem: Tables, step_size: float, precision: str
+) -> Callable[..., tuple[Any, Any]]:
     """One step of one agent, on a table of its own."""
     jnp, mulhi = jax.numpy, jax.lax.mulhi
     num_states, num_actions = problem.num_states, problem.num_actions
@@ -167,7 +189,13 @@ def _make_step(jax: Any, problem: Tables, step_size: float, precision: str) -> C
         return array.at[index].get(mode="promise_in_bounds")
 
     def step(
-        tables: DeviceTables, own: Any, s: Any, action_word: Any, state_word: Any, policy: Any, mdp: Any
+        tables: DeviceTables,
+        own: Any,
+        s: Any,
+        action_word: Any,
+        state_word: Any,
+        policy: Any,
+        mdp: Any,
     ) -> tuple[Any, Any]:
         slot = mulhi(action_word, jnp.uint32(num_actions)).astype(np.int32)
         entry = (policy * num_states + s) * num_actions + slot
@@ -177,9 +205,15 @@ def _make_step(jax: Any, problem: Tables, step_size: float, precision: str) -> C
         row = (mdp * num_states + s) * num_actions + a
         size = at(tables.size, row)
         entry = at(tables.start, row) + mulhi(state_word, size).astype(np.int32)
-        s_next = jnp.where(state_word * size < at(tables.threshold, entry), at(tables.stay, entry), at(tables.go, entry))
+        s_next = jnp.where(
+            state_word * size < at(tables.threshold, entry),
+            at(tables.stay, entry),
+            at(tables.go, entry),
+        )
 
         error = at(tables.rewards, row) + discount * at(own, s_next).max() - at(own, (s, a))
-        return own.at[s, a].add(alpha * error, mode="promise_in_bounds", unique_indices=True), s_next
+        return own.at[s, a].add(
+            alpha * error, mode="promise_in_bounds", unique_indices=True
+        ), s_next
 
     return step

@@ -19,7 +19,9 @@ _PACKAGES = ("fegsam", "numpy", "scipy", "numba", "numba-cuda", "jax", "jaxlib")
 def describe_machine() -> dict[str, str]:
     """Name and value of everything that a figure may depend on."""
     compiler = _first_line(COMPILER, "--version")
-    gpu = _first_line("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+    gpu = _first_line(
+        "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"
+    )
     return {
         "date": datetime.date.today().isoformat(),
         "processor": _processor(),
@@ -30,7 +32,9 @@ def describe_machine() -> dict[str, str]:
         "GPU": gpu or "none",
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
-        "packages": ", ".join(f"{name} {version}" for name in _PACKAGES if (version := installed_version(name))),
+        "packages": ", ".join(
+            f"{name} {version}" for name in _PACKAGES if (version := installed_version(name))
+        ),
         "C": f"{compiler}, {' '.join(FLAGS)}" if compiler else "no compiler",
     }
 
@@ -46,7 +50,9 @@ def _caches() -> str:
     """Of the first core, as Linux tells them."""
     found = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        level, kind, size = (
+            (folder / name).read_text().strip() for name in ("level", "type", "size")
+        )
         if kind != "Instruction":
             found.append(f"L{level} {size}")
     return ", ".join(found)

@@ -1,7 +1,9 @@
-"""Q-learning (Algorithm 4) in NumPy, vectorised over the agents: an (N, d) table and a few array calls per step.
+"""Q-learning (Algorithm 4) in NumPy, vectorised over the agents: an (N, d) table and a few array
+calls per step.
 
-It uses the engines' alias tables, draws its words in large chunks, and is as fast as we could make it: every array of a
-step allocated once, flat indices, unchecked gathers, and all that does not depend on the path worked out a chunk at a time.
+It uses the engines' alias tables, draws its words in large chunks, and is as fast as we could make
+it: every array of a step allocated once, flat indices, unchecked gathers, and all that does not
+depend on the path worked out a chunk at a time.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def numpy_loop(
     first_row = tables.agent_mdp.astype(np.int64) * (S * A)
     row_start = tables.row_start[:-1].astype(np.int64)
     branching = np.diff(tables.row_start)
-    policy_alias, stay, go = (x.astype(np.int64) for x in (tables.policy_alias, tables.stay, tables.go))
+    policy_alias, stay, go = (
+        x.astype(np.int64) for x in (tables.policy_alias, tables.stay, tables.go)
+    )
 
     q = np.zeros((N, S * A))
     cells, rows = q.reshape(-1), q.reshape(N * S, A)

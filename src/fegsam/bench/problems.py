@@ -16,7 +16,13 @@ KINDS = 4
 DISCOUNT = 0.9
 STEP_SIZE = 0.01
 FEATURES = 10
-ALGORITHMS = ("linear_sa", "on_policy_td", "off_policy_tabular_td", "q_learning", "off_policy_linear_td")
+ALGORITHMS = (
+    "linear_sa",
+    "on_policy_td",
+    "off_policy_tabular_td",
+    "q_learning",
+    "off_policy_linear_td",
+)
 """Algorithms 1 to 5."""
 
 
@@ -46,7 +52,8 @@ class Setting:
         seeds = f", {self.num_seeds} seeds" if self.num_seeds > 1 else ""
         record = f", recorded every {self.record}" if self.record else ""
         return (
-            f"{self.algorithm}{horizon}, N={self.num_agents}, K={self.sync_period}, {self.states} states, "
+            f"{self.algorithm}{horizon}, N={self.num_agents}, K={self.sync_period}, {self.states} "
+            "states, "
             f"{self.actions} actions, {branching}{seeds}{record}"
         )
 
@@ -62,12 +69,17 @@ class Case:
     def lasting(self, num_rounds: int) -> Settings:
         """Settings for so many rounds."""
         steps = num_rounds * self.setting.sync_period
-        record = np.array([steps]) if self.setting.record is None else np.arange(0, steps + 1, self.setting.record)
+        record = (
+            np.array([steps])
+            if self.setting.record is None
+            else np.arange(0, steps + 1, self.setting.record)
+        )
         return dataclasses.replace(self.settings, num_steps=steps, record=record)
 
 
 def make_case(setting: Setting) -> Case:
-    """Lower the setting's problem. No truth is solved for, and the output is taken at the start, where it costs nothing."""
+    """Lower the setting's problem. No truth is solved for, and the output is taken at the start,
+    where it costs nothing."""
     problem, algorithm = make_problem(setting)
     lowered: Any = fg.run(
         problem,
@@ -82,19 +94,28 @@ def make_case(setting: Setting) -> Case:
         engine=lambda plan, settings: (plan, settings),  # pyright: ignore[reportArgumentType]
     )
     plan, settings = lowered
-    return Case(setting, dataclasses.replace(plan, output_times=np.zeros(setting.num_seeds, np.int64)), settings)
+    return Case(
+        setting,
+        dataclasses.replace(plan, output_times=np.zeros(setting.num_seeds, np.int64)),
+        settings,
+    )
 
 
 def make_problem(setting: Setting) -> tuple[Any, Any]:
-    """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain without actions."""
+    """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain
+    without actions."""
     states, actions = setting.states, setting.actions
     rng = np.random.default_rng(2)
     if setting.algorithm == "linear_sa":
         kernels = rng.dirichlet(np.ones(states), size=(KINDS, states))
         matrices = 0.1 * rng.normal(size=(KINDS, states, FEATURES, FEATURES)) - np.eye(FEATURES)
         offsets = rng.normal(size=(KINDS, states, FEATURES))
-        return fg.MarkovNoise(kernels, num_agents=setting.num_agents), fg.LinearSA(matrices, offsets)
-    mdp = fg.examples.garnet(states, actions, setting.branching or states, discount=DISCOUNT, seed=0)
+        return fg.MarkovNoise(kernels, num_agents=setting.num_agents), fg.LinearSA(
+            matrices, offsets
+        )
+    mdp = fg.examples.garnet(
+        states, actions, setting.branching or states, discount=DISCOUNT, seed=0
+    )
     uniform = fg.policies.uniform(states, actions)
     linear = setting.algorithm in ("on_policy_td", "off_policy_linear_td")
     problem = fg.Federation(
@@ -103,7 +124,9 @@ def make_problem(setting: Setting) -> tuple[Any, Any]:
         (uniform + fg.policies.random(states, actions, count=KINDS, seed=1)) / 2,
         num_agents=setting.num_agents,
         target_policy=uniform,
-        features=rng.normal(size=(states, min(states, FEATURES))) / np.sqrt(FEATURES) if linear else None,
+        features=rng.normal(size=(states, min(states, FEATURES))) / np.sqrt(FEATURES)
+        if linear
+        else None,
     )
     algorithms = {
         "on_policy_td": fg.OnPolicyTD,

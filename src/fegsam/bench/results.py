@@ -56,7 +56,9 @@ class Results:
         """Written whole or not at all."""
         target = pathlib.Path(path)
         partial = target.with_name(target.name + ".partial")
-        partial.write_text(json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(
+            json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8"
+        )
         partial.replace(target)
 
 
@@ -65,17 +67,28 @@ def load_results(path: str | os.PathLike[str]) -> Results:
         stored = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         if stored["format"] != _FORMAT:
             raise ProblemError(
-                f"{path} is of format {stored['format']}, and this version reads {_FORMAT}; run fegsam bench again."
+                f"{path} is of format {stored['format']}, and this version reads {_FORMAT}; run "
+                "fegsam bench again."
             )
-        return Results(stored["machine"], Effort(**stored["effort"]), tuple(_cell(cell) for cell in stored["cells"]))
+        return Results(
+            stored["machine"],
+            Effort(**stored["effort"]),
+            tuple(_cell(cell) for cell in stored["cells"]),
+        )
     except (ValueError, KeyError, TypeError) as error:
-        raise ProblemError(f"{path} is not what fegsam bench --output writes: {error!r}.") from error
+        raise ProblemError(
+            f"{path} is not what fegsam bench --output writes: {error!r}."
+        ) from error
 
 
 def _cell(stored: dict[str, Any]) -> Cell:
-    entries = tuple(Entry(**{**entry, "seconds": tuple(entry["seconds"])}) for entry in stored["entries"])
+    entries = tuple(
+        Entry(**{**entry, "seconds": tuple(entry["seconds"])}) for entry in stored["entries"]
+    )
     limits = tuple(Limit(**limit) for limit in stored["limits"])
-    return Cell(**{**stored, "setting": Setting(**stored["setting"]), "entries": entries, "limits": limits})
+    return Cell(
+        **{**stored, "setting": Setting(**stored["setting"]), "entries": entries, "limits": limits}
+    )
 
 
 class Change(NamedTuple):
@@ -105,7 +118,9 @@ class Change(NamedTuple):
 
 def compare(old: Results, new: Results) -> Iterator[Change]:
     """What was timed in both runs, in the new one's order."""
-    before = {(cell.axis, cell.setting, entry.name): entry for cell in old.cells for entry in cell.timed}
+    before = {
+        (cell.axis, cell.setting, entry.name): entry for cell in old.cells for entry in cell.timed
+    }
     for cell in new.cells:
         for entry in cell.timed:
             other = before.get((cell.axis, cell.setting, entry.name))

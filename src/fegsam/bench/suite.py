@@ -23,8 +23,11 @@ Lane = tuple[str, float, Setting, list[Contestant]]
 """What a cell is called, where it lies on its axis, what is run, and by whom."""
 
 
-def run_axes(axes: Sequence[str], effort: Effort, quick: bool, wanted: Sequence[str] | None = None) -> Iterator[Cell]:
-    """Time every cell of the axes, one after the other; `wanted`: those who take part, by their names' first words."""
+def run_axes(
+    axes: Sequence[str], effort: Effort, quick: bool, wanted: Sequence[str] | None = None
+) -> Iterator[Cell]:
+    """Time every cell of the axes, one after the other; `wanted`: those who take part, by their
+    names' first words."""
     for axis in axes:
         if axis not in AXES:
             raise ProblemError(f"There is no axis {axis!r}; choose among {', '.join(AXES)}.")
@@ -38,7 +41,9 @@ def run_axes(axes: Sequence[str], effort: Effort, quick: bool, wanted: Sequence[
             chosen = [one for one in contestants if wanted is None or _first_word(one) in wanted]
             if chosen:
                 case = make_case(setting)
-                yield Cell(axis, label, place, setting, tuple(field.race(axis, case, chosen)), limits(case))
+                yield Cell(
+                    axis, label, place, setting, tuple(field.race(axis, case, chosen)), limits(case)
+                )
 
 
 def _first_word(contestant: Contestant) -> str:
@@ -49,10 +54,14 @@ def limits(case: Case) -> tuple[Limit, ...]:
     if case.setting.num_seeds > 1 or case.setting.record is not None:
         return ()
     chains, seconds = path_limit(case.plan.chain, case.plan.num_agents)
-    found = [Limit(f"limit, {chains} loads at once" if chains > 1 else "limit, load by load", seconds)]
+    found = [
+        Limit(f"limit, {chains} loads at once" if chains > 1 else "limit, load by load", seconds)
+    ]
     if gpu_limit.gpu_missing() is None:
         in_a_row = Limit("limit, GPU load by load", gpu_limit.path_limit(case.plan))
-        moved = Limit("limit, GPU sectors", gpu_limit.sector_limit(case.plan, case.setting.sync_period))
+        moved = Limit(
+            "limit, GPU sectors", gpu_limit.sector_limit(case.plan, case.setting.sync_period)
+        )
         found.append(max(in_a_row, moved, key=lambda limit: limit.seconds_per_step))
     return tuple(found)
 
@@ -73,7 +82,12 @@ def _period(quick: bool) -> Iterator[Lane]:
 
 def _scale(quick: bool) -> Iterator[Lane]:
     for period in () if quick else (1, 10, 100, 1000):
-        yield f"K={period}", period, replace(BASE, num_agents=10**6, sync_period=period), everyone(quick)
+        yield (
+            f"K={period}",
+            period,
+            replace(BASE, num_agents=10**6, sync_period=period),
+            everyone(quick),
+        )
 
 
 def _table(quick: bool) -> Iterator[Lane]:
@@ -88,26 +102,49 @@ def _algorithm(quick: bool) -> Iterator[Lane]:
 
 
 def _horizon(quick: bool) -> Iterator[Lane]:
-    for name in ("off_policy_tabular_td",) if quick else [name for name in ALGORITHMS if name.endswith("td")]:
+    for name in (
+        ("off_policy_tabular_td",)
+        if quick
+        else [name for name in ALGORITHMS if name.endswith("td")]
+    ):
         for horizon in (1, 5):
-            yield f"n={horizon}, {name}", horizon, replace(BASE, algorithm=name, horizon=horizon), _engines(quick)
+            yield (
+                f"n={horizon}, {name}",
+                horizon,
+                replace(BASE, algorithm=name, horizon=horizon),
+                _engines(quick),
+            )
 
 
 def _engines(quick: bool) -> list[Contestant]:
-    """The baselines are written for Q-learning alone; plain Python is left to where it is the question."""
-    return [one for one in everyone(quick) if one.family.startswith(("cpu", "cuda") if quick else ("cpu", "cuda", "reference"))]
+    """The baselines are written for Q-learning alone; plain Python is left to where it is the
+    question."""
+    return [
+        one
+        for one in everyone(quick)
+        if one.family.startswith(("cpu", "cuda") if quick else ("cpu", "cuda", "reference"))
+    ]
 
 
 def _threads(quick: bool) -> Iterator[Lane]:
     counts = thread_counts()
     side_by_side = [entrant for threads in counts for entrant in (cpu(threads), c_threads(threads))]
-    yield f"{SEEDS} seeds", SEEDS, replace(BASE, num_agents=64 if quick else 256, num_seeds=SEEDS), side_by_side
+    yield (
+        f"{SEEDS} seeds",
+        SEEDS,
+        replace(BASE, num_agents=64 if quick else 256, num_seeds=SEEDS),
+        side_by_side,
+    )
     large = replace(BASE, num_agents=16_384 if quick else 65_536, sync_period=100)
     yield "one seed", 1, large, [cpu(threads) for threads in counts]
 
 
 def _recording(quick: bool) -> Iterator[Lane]:
-    for label, record in (("at the end", None), ("every sync", BASE.sync_period), ("every step", 1)):
+    for label, record in (
+        ("at the end", None),
+        ("every sync", BASE.sync_period),
+        ("every step", 1),
+    ):
         yield label, record or 0, replace(BASE, num_agents=256, record=record), _engines(quick=True)
 
 

@@ -1,4 +1,5 @@
-"""What the baselines read: the engines' own alias tables for Q-learning, and what else the update needs."""
+"""What the baselines read: the engines' own alias tables for Q-learning, and what else the update
+needs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from fegsam.engines.plan import Plan
 
 
 class Tables(NamedTuple):
-    """Q-learning of N agents in arrays; row ``(mdp * S + s) * A + a`` holds the successors of s under a."""
+    """Q-learning of N agents in arrays; row ``(mdp * S + s) * A + a`` holds the successors of s
+    under a."""
 
     num_states: int
     num_actions: int

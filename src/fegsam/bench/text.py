@@ -18,7 +18,17 @@ _TITLES = {
     "threads": "Threads",
     "recording": "Recording",
 }
-_COLUMNS = ("", "contestant", "ns per agent-step", "median", "agent-steps/s", "µs per round", "x fastest", "x C", "clock")
+_COLUMNS = (
+    "",
+    "contestant",
+    "ns per agent-step",
+    "median",
+    "agent-steps/s",
+    "µs per round",
+    "x fastest",
+    "x C",
+    "clock",
+)
 _EFFICIENCY = "efficiency"
 _WIDTHS = (27, 24, 17, 8, 13, 12, 9, 9, 5)
 
@@ -26,10 +36,14 @@ Row = tuple[str, ...]
 
 
 def machine_text(results: Results, markdown: bool) -> str:
-    lines = [f"- {name}: {value}" if markdown else f"{name:<10} {value}" for name, value in results.machine.items()]
+    lines = [
+        f"- {name}: {value}" if markdown else f"{name:<10} {value}"
+        for name, value in results.machine.items()
+    ]
     effort = results.effort
     lines.append(
-        f"{'- ' if markdown else ''}timings: {effort.repeats} of each contestant in turns, of some {effort.seconds:g} s each; "
+        f"{'- ' if markdown else ''}timings: {effort.repeats} of each contestant in turns, of "
+        f"some {effort.seconds:g} s each; "
         "best and median"
     )
     return "\n".join(lines)
@@ -62,9 +76,21 @@ def rows(cell: Cell) -> list[Row]:
         seconds = limit.seconds_per_step
         share = short(seconds / fastest) if fastest else ""
         found.append(
-            (cell.label, limit.name, short(1e9 * seconds), "", f"{1 / seconds:.2e}", _round(cell, seconds), share, "", "")
+            (
+                cell.label,
+                limit.name,
+                short(1e9 * seconds),
+                "",
+                f"{1 / seconds:.2e}",
+                _round(cell, seconds),
+                share,
+                "",
+                "",
+            )
         )
-    found += [(cell.label, entry.name, f"– {entry.skipped}") for entry in cell.entries if entry.skipped]
+    found += [
+        (cell.label, entry.name, f"– {entry.skipped}") for entry in cell.entries if entry.skipped
+    ]
     return found
 
 
@@ -87,7 +113,9 @@ def _round(cell: Cell, seconds_per_step: float) -> str:
 
 
 def _times_c(cell: Cell, entry: Entry) -> str:
-    loop = next((other.best for other in cell.timed if other.family == "C" and other.threads == 1), None)
+    loop = next(
+        (other.best for other in cell.timed if other.family == "C" and other.threads == 1), None
+    )
     return "" if loop is None else short(entry.best / loop)
 
 
@@ -97,22 +125,33 @@ def _share(cell: Cell, entry: Entry) -> str:
 
 def efficiency(cell: Cell, entry: Entry) -> float | None:
     """How much of `threads` times the speed of one thread the contestant has."""
-    alone = next((other.best for other in cell.timed if other.family == entry.family and other.threads == 1), None)
+    alone = next(
+        (other.best for other in cell.timed if other.family == entry.family and other.threads == 1),
+        None,
+    )
     return None if alone is None else alone / (entry.best * entry.threads)
 
 
 def conditions(old: Results, new: Results) -> str:
-    """What differed about the machine: the timings of one run do not show how far another run's conditions were from its own.
+    """What differed about the machine: the timings of one run do not show how far another run's
+    conditions were from its own.
 
     Examples
     --------
     >>> from fegsam.bench.suite import QUICK
-    >>> print(conditions(Results({"load": "9.0", "C": "cc 12"}, QUICK, ()), Results({"load": "0.1", "C": "cc 12"}, QUICK, ())))
+    >>> print(
+    ...     conditions(
+    ...         Results({"load": "9.0", "C": "cc 12"}, QUICK, ()),
+    ...         Results({"load": "0.1", "C": "cc 12"}, QUICK, ()),
+    ...     )
+    ... )
     load: 9.0, now 0.1
     <BLANKLINE>
     """
     names = [name for name in new.machine if old.machine.get(name) != new.machine[name]]
-    return "".join(f"{name}: {old.machine.get(name, 'unknown')}, now {new.machine[name]}\n" for name in names)
+    return "".join(
+        f"{name}: {old.machine.get(name, 'unknown')}, now {new.machine[name]}\n" for name in names
+    )
 
 
 def comparison(changes: Iterable[Change], markdown: bool) -> str:
@@ -122,7 +161,9 @@ def comparison(changes: Iterable[Change], markdown: bool) -> str:
     for change in changes:
         label = f"{change.cell.axis}, {change.cell.label}"
         times = (short(1e9 * change.new), short(1e9 * change.old))
-        lines.append(_line((label, change.name, *times, f"{change.ratio:.2f}", change.verdict), markdown))
+        lines.append(
+            _line((label, change.name, *times, f"{change.ratio:.2f}", change.verdict), markdown)
+        )
     return "\n".join(lines)
 
 

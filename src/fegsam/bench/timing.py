@@ -1,4 +1,5 @@
-"""How contestants are timed: sized to a fixed short time, in turns, so that a busy machine is so for all."""
+"""How contestants are timed: sized to a fixed short time, in turns, so that a busy machine is so
+for all."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Field:
         """seconds per agent-step by contestant and axis"""
 
     def race(self, axis: str, case: Case, contestants: Sequence[Contestant]) -> list[Entry]:
-        """Time the contestants in turns, after a run each to warm up and some to find how many rounds make the time."""
+        """Time the contestants in turns, after a run each to warm up and some to find how many
+        rounds make the time."""
         runs: dict[Contestant, tuple[Run, int, float]] = {}
         found: dict[Contestant, Entry] = {}
         for contestant in contestants:
@@ -86,17 +88,25 @@ class Field:
         for contestant, (_, rounds, call) in runs.items():
             steps = rounds * case.setting.agent_steps_per_round
             times = tuple(seconds[contestant])
-            found[contestant] = Entry(contestant.family, contestant.threads, contestant.clock, steps, times, call)
+            found[contestant] = Entry(
+                contestant.family, contestant.threads, contestant.clock, steps, times, call
+            )
             self._last.setdefault(contestant.name, {})[axis] = found[contestant].best
         return [found[contestant] for contestant in contestants]
 
-    def _enter(self, axis: str, case: Case, contestant: Contestant) -> Entry | tuple[Run, int, float]:
+    def _enter(
+        self, axis: str, case: Case, contestant: Contestant
+    ) -> Entry | tuple[Run, int, float]:
         empty = Entry(contestant.family, contestant.threads, contestant.clock)
         seen = self._last.get(contestant.name, {})
-        expected = seen.get(axis, min(seen.values(), default=0.0)) * case.setting.agent_steps_per_round
+        expected = (
+            seen.get(axis, min(seen.values(), default=0.0)) * case.setting.agent_steps_per_round
+        )
         if expected > self._effort.patience:
             return _skip(
-                empty, f"a round of {case.setting.agent_steps_per_round:.0e} agent-steps would take some {expected:.0f} s"
+                empty,
+                f"a round of {case.setting.agent_steps_per_round:.0e} agent-steps would take some "
+                f"{expected:.0f} s",
             )
         try:
             run = contestant.enter(case)
@@ -104,14 +114,15 @@ class Field:
             return (run, *self._size(run, contestant.clock))
         except REASONS as reason:
             return _skip(empty, str(reason))
-        except Exception as fault:  # one broken contestant must not lose the others' figures; the command's status tells
+        # one broken contestant must not lose the others' figures; the command's status tells
+        except Exception as fault:
             return _skip(empty, f"failed: {type(fault).__name__}: {fault}", fault=True)
 
     def _size(self, run: Run, clock: Clock) -> tuple[int, float]:
         """The rounds whose work makes about the wanted time, and the time of a call of one.
 
-        What a call costs whatever its length should not show: work is what further rounds add, and the longer a call of one
-        round takes, the more of it there is.
+        What a call costs whatever its length should not show: work is what further rounds add, and
+        the longer a call of one round takes, the more of it there is.
         """
         seconds, call = self._effort.seconds, _timed(run, 1, clock)
         rounds, taken, work = 1, call, 0.0
@@ -131,7 +142,9 @@ class Field:
 
 
 def _skip(entry: Entry, reason: str, fault: bool = False) -> Entry:
-    return Entry(entry.family, entry.threads, entry.clock, skipped=" ".join(reason.split()), fault=fault)
+    return Entry(
+        entry.family, entry.threads, entry.clock, skipped=" ".join(reason.split()), fault=fault
+    )
 
 
 def _timed(run: Run, rounds: int, clock: Clock) -> float:

@@ -22,13 +22,16 @@ from fegsam.problem.federation import Federation, MarkovNoise
 Sampling = Literal["markov", "iid"]
 
 LARGEST = 1e140
-"""A parameter beyond this counts as no longer finite: its square, summed over parameters and agents, would overflow next."""
+"""A parameter beyond this counts as no longer finite: its square, summed over parameters and
+agents, would overflow next."""
 
 
 class Chain(NamedTuple):
-    """The laws that paths are drawn from, as alias tables (see `randomness`), for any number of MDPs and policies.
+    """The laws that paths are drawn from, as alias tables (see `randomness`), for any number of
+    MDPs and policies.
 
-    All are flat arrays of uint32, entry behind entry. Markov noise without actions is a chain of one action.
+    All are flat arrays of uint32, entry behind entry. Markov noise without actions is a chain of
+    one action.
     """
 
     policy: np.ndarray
@@ -36,7 +39,8 @@ class Chain(NamedTuple):
     row: np.ndarray
     """first entry and number of entries of each row ``(mdp * S + s) * A + a``"""
     entry: np.ndarray
-    """threshold, next state and other next state of each entry; rows hold only the reachable ones"""
+    """threshold, next state and other next state of each entry; rows hold only the reachable
+    ones"""
     first: np.ndarray
     """the law of the first state: threshold and alias"""
     law: np.ndarray
@@ -118,14 +122,17 @@ def lower_agents(problem: Federation | MarkovNoise, algorithm: Algorithm) -> Age
     )
 
 
-def lower_chain(problem: Federation | MarkovNoise, algorithm: Algorithm, sampling: Sampling = "markov") -> Chain:
+def lower_chain(
+    problem: Federation | MarkovNoise, algorithm: Algorithm, sampling: Sampling = "markov"
+) -> Chain:
     policies = algorithm.policies(problem)
     _, num_states, num_actions = policies.shape
     transitions = sp.csr_array(sp.vstack(_transition_rows(problem), format="csr"))
     laws = stationary_laws(problem, policies) if sampling == "iid" else np.empty((0, num_states))
     if transitions.nnz >= 2**32:
         raise ProblemError(
-            f"The MDPs have {transitions.nnz} possible transitions together; at most 2**32 - 1 can be run: use fewer kinds."
+            f"The MDPs have {transitions.nnz} possible transitions together; at most 2**32 - 1 "
+            "can be run: use fewer kinds."
         )
     start = np.asarray(transitions.indptr, np.int64)
     return Chain(
@@ -141,7 +148,11 @@ def lower_chain(problem: Federation | MarkovNoise, algorithm: Algorithm, samplin
 
 def _transition_rows(problem: Federation | MarkovNoise) -> list[Any]:
     """One (S * A, S) matrix per MDP, or per kernel."""
-    return [mdp.transitions for mdp in problem.mdps] if isinstance(problem, Federation) else list(problem.kernels)
+    return (
+        [mdp.transitions for mdp in problem.mdps]
+        if isinstance(problem, Federation)
+        else list(problem.kernels)
+    )
 
 
 def _index_rows(laws: np.ndarray) -> np.ndarray:
@@ -154,7 +165,12 @@ def _index_rows(laws: np.ndarray) -> np.ndarray:
 def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
     """uint32 (entries, 3)"""
     table = np.empty((len(probabilities), 3), np.uint32)
-    build_alias(start, np.ascontiguousarray(probabilities, np.float64), np.asarray(outcomes, np.uint32), table)
+    build_alias(
+        start,
+        np.ascontiguousarray(probabilities, np.float64),
+        np.asarray(outcomes, np.uint32),
+        table,
+    )
     return table
 
 
@@ -167,11 +183,18 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
     if not values:
         raise ProblemError("seeds is empty; give at least one, for example seeds=(0,).")
     for seed in values:
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        if (
+            isinstance(seed, bool)
+            or not isinstance(seed, int | np.integer)
+            or not 0 <= seed < 2**64
+        ):
             raise ProblemError(f"seeds has {shown(seed)}; give whole numbers from 0 to 2**64 - 1.")
     if len(set(values)) < len(values):
         twice = next(seed for seed in values if values.count(seed) > 1)
-        raise ProblemError(f"seeds has {twice} more than once; give each seed once, since a seed repeats its run exactly.")
+        raise ProblemError(
+            f"seeds has {twice} more than once; give each seed once, since a seed repeats its run "
+            "exactly."
+        )
     return tuple(int(seed) for seed in values)
 
 

@@ -1,11 +1,13 @@
-"""The random numbers of every engine: counter-based words and draws from a finite law, in integers alone.
+"""The random numbers of every engine: counter-based words and draws from a finite law, in integers
+alone.
 
-The words for step t of agent i under a seed are Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011) of
-(seed, i, t, purpose) and depend on nothing else. So agents, seeds, threads and machines can be laid out in any way, a run
-resumes anywhere, and an agent's path is the same whatever N, K, the step size or the engine.
+The words for step t of agent i under a seed are Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011)
+of (seed, i, t, purpose) and depend on nothing else. So agents, seeds, threads and machines can be
+laid out in any way, a run resumes anywhere, and an agent's path is the same whatever N, K, the step
+size or the engine.
 
-Everything here is written for NumPy unsigned integers (scalars or arrays) and for Numba alike: 32-bit words held in
-uint64, so that a product of two never overflows. No float touches a path.
+Everything here is written for NumPy unsigned integers (scalars or arrays) and for Numba alike:
+32-bit words held in uint64, so that a product of two never overflows. No float touches a path.
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ ONE = np.uint64(1)
 TWO = np.uint64(2)
 THREE = np.uint64(3)
 
-# What a word is for. A purpose is one word of the counter, so streams of different purposes never meet.
+# What a word is for. A purpose is one word of the counter, so streams of different purposes never
+# meet.
 PATH = np.uint64(0)
 FIRST_STATE = np.uint64(1)
 OUTPUT_TIME = np.uint64(2)
 # Who is asked in a round of a federation; t is the round.
 PARTICIPATION = np.uint64(3)
-# The i.i.d. mode draws the first state of each window from IID, and its l-th transition from IID + l.
+# The i.i.d. mode draws the first state of each window from IID, and its l-th transition from IID +
+# l.
 IID = np.uint64(1 << 16)
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
@@ -56,7 +60,8 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @register_jitable(_nrt=False)
 def words(seed, agent, t, purpose):
-    """The two words of transition `t`: one for the action, one for the next state. Two transitions share a block."""
+    """The two words of transition `t`: one for the action, one for the next state. Two transitions
+    share a block."""
     pair = t >> ONE
     w0, w1, w2, w3 = philox(pair & MASK, pair >> HALF, agent, purpose, seed & MASK, seed >> HALF)
     odd = t & ONE
@@ -65,7 +70,8 @@ def words(seed, agent, t, purpose):
 
 @register_jitable(**_INLINE)
 def choose(word, start, size, table):
-    """Draw from the alias row of `size` entries (threshold, outcome, other outcome) that begins at entry `start`."""
+    """Draw from the alias row of `size` entries (threshold, outcome, other outcome) that begins at
+    entry `start`."""
     product = word * size
     at = THREE * (start + (product >> HALF))
     # All are read before one is taken: a branch here would be mispredicted every other time.
@@ -75,7 +81,8 @@ def choose(word, start, size, table):
 
 @register_jitable(**_INLINE)
 def choose_index(word, start, size, table):
-    """Draw from an alias row of entries (threshold, alias) whose j-th stands for the outcome j itself."""
+    """Draw from an alias row of entries (threshold, alias) whose j-th stands for the outcome j
+    itself."""
     product = word * size
     index = product >> HALF
     at = TWO * (start + index)
@@ -85,11 +92,12 @@ def choose_index(word, start, size, table):
 
 @compiled(_nrt=True)
 def build_alias(start, probabilities, outcomes, table):
-    """Fill alias rows (Vose's method) for the laws ``probabilities[start[r]:start[r+1]]`` over `outcomes`.
+    """Fill alias rows (Vose's method) for the laws ``probabilities[start[r]:start[r+1]]`` over
+    `outcomes`.
 
-    Entry j of a row, (threshold, outcome, other), yields its outcome with probability ``threshold / 2**32`` and the other
-    one otherwise. A certain entry has the two alike, since a threshold of 2**32 does not fit. An outcome of probability
-    zero is never drawn.
+    Entry j of a row, (threshold, outcome, other), yields its outcome with probability ``threshold /
+    2**32`` and the other one otherwise. A certain entry has the two alike, since a threshold of
+    2**32 does not fit. An outcome of probability zero is never drawn.
     """
     widest = 0
     for r in range(len(start) - 1):

@@ -1,4 +1,5 @@
-"""The `reference` engine: Algorithm 1's loop in plain Python, with the rule interpreted. Slow, and easy to read."""
+"""The `reference` engine: Algorithm 1's loop in plain Python, with the rule interpreted. Slow, and
+easy to read."""
 
 from __future__ import annotations
 
@@ -33,22 +34,32 @@ class Reference:
 
     def __call__(self, plan: Plan, settings: Settings) -> History:
         recorder = Recorder(plan.truth, settings)
-        checkpoints = [_run_seed(plan, settings, index, recorder) for index in range(len(settings.seeds))]
+        checkpoints = [
+            _run_seed(plan, settings, index, recorder) for index in range(len(settings.seeds))
+        ]
         checkpoint = None
         if not settings.stop_at_output:
             params, states = zip(*checkpoints, strict=True)
-            checkpoint = Checkpoint(plan_end(plan, settings), np.array(params), np.array(states, np.uint32))
+            checkpoint = Checkpoint(
+                plan_end(plan, settings), np.array(params), np.array(states, np.uint32)
+            )
         return recorder.history(plan.output_times, checkpoint)
 
 
-def _run_seed(plan: Plan, settings: Settings, index: int, recorder: Recorder) -> tuple[np.ndarray, np.ndarray]:
-    """One seed from the plan's start to its end; the average and the agents' states at the checkpoint."""
+def _run_seed(
+    plan: Plan, settings: Settings, index: int, recorder: Recorder
+) -> tuple[np.ndarray, np.ndarray]:
+    """One seed from the plan's start to its end; the average and the agents' states at the
+    checkpoint."""
     start = plan.start.time
     output = int(plan.output_times[index])
     end = output if settings.stop_at_output else settings.num_steps
     first_states = None if plan.start.states is None else plan.start.states[index]
     seed = settings.seeds[index]
-    paths = [agent_path(plan, settings.sampling, seed, i, start, end - start, first_states) for i in range(plan.num_agents)]
+    paths = [
+        agent_path(plan, settings.sampling, seed, i, start, end - start, first_states)
+        for i in range(plan.num_agents)
+    ]
     params = [plan.start.params[index].copy() for _ in range(plan.num_agents)]
     kept = np.full(plan.dimension, np.nan), np.zeros(plan.num_agents, np.uint32)
     for t in range(start, end + 1):
@@ -59,7 +70,8 @@ def _run_seed(plan: Plan, settings: Settings, index: int, recorder: Recorder) ->
             if broken:
                 recorder.add_divergence(index, t, int(plan.agents.kinds[broken[0]]))
                 return kept
-        # The mean of equal numbers need not be that number in floating point: one agent never averages.
+        # The mean of equal numbers need not be that number in floating point: one agent never
+        # averages.
         alike = t == start or plan.num_agents == 1
         average = params[0].copy() if alike else np.mean(params, axis=0)
         if t % settings.sync_period == 0:
@@ -73,7 +85,9 @@ def _run_seed(plan: Plan, settings: Settings, index: int, recorder: Recorder) ->
             recorder.add_final(index, average)
         if t == plan_end(plan, settings):
             # Independent windows have no state to go on from.
-            here = [path.states[t - start] if settings.sampling == "markov" else 0 for path in paths]
+            here = [
+                path.states[t - start] if settings.sampling == "markov" else 0 for path in paths
+            ]
             kept = average, np.array(here, np.uint32)
     return kept
 

@@ -16,21 +16,40 @@ from fegsam.history.settings import Settings
 
 Runner = Callable[[Plan, Settings], History]
 
-_SAME = ("algorithm", "num_agents", "step_size", "sync_period", "seeds", "sampling", "record_params", "fingerprint")
+_SAME = (
+    "algorithm",
+    "num_agents",
+    "step_size",
+    "sync_period",
+    "seeds",
+    "sampling",
+    "record_params",
+    "fingerprint",
+)
 
 
 def check_resumable(history: History, settings: Settings) -> Checkpoint:
     """Where a run with `settings` goes on; `ProblemError` unless it begins as `history` did."""
     if settings.stop_at_output or history.checkpoint is None:
-        raise ProblemError("A run that stops at its output times cannot be resumed; run with stop_at_output=False.")
+        raise ProblemError(
+            "A run that stops at its output times cannot be resumed; run with stop_at_output=False."
+        )
     for name in _SAME:
         before, now = getattr(history.settings, name), getattr(settings, name)
         if before != now:
-            what = "the problem, its operator, initial_params or fixed_point" if name == "fingerprint" else name
-            raise ProblemError(f"The history to resume from differs in {what} ({before!r}, now {now!r}); give the same again.")
+            what = (
+                "the problem, its operator, initial_params or fixed_point"
+                if name == "fingerprint"
+                else name
+            )
+            raise ProblemError(
+                f"The history to resume from differs in {what} ({before!r}, now {now!r}); give "
+                "the same again."
+            )
     if settings.num_steps < history.settings.num_steps:
         raise ProblemError(
-            f"The history to resume from has {history.settings.num_steps} steps already and num_steps is "
+            f"The history to resume from has {history.settings.num_steps} steps already and "
+            "num_steps is "
             f"{settings.num_steps}; give the total, at least as many."
         )
     return history.checkpoint
@@ -39,7 +58,8 @@ def check_resumable(history: History, settings: Settings) -> Checkpoint:
 def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray:
     """The recorded times of a resumed run: what was recorded before, and what is `asked` for after.
 
-    Where `record` says explicitly what to record, a time of the earlier part must be one that was recorded there.
+    Where `record` says explicitly what to record, a time of the earlier part must be one that was
+    recorded there.
     """
     known, done = history.data.time.values, history.settings.num_steps
     if record is None:
@@ -53,13 +73,20 @@ def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray
     return asked
 
 
-def merge(history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray) -> History:
+def merge(
+    history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray
+) -> History:
     """Run the rest of every seed that is still finite, and put it behind what `history` has."""
     alive = np.flatnonzero(history.data.diverged_at.values < 0)
     data = _blank(history, settings, plan)
-    checkpoint = Checkpoint(plan.start.time, np.full_like(plan.start.params, np.nan), _zeros_like(plan.start.states))
+    checkpoint = Checkpoint(
+        plan.start.time, np.full_like(plan.start.params, np.nan), _zeros_like(plan.start.states)
+    )
     if len(alive):
-        rest = runner(_only(plan, alive), dataclasses.replace(settings, seeds=tuple(settings.seeds[i] for i in alive)))
+        rest = runner(
+            _only(plan, alive),
+            dataclasses.replace(settings, seeds=tuple(settings.seeds[i] for i in alive)),
+        )
         fresh = rest.data.time.values >= plan.start.time
         for name, variable in rest.data.data_vars.items():
             if "time" in variable.dims:
@@ -98,8 +125,11 @@ def _blank(history: History, settings: Settings, plan: Plan) -> Any:
     return data
 
 
-def _earlier_outputs(data: Any, history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray) -> None:
-    """Outputs whose time lies in the part that was done before: known already, or found by running up to them."""
+def _earlier_outputs(
+    data: Any, history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray
+) -> None:
+    """Outputs whose time lies in the part that was done before: known already, or found by running
+    up to them."""
     diverged, known = history.data.diverged_at.values, history.data.output_time.values
     done = (plan.output_times < plan.start.time) | (diverged >= 0)
     finite = (diverged < 0) | (plan.output_times < diverged)
@@ -110,6 +140,12 @@ def _earlier_outputs(data: Any, history: History, runner: Runner, plan: Plan, se
         return
     beginning = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), plan.dimension)))
     seeds = tuple(settings.seeds[i] for i in again)
-    short = dataclasses.replace(settings, seeds=seeds, record=np.zeros(1, np.int64), record_params=False, stop_at_output=True)
+    short = dataclasses.replace(
+        settings,
+        seeds=seeds,
+        record=np.zeros(1, np.int64),
+        record_params=False,
+        stop_at_output=True,
+    )
     rerun = runner(_only(dataclasses.replace(plan, start=beginning), again), short)
     data.output_params.values[again] = rerun.data.output_params.values

@@ -34,16 +34,24 @@ class Limits:
 
 
 class Schedule:
-    """The calls of one seed, from a synchronisation at `start` to `end`, recording at `record` and at the output time.
+    """The calls of one seed, from a synchronisation at `start` to `end`, recording at `record` and
+    at the output time.
 
-    Where averages inside a round are `logged`, each is rounded as the cuts before it in its round fall. An output or final
-    average must come out the same whatever else is recorded, and must not change what is recorded: or a resumed run
-    would differ from the unbroken one in the last bit. So where it shares its round with other cuts it is taken alone, in
-    a call of its own.
+    Where averages inside a round are `logged`, each is rounded as the cuts before it in its round
+    fall. An output or final average must come out the same whatever else is recorded, and must not
+    change what is recorded: or a resumed run would differ from the unbroken one in the last bit. So
+    where it shares its round with other cuts it is taken alone, in a call of its own.
     """
 
     def __init__(
-        self, record: np.ndarray, output: int, start: int, end: int, period: int, logged: bool, limits: Limits
+        self,
+        record: np.ndarray,
+        output: int,
+        start: int,
+        end: int,
+        period: int,
+        logged: bool,
+        limits: Limits,
     ) -> None:
         self._start, self._end, self._period, self._limits = start, end, period, limits
         special = np.unique([output, end])
@@ -72,7 +80,8 @@ class Schedule:
             time = stop
 
     def _reach(self, time: int, horizon: int) -> int:
-        """How far one call goes: some time's work, in rounds, with no more averages than can be handed over."""
+        """How far one call goes: some time's work, in rounds, with no more averages than can be
+        handed over."""
         rounds = max(1, self._limits.steps // self._period)
         while rounds > 1 and not self._fits(time, time + rounds * self._period):
             rounds //= 2
@@ -80,13 +89,17 @@ class Schedule:
 
     def _fits(self, time: int, stop: int) -> bool:
         cuts = between(self._times, time, stop)
-        return len(cuts) <= self._limits.rows and most_in_a_round(cuts, self._period) <= self._limits.cuts
+        return (
+            len(cuts) <= self._limits.rows
+            and most_in_a_round(cuts, self._period) <= self._limits.cuts
+        )
 
     def _pieces(self, time: int, stop: int) -> Iterator[Call]:
         cuts = between(self._times, time, stop)
         most = min(self._limits.cuts, self._limits.rows)
         while stop - time <= self._period and len(cuts) > most:
-            # Too many to hold: run the round up to some of them, then again from its start for the rest.
+            # Too many to hold: run the round up to some of them, then again from its start for the
+            # rest.
             yield Call(time, int(cuts[most - 1]), cuts[:most])
             cuts = cuts[most:]
         yield Call(time, stop, cuts)

@@ -10,7 +10,13 @@ from fegsam.exact.fixed_points import (
     policy_value,
     projected_average_point,
 )
-from fegsam.exact.moments import Moments, mean_squared_error, moments, stationary_error, weighted_error
+from fegsam.exact.moments import (
+    Moments,
+    mean_squared_error,
+    moments,
+    stationary_error,
+    weighted_error,
+)
 
 __all__ = [
     "Moments",

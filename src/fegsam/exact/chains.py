@@ -1,7 +1,8 @@
-"""The chains that the agents walk while they learn, and the stationary laws mu^i of the paper's Assumption 3.1.
+"""The chains that the agents walk while they learn, and the stationary laws mu^i of the paper's
+Assumption 3.1.
 
-What all kinds of agents share, a chain or a mean field, is kept once for all of them, as a list or array of length one,
-and repeated only for who asks kind by kind.
+What all kinds of agents share, a chain or a mean field, is kept once for all of them, as a list or
+array of length one, and repeated only for who asks kind by kind.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ def visit_frequencies(problem: Federation, algorithm: Any) -> np.ndarray:
 
 
 def kind_weights(problem: Federation | MarkovNoise, distinct: int) -> np.ndarray:
-    """(distinct,): the share of the agents that each kind has; 1.0 where a single entry stands for all kinds."""
+    """(distinct,): the share of the agents that each kind has; 1.0 where a single entry stands for
+    all kinds."""
     return np.ones(1) if distinct == 1 else problem.kind_counts / problem.num_agents
 
 
 def visit_shares(weights: np.ndarray, visits: np.ndarray) -> np.ndarray:
-    """(M, cells): which part of all agents' visits to a cell each kind makes, from its own frequencies `visits`."""
+    """(M, cells): which part of all agents' visits to a cell each kind makes, from its own
+    frequencies `visits`."""
     shares = weights[:, None] * visits
     return shares / shares.sum(axis=0)
 
@@ -41,7 +44,9 @@ def look_ahead(chain: csr_array, discount: float, horizon: int, values: np.ndarr
     return values
 
 
-def n_step_rewards(chain: csr_array, rewards: np.ndarray, discount: float, horizon: int) -> np.ndarray:
+def n_step_rewards(
+    chain: csr_array, rewards: np.ndarray, discount: float, horizon: int
+) -> np.ndarray:
     """(S,): ``r_n = sum_{k<n} (gamma P)^k r``, by n sparse products."""
     total = np.zeros_like(rewards)
     for _ in range(horizon):
@@ -60,7 +65,9 @@ def kind_chains(problem: Federation | MarkovNoise, algorithm: Any) -> list[csr_a
     Examples
     --------
     >>> import fegsam as fg
-    >>> mdp = fg.MDP([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]], [[0.0, 1.0], [0.0, 1.0]], 0.9)
+    >>> mdp = fg.MDP(
+    ...     [[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]], [[0.0, 1.0], [0.0, 1.0]], 0.9
+    ... )
     >>> fed = fg.Federation(mdp, fg.policies.uniform(2, 2), num_agents=3)
     >>> kind_chains(fed, fg.QLearning())[0].toarray()
     array([[0.75, 0.25],

@@ -1,26 +1,29 @@
-"""Where the algorithms go: theta*, the agents' own theta^{i,*}, and their distance, the heterogeneity varepsilon.
+"""Where the algorithms go: theta*, the agents' own theta^{i,*}, and their distance, the
+heterogeneity varepsilon.
 
-==============================  ===================================================================================
-algorithm                       fixed point
-==============================  ===================================================================================
-1 `LinearSA`                    ``mean_i E[A_i(y)] theta + mean_i E[b_i(y)] = 0``
-1 `StochasticApproximation`     ``mean_i (Gbar_i(theta) + bbar_i) = theta``, iterated
-2 `OnPolicyTD`                  eq. BE_FA: ``Phi' D (r_n + gamma^n P^n Phi v - Phi v) = 0``; depends on n
-3 `OffPolicyTabularTD`          eq. BE_tabular: V^pi, for every n
-4 `QLearning`                   Q*
-5 `OffPolicyLinearTD`           ``sum_i Phi' D_i (r_n + gamma^n P^n Phi v - Phi v) = 0``; depends on n
-5 with preconditioned=True      eq. BEO_FA_off: ``sum_i H_i (r_n + gamma^n P^n Phi v) = N v``,
-                                ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``
-==============================  ===================================================================================
+===========================  =======================================================================
+algorithm                    fixed point
+===========================  =======================================================================
+1 `LinearSA`                 ``mean_i E[A_i(y)] theta + mean_i E[b_i(y)] = 0``
+1 `StochasticApproximation`  ``mean_i (Gbar_i(theta) + bbar_i) = theta``, iterated
+2 `OnPolicyTD`               eq. BE_FA: ``Phi' D (r_n + gamma^n P^n Phi v - Phi v) = 0``, by n
+3 `OffPolicyTabularTD`       eq. BE_tabular: V^pi, for every n
+4 `QLearning`                Q*
+5 `OffPolicyLinearTD`        ``sum_i Phi' D_i (r_n + gamma^n P^n Phi v - Phi v) = 0``, by n
+5 with preconditioned=True   eq. BEO_FA_off: ``sum_i H_i (r_n + gamma^n P^n Phi v) = N v``,
+                             ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``
+===========================  =======================================================================
 
 D is the diagonal of the stationary law of the agents' own chain, P the target policy's chain and
-``r_n = sum_{k<n} (gamma P)^k r``. Where every kind of agent has its own MDP, P, r_n and R carry the index i too, and
-the sum over the agents of the expected increments is what vanishes, in algorithms 3 and 4 as well. For Algorithm 5
-the paper states eq. BEO_FA_off, which its increments do not solve; `projected_average_point` is that point.
+``r_n = sum_{k<n} (gamma P)^k r``. Where every kind of agent has its own MDP, P, r_n and R carry the
+index i too, and the sum over the agents of the expected increments is what vanishes, in algorithms
+3 and 4 as well. For Algorithm 5 the paper states eq. BEO_FA_off, which its increments do not solve;
+`projected_average_point` is that point.
 
-Small problems are solved directly. With many states algorithms 3 and 4 are iterated until the bound on the error in
-the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10; or, where the values are so large that double
-precision stops short of it, until the residual is 32 units in the last place of the largest value.
+Small problems are solved directly. With many states algorithms 3 and 4 are iterated until the bound
+on the error in the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10; or, where
+the values are so large that double precision stops short of it, until the residual is 32 units in
+the last place of the largest value.
 """
 
 from __future__ import annotations
@@ -54,8 +57,8 @@ def fixed_point(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray
     Raises
     ------
     ProblemError
-        Where a linear algorithm runs away from its fixed point, or a rule of the user's own does not contract. Then
-        ``run(..., fixed_point=...)`` takes a point to measure against.
+        Where a linear algorithm runs away from its fixed point, or a rule of the user's own does
+        not contract. Then ``run(..., fixed_point=...)`` takes a point to measure against.
 
     Examples
     --------
@@ -76,15 +79,17 @@ def agent_fixed_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.
     Returns
     -------
     (M, d) array
-        One row per kind, the paper's theta^{i,*}: the root of the agent's own mean field, in the paper's centred
-        coordinates ``Gbar_i(theta) + bbar_i = theta``.
+        One row per kind, the paper's theta^{i,*}: the root of the agent's own mean field, in the
+        paper's centred coordinates ``Gbar_i(theta) + bbar_i = theta``.
 
     Examples
     --------
     Two kinds of agents with different noise:
 
     >>> import fegsam as fg
-    >>> noise = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2)
+    >>> noise = fg.MarkovNoise(
+    ...     [[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2
+    ... )
     >>> fg.agent_fixed_points(noise, fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [4.0]]))
     array([[2.],
            [1.]])
@@ -99,13 +104,16 @@ def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
     Returns
     -------
     float
-        The paper's varepsilon, the mean of ``eta_i = ||theta^{i,*} - theta*||`` in the norm of the algorithm's
-        theorem: the sup norm for algorithms 3 and 4, the 2-norm otherwise, for your own rule the one you gave.
+        The paper's varepsilon, the mean of ``eta_i = ||theta^{i,*} - theta*||`` in the norm of the
+        algorithm's theorem: the sup norm for algorithms 3 and 4, the 2-norm otherwise, for your own
+        rule the one you gave.
 
     Examples
     --------
     >>> import fegsam as fg
-    >>> noise = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2)
+    >>> noise = fg.MarkovNoise(
+    ...     [[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2
+    ... )
     >>> fg.heterogeneity(noise, fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [4.0]]))
     0.5
     """
@@ -117,11 +125,12 @@ def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
 
 @one_blas_thread()
 def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -> np.ndarray:
-    """The paper's eq. BEO_FA_off: the fixed point of the average of the agents' projected n-step Bellman operators.
+    """The paper's eq. BEO_FA_off: the fixed point of the average of the agents' projected n-step
+    Bellman operators.
 
-    ``v = mean_i H_i (r_n + gamma^n P^n Phi v)`` with ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``. Algorithm 5 as stated does
-    not go there but to `fixed_point`; its preconditioned form does. The two points agree if d = S or all agents have
-    the same stationary law.
+    ``v = mean_i H_i (r_n + gamma^n P^n Phi v)`` with ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``.
+    Algorithm 5 as stated does not go there but to `fixed_point`; its preconditioned form does. The
+    two points agree if d = S or all agents have the same stationary law.
 
     Returns
     -------
@@ -131,8 +140,13 @@ def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -
     --------
     >>> import fegsam as fg
     >>> mdp = fg.examples.garnet(6, 2, 3, discount=0.9, seed=0)
-    >>> fed = fg.Federation(mdp, fg.policies.random(6, 2, count=3, seed=1), num_agents=3,
-    ...                     target_policy=fg.policies.uniform(6, 2), features=[[1.0]] * 5 + [[2.0]])
+    >>> fed = fg.Federation(
+    ...     mdp,
+    ...     fg.policies.random(6, 2, count=3, seed=1),
+    ...     num_agents=3,
+    ...     target_policy=fg.policies.uniform(6, 2),
+    ...     features=[[1.0]] * 5 + [[2.0]],
+    ... )
     >>> paper = fg.exact.projected_average_point(fed, fg.OffPolicyLinearTD())
     >>> bool(abs(paper - fg.fixed_point(fed, fg.OffPolicyLinearTD(preconditioned=True))) < 1e-12)
     True
@@ -141,7 +155,8 @@ def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -
     """
     if not isinstance(algorithm, OffPolicyLinearTD):
         raise ProblemError(
-            f"The average of projections belongs to OffPolicyLinearTD and was asked of {type(algorithm).__name__}; "
+            f"The average of projections belongs to OffPolicyLinearTD and was asked of "
+            f"{type(algorithm).__name__}; "
             "use fixed_point for other algorithms."
         )
     check_algorithm(algorithm, problem)

@@ -1,18 +1,23 @@
 """Second moments of the average over many agents, from one synchronisation to the next.
 
-Just after a synchronisation all agents hold the same x = (theta - theta*, 1). It is correlated with the mode of *every* agent,
-so moments with the modes of one or two agents do not close. What closes fast are connected parts. For a set A of agents let
+Just after a synchronisation all agents hold the same x = (theta - theta*, 1). It is correlated with
+the mode of *every* agent, so moments with the modes of one or two agents do not close. What closes
+fast are connected parts. For a set A of agents let
 
-    U_A(z_A) = the part of E[x x' 1{z^i = z_i for i in A}] that sums to zero along the mode of each agent in A,
+    U_A(z_A) = the part of E[x x' 1{z^i = z_i for i in A}] that sums to zero along the mode of each
+    agent in A,
 
-so that ``E[x x' 1{z_A}] = sum over B in A of U_B(z_B) prod_{i in A - B} p_i(z_i)``, p_i the distribution of the mode alone.
-K steps and an average take x x' to ``(1/N^2) sum_{i,j} T^i x x' T^j'``, T^i agent i's own product of K steps, which touches one
-or two agents; the modes of all others move by their chains, which take p to p' and zero sums to zero sums. Thus U_A is driven
-by the U_B that differ from it in the touched agents alone. Sets of more than R agents are left out; with R = N nothing is.
+so that ``E[x x' 1{z_A}] = sum over B in A of U_B(z_B) prod_{i in A - B} p_i(z_i)``, p_i the
+distribution of the mode alone. K steps and an average take x x' to ``(1/N^2) sum_{i,j} T^i x x'
+T^j'``, T^i agent i's own product of K steps, which touches one or two agents; the modes of all
+others move by their chains, which take p to p' and zero sums to zero sums. Thus U_A is driven by
+the U_B that differ from it in the touched agents alone. Sets of more than R agents are left out;
+with R = N nothing is.
 
-Agents of a kind are alike, so U_A depends on the modes of its agents alone, since a mode belongs to one kind. The parts of r
-agents are one array with r axes of all G modes, symmetric in these axes, and the cost does not depend on N. A sum over the
-agents outside a set is the sum over all agents less the members' own terms.
+Agents of a kind are alike, so U_A depends on the modes of its agents alone, since a mode belongs to
+one kind. The parts of r agents are one array with r axes of all G modes, symmetric in these axes,
+and the cost does not depend on N. A sum over the agents outside a set is the sum over all agents
+less the members' own terms.
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ Parts = list[np.ndarray]
 _CHUNK = 1 << 18
 """Numbers of the functionals of a step that are stacked at a time."""
 _GATHERED = 1 << 22
-"""Each kind's matrix is repeated for each of its modes while the copies have at most this many numbers."""
+"""Each kind's matrix is repeated for each of its modes while the copies have at most this many
+numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +61,8 @@ class RoundMeans:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """E||avg - theta*||^2 as a linear functional of the parts, and what the agents' own squares contribute to it."""
+    """E||avg - theta*||^2 as a linear functional of the parts, and what the agents' own squares
+    contribute to it."""
 
     parts: Parts
     own: Parts
@@ -86,18 +93,22 @@ class Hierarchy:
         self.sorted_cells = [self._sorted_cells(r) for r in range(self.order + 1)]
 
     def _sorted_cells(self, r: int) -> np.ndarray:
-        """(G^r,): for each cell of modes the one with the same modes in order, since agents may be swapped."""
+        """(G^r,): for each cell of modes the one with the same modes in order, since agents may be
+        swapped."""
         shape = (self.modes,) * r
         cells = np.sort(np.indices(shape).reshape(r, self.modes**r), axis=0)
         return np.asarray(np.ravel_multi_index(tuple(cells), shape)) if r else np.zeros(1, np.int64)
 
     def _allowed(self, r: int) -> np.ndarray | None:
-        """(G, ..., G): whether there are as many agents of each kind as the set has; None where there always are."""
+        """(G, ..., G): whether there are as many agents of each kind as the set has; None where
+        there always are."""
         if self.counts.min() >= r:
             return None
         kinds = np.indices((len(self.counts),) * r)
         there = np.ones(kinds.shape[1:], bool)
-        for axes in itertools.chain.from_iterable(itertools.combinations(range(r), k) for k in range(2, r + 1)):
+        for axes in itertools.chain.from_iterable(
+            itertools.combinations(range(r), k) for k in range(2, r + 1)
+        ):
             same = np.logical_and.reduce([kinds[axes[0]] == kinds[axis] for axis in axes[1:]])
             there &= ~same | (self.counts[kinds[axes[0]]] >= len(axes))
         return there[np.ix_(*[self.kind] * r)]
@@ -109,7 +120,9 @@ class Hierarchy:
 
     def zeros(self) -> Parts:
         """Connected parts that vanish."""
-        return [np.zeros((self.modes,) * r + (self.size, self.size)) for r in range(1, self.order + 1)]
+        return [
+            np.zeros((self.modes,) * r + (self.size, self.size)) for r in range(1, self.order + 1)
+        ]
 
     def means(self, before: np.ndarray) -> RoundMeans:
         left = self._by_kind(before[:, None, None] * self.round.left_mean(self.length))
@@ -117,14 +130,17 @@ class Hierarchy:
         own = self.round.both_mean(before) - pair
         totals = (np.tensordot(self.counts, each, 1) for each in (left, pair, own))
         total_left, total_pair, total_own = totals
-        return RoundMeans(before, self.round.mix(before), left, total_left, pair, own, total_pair, total_own)
+        return RoundMeans(
+            before, self.round.mix(before), left, total_left, pair, own, total_pair, total_own
+        )
 
     def advance(self, parts: Parts, means: RoundMeans) -> Parts:
         """The parts after one round."""
         return _Advance(self, parts, means).parts()
 
     def reading(self, before: np.ndarray, offsets: np.ndarray, weights: np.ndarray) -> Reading:
-        """The weighted sum of the squares `offsets` steps after the synchronisation, for parts whose modes are `before`."""
+        """The weighted sum of the squares `offsets` steps after the synchronisation, for parts
+        whose modes are `before`."""
         sums = _ReadingSums(self, before)
         step = max(1, _CHUNK // (self.modes * self.size**2))
         for begin in range(0, len(offsets), step):
@@ -137,19 +153,25 @@ class Hierarchy:
         first = before[:, None] * parts[0][:, -1]
         if self.order:
             first = first + parts[1][:, :, -1]
-        return np.tensordot(weights[:, None, None] * self.round.left_mean(offset)[:, :-1], first, ((0, 2), (0, 1)))
+        return np.tensordot(
+            weights[:, None, None] * self.round.left_mean(offset)[:, :-1], first, ((0, 2), (0, 1))
+        )
 
     def _by_kind(self, f: np.ndarray) -> np.ndarray:
         """(M, ...): sums over the modes of each kind; f is (G, ...)."""
         return np.add.reduceat(f, self.begin[:-1], axis=0)
 
     def slow_map(self, means: RoundMeans) -> np.ndarray:
-        """(D(D+1)/2, D(D+1)/2): one round of the average's own moments, were there no connected parts; packed."""
-        return (means.total_own + self.round.packing.conjugation(means.total_left)) / float(self.num_agents) ** 2
+        """(D(D+1)/2, D(D+1)/2): one round of the average's own moments, were there no connected
+        parts; packed."""
+        return (means.total_own + self.round.packing.conjugation(means.total_left)) / float(
+            self.num_agents
+        ) ** 2
 
 
 class _ReadingSums:
-    """Sums over the steps of a round of what the square of the average is made of: agents alone and pairs of agents."""
+    """Sums over the steps of a round of what the square of the average is made of: agents alone and
+    pairs of agents."""
 
     def __init__(self, hierarchy: Hierarchy, before: np.ndarray) -> None:
         self.of, self.before = hierarchy, before
@@ -160,15 +182,22 @@ class _ReadingSums:
 
     def add(self, offsets: list[int], weights: np.ndarray) -> None:
         of, rows, size = self.of, self.of.size - 1, self.of.size
-        self.own += np.tensordot(weights, np.stack([of.round.trace_mean(offset) for offset in offsets]), 1)
+        self.own += np.tensordot(
+            weights, np.stack([of.round.trace_mean(offset) for offset in offsets]), 1
+        )
         left = np.stack([of.round.left_mean(offset)[:, :rows] for offset in offsets])
         mean = np.add.reduceat(self.before[:, None, None] * left, of.begin[:-1], axis=1)
         total = np.tensordot(of.counts, mean, (0, 1))
         share = weights[:, None, None]
         self.alone += np.tensordot(share * total, total, ((0, 1), (0, 1)))
-        self.alone -= np.tensordot((share[:, None] * of.counts[:, None, None]) * mean, mean, ((0, 1, 2), (0, 1, 2)))
+        self.alone -= np.tensordot(
+            (share[:, None] * of.counts[:, None, None]) * mean, mean, ((0, 1, 2), (0, 1, 2))
+        )
         others = total[:, None] - mean[:, of.kind]
-        by_mode = (each.swapaxes(0, 1).reshape(of.modes, -1, size) for each in (share[:, None] * left, others))
+        by_mode = (
+            each.swapaxes(0, 1).reshape(of.modes, -1, size)
+            for each in (share[:, None] * left, others)
+        )
         weighted, met = by_mode
         self.one += weighted.swapaxes(1, 2) @ met
         if self.two is not None:
@@ -196,7 +225,8 @@ class _Advance:
         self.of, self.x, self.means = hierarchy, parts, means
         self.left = hierarchy.round.left_mean(hierarchy.length)
         order = hierarchy.order
-        # E[x x' T_i'] with the mode of one member i summed over: the connected part by the member's kind.
+        # E[x x' T_i'] with the mode of one member i summed over: the connected part by the member's
+        # kind.
         self.met = [None, *(self._summed(self._times_right(parts[r])) for r in range(1, order + 1))]
         self.with_one = [self._with_one_outside(r) for r in range(order + 1)]
         self.squares = [None, *(self._squares(r) for r in range(1, order + 1))]
@@ -206,14 +236,15 @@ class _Advance:
         found[0][-1, -1] = self.x[0][-1, -1]
         return found
 
-    # --- Sums over agents ------------------------------------------------------------------------------------------
+    # --- Sums over agents -------------------------------------------------------------------------
 
     def _summed(self, f: np.ndarray) -> np.ndarray:
         """(M, ...): f (G, ...) summed over the modes of each kind."""
         return self.of._by_kind(f)
 
     def _over_outsiders(self, by_kind: np.ndarray, r: int) -> np.ndarray:
-        """Sum over the agents outside a set of r of what each kind contributes; by_kind is (M, G, ..., G, D, D)."""
+        """Sum over the agents outside a set of r of what each kind contributes; by_kind is (M, G,
+        ..., G, D, D)."""
         total = np.tensordot(self.of.counts, by_kind, 1)
         for axis in range(r):
             own = np.moveaxis(by_kind, axis + 1, 1)[self.of.kind, np.arange(self.of.modes)]
@@ -224,7 +255,7 @@ class _Advance:
         """Sum over the members of a set of r of f, whose first axis is the member's mode."""
         return sum((np.moveaxis(f, 0, axis) for axis in range(1, r)), start=f)
 
-    # --- One agent's round, as it acts on the first axis -------------------------------------------------------------
+    # --- One agent's round, as it acts on the first axis ------------------------------------------
 
     def _member(self, matrices: np.ndarray, r: int) -> np.ndarray:
         """(G, 1, ..., 1, D, D): the matrix of each mode's kind."""
@@ -238,7 +269,8 @@ class _Advance:
         return self.left.reshape(-1, *(1,) * (f.ndim - 3), *self.left.shape[1:]) @ f
 
     def _packed_map(self, total: np.ndarray, member: np.ndarray, r: int) -> np.ndarray:
-        """The map `total` (packed) of U, less the maps `member` (M, packed) of the set's own agents."""
+        """The map `total` (packed) of U, less the maps `member` (M, packed) of the set's own
+        agents."""
         packing = self.of.round.packing
         packed = packing.packed(self.x[r])
         moved = packed @ total.T
@@ -269,7 +301,7 @@ class _Advance:
             f = np.moveaxis(moved, 0, axis)
         return f
 
-    # --- The terms -------------------------------------------------------------------------------------------------
+    # --- The terms --------------------------------------------------------------------------------
 
     def _with_one_outside(self, r: int) -> np.ndarray:
         """Sum over the agents j outside the set of ``E[x x' T_j']``."""
@@ -286,7 +318,8 @@ class _Advance:
         return self._touched("both", self.x[r] + self._with_p(self.x[r - 1]))
 
     def _outside(self, r: int) -> np.ndarray:
-        """Sum of ``E[T_i x x' T_j']`` over all i, j outside the set, whose own modes are yet to move."""
+        """Sum of ``E[T_i x x' T_j']`` over all i, j outside the set, whose own modes are yet to
+        move."""
         means, y = self.means, self.with_one[r]
         total = means.total_left @ y
         if r:
@@ -295,15 +328,25 @@ class _Advance:
             return total + self._packed_map(means.total_own, means.own, r)
         squares = self._over_outsiders(self._summed(self.squares[r + 1]), r)
         left = means.left.reshape(-1, *(1,) * r, *means.left.shape[1:])
-        same = self._over_outsiders(left @ self.met[r + 1], r) + self._packed_map(means.total_pair, means.pair, r)
-        return total + squares - same + self._over_outsiders(self._summed(self._times_left(self.with_one[r + 1])), r)
+        same = self._over_outsiders(left @ self.met[r + 1], r) + self._packed_map(
+            means.total_pair, means.pair, r
+        )
+        return (
+            total
+            + squares
+            - same
+            + self._over_outsiders(self._summed(self._times_left(self.with_one[r + 1])), r)
+        )
 
     def _one_member(self, r: int) -> np.ndarray:
         """The agent on the first axis touched twice, or once together with one outside."""
         left = self.means.left.reshape(-1, *(1,) * (r - 1), *self.means.left.shape[1:])
         own = self.x[r - 1] @ left.swapaxes(-1, -2) + self.met[r]
         others = self.with_one[r - 1] - own[self.of.kind]
-        half = self._touched("left", self.with_one[r] + self.means.before.reshape(-1, *(1,) * (others.ndim - 1)) * others)
+        half = self._touched(
+            "left",
+            self.with_one[r] + self.means.before.reshape(-1, *(1,) * (others.ndim - 1)) * others,
+        )
         return self.squares[r] + half + half.swapaxes(-1, -2)
 
     def _two_members(self, r: int) -> np.ndarray:
@@ -332,6 +375,9 @@ class _Advance:
         if allowed is not None:
             total = np.where(allowed[..., None, None], total, 0.0)
         if r > 1:
-            # Rounding makes the parts depend on the order of the agents, and a round would amplify that.
-            total = total.reshape(-1, *total.shape[-2:])[self.of.sorted_cells[r]].reshape(total.shape)
+            # Rounding makes the parts depend on the order of the agents, and a round would amplify
+            # that.
+            total = total.reshape(-1, *total.shape[-2:])[self.of.sorted_cells[r]].reshape(
+                total.shape
+            )
         return np.ascontiguousarray(total)

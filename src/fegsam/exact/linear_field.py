@@ -1,4 +1,5 @@
-"""Mean fields of the algorithms that are linear in their parameters: 2, 5, and Algorithm 1 as `LinearSA`."""
+"""Mean fields of the algorithms that are linear in their parameters: 2, 5, and Algorithm 1 as
+`LinearSA`."""
 
 from __future__ import annotations
 
@@ -21,14 +22,16 @@ _CURE = "change the policies, features or horizon, or pass a point to measure ag
 
 @dataclass(frozen=True, eq=False)
 class LinearField:
-    """Kind k has ``offsets[k] - matrices[k] @ theta``: stable if eigenvalues of the matrix have positive real parts."""
+    """Kind k has ``offsets[k] - matrices[k] @ theta``: stable if eigenvalues of the matrix have
+    positive real parts."""
 
     matrices: np.ndarray
     """(M, d, d), or (1, d, d) for all kinds: A_k"""
     offsets: np.ndarray
     """(M, d), or (1, d)"""
     is_definite: bool = False
-    """Whether A_k + A_k' is known to be positive definite for every kind, which rounding may hide"""
+    """Whether A_k + A_k' is known to be positive definite for every kind, which rounding may
+    hide"""
 
     def __len__(self) -> int:
         return len(self.matrices)
@@ -38,14 +41,17 @@ class LinearField:
         matrix = np.tensordot(weights, self.matrices, axes=1)
         if not self.is_definite and _is_singular(matrix):
             kinds = ", ".join(str(kind) for kind in np.flatnonzero(weights)[:5])
-            raise ProblemError(f"The mean matrix of agent kind(s) {kinds} is singular, so no single point is fixed; {_CURE}.")
+            raise ProblemError(
+                f"The mean matrix of agent kind(s) {kinds} is singular, so no single point is "
+                f"fixed; {_CURE}."
+            )
         return solve(matrix, weights @ self.offsets, "the mean increment")
 
     def require_stable(self, weights: np.ndarray) -> None:
         """Raise where the averaged iteration runs away from its fixed point for every step size.
 
-        It does if an eigenvalue of the average matrix has a real part that is not positive, even where each agent's own
-        matrix is stable.
+        It does if an eigenvalue of the average matrix has a real part that is not positive, even
+        where each agent's own matrix is stable.
         """
         if self.is_definite:
             return
@@ -53,13 +59,16 @@ class LinearField:
         smallest = float(eigenvalues.real.min())
         if smallest <= len(eigenvalues) * np.finfo(float).eps * float(np.abs(eigenvalues).max()):
             raise ProblemError(
-                "The average of the agents' mean matrices is unstable, so the algorithm diverges: it has an eigenvalue "
-                f"with real part {0.0 - smallest:.3g}, which must be negative beyond rounding; {_CURE}."
+                "The average of the agents' mean matrices is unstable, so the algorithm diverges: "
+                "it has an eigenvalue "
+                f"with real part {0.0 - smallest:.3g}, which must be negative beyond rounding; "
+                f"{_CURE}."
             )
 
 
 def _is_singular(matrix: np.ndarray) -> bool:
-    """Singular to rounding, once each row is scaled to one: rare states make small rows, not singular matrices."""
+    """Singular to rounding, once each row is scaled to one: rare states make small rows, not
+    singular matrices."""
     largest = np.abs(matrix).max(axis=1, keepdims=True)
     if not largest.all():
         return True
@@ -69,18 +78,20 @@ def _is_singular(matrix: np.ndarray) -> bool:
 def projected_field(
     problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD, *, preconditioned: bool = False
 ) -> LinearField:
-    """n-step TD with features: ``A_k = Phi' D_k (I - gamma^n P_k^n) Phi`` and offset ``Phi' D_k r_{n,k}``.
+    """n-step TD with features: ``A_k = Phi' D_k (I - gamma^n P_k^n) Phi`` and offset ``Phi' D_k
+    r_{n,k}``.
 
-    P_k is the target policy's chain in the environment of kind k, D_k = diag(mu_k) the law of the agents' own chain.
-    Preconditioned, both are multiplied by (Phi' D_k Phi)^-1 from the left. The paper's eq. G_bar_linear_TD, where A is
-    d x d.
+    P_k is the target policy's chain in the environment of kind k, D_k = diag(mu_k) the law of the
+    agents' own chain. Preconditioned, both are multiplied by (Phi' D_k Phi)^-1 from the left. The
+    paper's eq. G_bar_linear_TD, where A is d x d.
     """
     policy, phi = target_policy(problem, algorithm), features(problem, algorithm)
     chains = [mdp.policy_chain(policy) for mdp in problem.mdps]
     steps = problem.discount, algorithm.horizon
     gaps = [phi - look_ahead(chain, *steps, phi) for chain in chains]
     rewards = [
-        n_step_rewards(chain, mdp.policy_rewards(policy), *steps) for chain, mdp in zip(chains, problem.mdps, strict=True)
+        n_step_rewards(chain, mdp.policy_rewards(policy), *steps)
+        for chain, mdp in zip(chains, problem.mdps, strict=True)
     ]
     matrices, offsets = [], []
     for kind, law in enumerate(distinct_stationary_laws(problem, algorithm.policies(problem))):
@@ -89,12 +100,18 @@ def projected_field(
             weighted = solve(weighted @ phi, weighted, "the weighted features")
         matrices.append(weighted @ gaps[problem.mdp_index(kind)])
         offsets.append(weighted @ rewards[problem.mdp_index(kind)])
-    # On-policy mu is the law of P itself, so ||P^n f||_mu <= ||f||_mu and A + A' > 0 (Tsitsiklis and Van Roy, 1997).
-    return LinearField(np.stack(matrices), np.stack(offsets), is_definite=isinstance(algorithm, OnPolicyTD))
+    # On-policy mu is the law of P itself, so ||P^n f||_mu <= ||f||_mu and A + A' > 0 (Tsitsiklis
+    # and Van Roy, 1997).
+    return LinearField(
+        np.stack(matrices), np.stack(offsets), is_definite=isinstance(algorithm, OnPolicyTD)
+    )
 
 
 def noise_field(problem: MarkovNoise, algorithm: LinearSA) -> LinearField:
     """Algorithm 1, linear: minus the mean of A(y), and the mean of b(y)."""
     laws = distinct_stationary_laws(problem, algorithm.policies(problem))
     tables = algorithm.tables(problem)
-    return LinearField(-np.einsum("ky,kyij->kij", laws, tables.matrices), np.einsum("ky,kyi->ki", laws, tables.offsets))
+    return LinearField(
+        -np.einsum("ky,kyij->kij", laws, tables.matrices),
+        np.einsum("ky,kyi->ki", laws, tables.offsets),
+    )

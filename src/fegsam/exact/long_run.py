@@ -1,7 +1,8 @@
 """Many rounds at once: the round as a matrix, its powers, its fixed point and its spectral radius.
 
-Once the modes are stationary a round is one linear map F of the moments. The entry that stays one (of x's last coordinate)
-makes it affine; without that entry, F is *stable* where its spectral radius is below one, and the moments converge.
+Once the modes are stationary a round is one linear map F of the moments. The entry that stays one
+(of x's last coordinate) makes it affine; without that entry, F is *stable* where its spectral
+radius is below one, and the moments converge.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ DENSE_ENTRIES = 1600
 """Up to this many moments the round is kept as a matrix."""
 _DIRECT_ENTRIES = 150
 LOST_IN_ROUNDING = (
-    "A round hardly changes the moments, so that their limit is lost in rounding; use a larger step, or theory.small_step_law "
+    "A round hardly changes the moments, so that their limit is lost in rounding; use a larger "
+    "step, or theory.small_step_law "
     "for small ones."
 )
 _RESIDUAL = 1e-12
@@ -32,7 +34,8 @@ _LEAST_RESIDUAL = 3e-13
 _ROUGH_RESIDUAL = 1e-2
 _LARGEST = 1e100
 _NEGATIVE = 1e-9
-"""A moment matrix may have eigenvalues this far below zero, relative to its largest, by rounding."""
+"""A moment matrix may have eigenvalues this far below zero, relative to its largest, by
+rounding."""
 _LEADING = 3
 _KRYLOV = 24
 """Vectors of the first Krylov space in which a spectral radius is looked for."""
@@ -46,7 +49,8 @@ class UnsolvedMoments(ProblemError):
 
 
 class _Cells:
-    """The modes of a set of agents. Agents may be swapped, so only the sorted modes are kept, where there are such agents."""
+    """The modes of a set of agents. Agents may be swapped, so only the sorted modes are kept, where
+    there are such agents."""
 
     def __init__(self, hierarchy: Hierarchy, r: int) -> None:
         self.shape = (hierarchy.modes,) * r
@@ -56,14 +60,17 @@ class _Cells:
             cells = np.where(allowed.ravel(), cells, none)
         self.kept, self.place = np.unique(cells, return_inverse=True)
         if self.kept[-1] == none:
-            # The last place is for sets that do not exist: they read a zero appended to what is kept.
+            # The last place is for sets that do not exist: they read a zero appended to what is
+            # kept.
             self.kept = self.kept[:-1]
 
 
 class LongRun:
-    """A hierarchy whose modes are stationary, acting on packed moments: upper triangles, level after level.
+    """A hierarchy whose modes are stationary, acting on packed moments: upper triangles, level
+    after level.
 
-    The limit and the spectral radius are found quicker from those of a `coarser` run of a lower order.
+    The limit and the spectral radius are found quicker from those of a `coarser` run of a lower
+    order.
     """
 
     def __init__(self, hierarchy: Hierarchy, coarser: LongRun | None = None) -> None:
@@ -90,7 +97,11 @@ class LongRun:
             upper = vector[begin:end].reshape(-1, entries)
             if cells.place.max(initial=0) == len(upper):
                 upper = np.concatenate([upper, np.zeros((1, entries))])
-            parts.append(self._packing.unpacked(upper[cells.place]).reshape(*cells.shape, *(self._packing.size,) * 2))
+            parts.append(
+                self._packing.unpacked(upper[cells.place]).reshape(
+                    *cells.shape, *(self._packing.size,) * 2
+                )
+            )
             begin = end
         return parts
 
@@ -121,11 +132,12 @@ class LongRun:
         matrix[self.constant, self.constant] = 1.0
         return matrix
 
-    # --- The limit -------------------------------------------------------------------------------------------------
+    # --- The limit --------------------------------------------------------------------------------
 
     @cached_property
     def stationary(self) -> np.ndarray:
-        """The moments that a round leaves as they are; meaningful where the spectral radius is below one."""
+        """The moments that a round leaves as they are; meaningful where the spectral radius is
+        below one."""
         if self._overflows:
             raise UnsolvedMoments("A round makes the moments overflow; use a smaller step.")
         unit = np.zeros(self.entries)
@@ -134,13 +146,18 @@ class LongRun:
         solution = unit if self._coarser is None else self._lifted(self._coarser.stationary)
         defect = (self.advance(solution) - solution)[self._rest]
         # The first guess may be so good that a rough correction of it is exact to rounding.
-        share = float(np.linalg.norm(push)) / max(float(np.linalg.norm(defect)), np.finfo(float).tiny)
-        solution[self._rest] += self._settled(defect, min(max(_RESIDUAL * share, _LEAST_RESIDUAL), _ROUGH_RESIDUAL))
+        share = float(np.linalg.norm(push)) / max(
+            float(np.linalg.norm(defect)), np.finfo(float).tiny
+        )
+        solution[self._rest] += self._settled(
+            defect, min(max(_RESIDUAL * share, _LEAST_RESIDUAL), _ROUGH_RESIDUAL)
+        )
         return solution
 
     @cached_property
     def _overflows(self) -> bool:
-        """Whether a single round multiplies moments by so much that some more would leave the finite numbers."""
+        """Whether a single round multiplies moments by so much that some more would leave the
+        finite numbers."""
         with np.errstate(over="ignore", invalid="ignore"):
             growth = self.hierarchy.slow_map(self.means), self.advance(np.ones(self.entries))
             return not all(float(np.abs(each).max()) < _LARGEST for each in growth)
@@ -170,14 +187,25 @@ class LongRun:
         if failed:
             gap = float(np.linalg.norm(found - self._homogeneous(found) - push)) / scale
             raise UnsolvedMoments(
-                f"The stationary moments were found only to a residual of {gap:.1e} instead of {residual:g}; use a larger "
+                f"The stationary moments were found only to a residual of {gap:.1e} instead of "
+                f"{residual:g}; use a larger "
                 "step, or theory.small_step_law for small ones."
             )
         return found
 
-    def _gmres(self, push: np.ndarray, residual: float, restart: int, maxiter: int) -> tuple[np.ndarray, int]:
+    def _gmres(
+        self, push: np.ndarray, residual: float, restart: int, maxiter: int
+    ) -> tuple[np.ndarray, int]:
         operator = _operator(len(self._rest), lambda v: v - self._homogeneous(v))
-        return gmres(operator, push, M=self._preconditioner, rtol=residual, atol=0.0, restart=restart, maxiter=maxiter)
+        return gmres(
+            operator,
+            push,
+            M=self._preconditioner,
+            rtol=residual,
+            atol=0.0,
+            restart=restart,
+            maxiter=maxiter,
+        )
 
     def _homogeneous(self, vector: np.ndarray) -> np.ndarray:
         full = np.zeros(self.entries)
@@ -186,7 +214,8 @@ class LongRun:
 
     @cached_property
     def _preconditioner(self) -> LinearOperator:
-        """The average's own moments change slowly and are solved for; connected parts are gone after a round or two."""
+        """The average's own moments change slowly and are solved for; connected parts are gone
+        after a round or two."""
         few = self.constant
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LinAlgWarning)
@@ -194,14 +223,18 @@ class LongRun:
         singular = not np.all(np.diag(slow[0]))
 
         def solve(vector: np.ndarray) -> np.ndarray:
-            return vector if singular else np.concatenate([lu_solve(slow, vector[:few]), vector[few:]])
+            return (
+                vector if singular else np.concatenate([lu_solve(slow, vector[:few]), vector[few:]])
+            )
 
         return _operator(len(self._rest), solve)
 
     def is_positive(self, vector: np.ndarray) -> bool:
-        """Whether all moments that the vector stands for are positive semidefinite, as those of a random x are.
+        """Whether all moments that the vector stands for are positive semidefinite, as those of a
+        random x are.
 
-        Where nothing is left out these are the moments given the modes of all agents, else those of the average alone.
+        Where nothing is left out these are the moments given the modes of all agents, else those of
+        the average alone.
         """
         if not np.all(np.isfinite(vector)):
             return False
@@ -222,16 +255,20 @@ class LongRun:
                 spread = self.before.reshape(-1, *(1,) * spread.ndim) * spread
             for axes in itertools.combinations(range(order), r):
                 whole += np.moveaxis(spread, range(order - r, order), axes)
-        return whole if self.hierarchy.allowed[order] is None else whole[self.hierarchy.allowed[order]]
+        return (
+            whole if self.hierarchy.allowed[order] is None else whole[self.hierarchy.allowed[order]]
+        )
 
     @property
     def spectral_radius(self) -> float:
-        """Of a round, without the entry that stays one; right enough to tell on which side of one it lies."""
+        """Of a round, without the entry that stays one; right enough to tell on which side of one
+        it lies."""
         return self._slowest[0]
 
     @cached_property
     def _slowest(self) -> tuple[float, np.ndarray]:
-        """The spectral radius, and moments (without the constant) that change by about this factor."""
+        """The spectral radius, and moments (without the constant) that change by about this
+        factor."""
         rest = self._rest
         if self._overflows:
             return math.inf, np.zeros(len(rest))
@@ -262,8 +299,11 @@ class LongRun:
         # The limit of a steady push points towards the slowest moments.
         return self._gmres(start, _ROUGH_RESIDUAL, restart=_KRYLOV, maxiter=1)[0]
 
-    def _arnoldi(self, start: np.ndarray, krylov: int, tolerance: float) -> tuple[float, np.ndarray]:
-        """The largest of some leading eigenvalues, since the first to be found need not be the largest; their vectors' sum."""
+    def _arnoldi(
+        self, start: np.ndarray, krylov: int, tolerance: float
+    ) -> tuple[float, np.ndarray]:
+        """The largest of some leading eigenvalues, since the first to be found need not be the
+        largest; their vectors' sum."""
         operator, size = _operator(len(self._rest), self._homogeneous), len(self._rest)
         if not np.any(self._homogeneous(start)):
             start = np.random.default_rng(0).standard_normal(size)
@@ -277,7 +317,8 @@ class LongRun:
                 continue
             return float(np.abs(values).max()), np.real(found).sum(axis=1)
         raise UnsolvedMoments(
-            f"The spectral radius of a round of {size} moments was not found to {tolerance:g}; use fewer states or features, "
+            f"The spectral radius of a round of {size} moments was not found to {tolerance:g}; "
+            "use fewer states or features, "
             "or sample with fegsam.run."
         )
 
@@ -287,7 +328,8 @@ def _operator(size: int, matvec: Callable[[np.ndarray], np.ndarray]) -> LinearOp
 
 
 def apply_power(squares: list[np.ndarray], vector: np.ndarray, times: int) -> np.ndarray:
-    """A power of the matrix ``squares[0]``, applied; the list keeps its squares for the next time."""
+    """A power of the matrix ``squares[0]``, applied; the list keeps its squares for the next
+    time."""
     place = 0
     while times:
         if place == len(squares):

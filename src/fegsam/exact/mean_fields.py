@@ -1,9 +1,10 @@
-"""Mean fields: the expected increment of each kind of agent under its stationary law, and where their average vanishes.
+"""Mean fields: the expected increment of each kind of agent under its stationary law, and where
+their average vanishes.
 
-An algorithm moves ``theta += alpha * increment``. For small steps it goes where the average over the agents of the
-expected increments is zero, the fixed point; agent i on its own goes where its own expected increment is zero. A mean
-field holds what both need, once per kind of agent (or once for all, see `chains`), and `root` finds the zero for any
-weights of the kinds.
+An algorithm moves ``theta += alpha * increment``. For small steps it goes where the average over
+the agents of the expected increments is zero, the fixed point; agent i on its own goes where its
+own expected increment is zero. A mean field holds what both need, once per kind of agent (or once
+for all, see `chains`), and `root` finds the zero for any weights of the kinds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class MeanField(Protocol):
 def mean_field(algorithm: Any, problem: Any) -> MeanField:
     """The mean field of `algorithm` on a `problem` that it has checked."""
     raise ProblemError(
-        f"The fixed point of {type(algorithm).__name__} is not known to fegsam; use one of its algorithms, or pass "
+        f"The fixed point of {type(algorithm).__name__} is not known to fegsam; use one of its "
+        "algorithms, or pass "
         "run(..., fixed_point=...)."
     )
 
@@ -71,13 +73,19 @@ def _(algorithm: OffPolicyTabularTD, problem: Federation) -> TabularField:
     policy = target_policy(problem, algorithm)
     chains = [mdp.policy_chain(policy) for mdp in problem.mdps]
     rewards = [mdp.policy_rewards(policy) for mdp in problem.mdps]
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem)) if len(problem.mdps) > 1 else None
+    laws = (
+        distinct_stationary_laws(problem, algorithm.policies(problem))
+        if len(problem.mdps) > 1
+        else None
+    )
     return TabularField(chains, rewards, laws, problem.discount, algorithm.horizon)
 
 
 @mean_field.register
 def _(algorithm: QLearning, problem: Federation) -> QField:
-    return QField(problem.mdps, visit_frequencies(problem, algorithm) if len(problem.mdps) > 1 else None)
+    return QField(
+        problem.mdps, visit_frequencies(problem, algorithm) if len(problem.mdps) > 1 else None
+    )
 
 
 @mean_field.register

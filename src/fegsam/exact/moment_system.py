@@ -1,4 +1,5 @@
-"""A problem and an algorithm, lowered to what the recursion of moments needs, and what that recursion costs."""
+"""A problem and an algorithm, lowered to what the recursion of moments needs, and what that
+recursion costs."""
 
 from __future__ import annotations
 
@@ -87,26 +88,41 @@ class MomentSystem:
         for r in range(1, min(order, self.num_agents) + 1):
             costs = round_costs(self.moves, self.size, length, r)
             lefts, mixes = (1 if r == 1 else 3), 3 * r - 2
-            products = costs.seconds(costs.entries) + lefts * costs.seconds(self.size) + mixes * costs.seconds(1)
-            total += _PER_LEVEL * r + products + _PER_NUMBER * costs.others * self.modes * self.size**2
+            products = (
+                costs.seconds(costs.entries)
+                + lefts * costs.seconds(self.size)
+                + mixes * costs.seconds(1)
+            )
+            total += (
+                _PER_LEVEL * r + products + _PER_NUMBER * costs.others * self.modes * self.size**2
+            )
         return total
 
     def seconds(self, order: int, length: int, rounds: float, reads: int = 0) -> float:
-        """About how long `rounds` rounds take, by powers of a matrix where these are quicker, and readings in `reads` steps."""
+        """About how long `rounds` rounds take, by powers of a matrix where these are quicker, and
+        readings in `reads` steps."""
         modes, entries = self.modes, self.size * (self.size + 1) / 2
-        packed = entries * sum(math.comb(modes + r - 1, r) for r in range(min(order, self.num_agents) + 1))
+        packed = entries * sum(
+            math.comb(modes + r - 1, r) for r in range(min(order, self.num_agents) + 1)
+        )
         reading = round_costs(self.moves, self.size, length, 1).reading(reads)
-        return reading + min(rounds, packed if packed <= DENSE_ENTRIES else rounds) * self.round_seconds(order, length)
+        return reading + min(
+            rounds, packed if packed <= DENSE_ENTRIES else rounds
+        ) * self.round_seconds(order, length)
 
 
 def moment_system(
-    problem: Federation | MarkovNoise, algorithm: Any, initial_params: ArrayLike | None, sampling: str
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    initial_params: ArrayLike | None,
+    sampling: str,
 ) -> MomentSystem:
     if sampling not in ("markov", "iid"):
         raise ProblemError(f"sampling is {sampling!r}; give 'markov' or 'iid'.")
     if not isinstance(algorithm, LinearSA | OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD):
         raise ProblemError(
-            f"Exact moments exist for algorithms that are linear in their parameters, and {type(algorithm).__name__} is not; "
+            f"Exact moments exist for algorithms that are linear in their parameters, and "
+            f"{type(algorithm).__name__} is not; "
             "sample its error with fegsam.run."
         )
     root = fixed_point(problem, algorithm)
@@ -127,10 +143,15 @@ def moment_system(
     return MomentSystem(moves, np.array(list(counts.values())), root, first - root)
 
 
-def _noise_moves(problem: MarkovNoise, algorithm: LinearSA, kinds: list[int], root: np.ndarray, iid: bool) -> Moves:
+def _noise_moves(
+    problem: MarkovNoise, algorithm: LinearSA, kinds: list[int], root: np.ndarray, iid: bool
+) -> Moves:
     laws = distinct_stationary_laws(problem, algorithm.policies(problem))
     matrices, offsets = algorithm.matrices, algorithm.offsets
-    tables = [linear_increments(matrices[kind % len(matrices)], offsets[kind % len(offsets)], root) for kind in kinds]
+    tables = [
+        linear_increments(matrices[kind % len(matrices)], offsets[kind % len(offsets)], root)
+        for kind in kinds
+    ]
     own_laws = [laws[kind % len(laws)] for kind in kinds]
     if iid:
         return independent_increments(own_laws, tables)
@@ -138,10 +159,14 @@ def _noise_moves(problem: MarkovNoise, algorithm: LinearSA, kinds: list[int], ro
     return dense_moves(chains, problem.initial_distribution, own_laws, tables)
 
 
-def _window_moves(problem: Federation, algorithm: Any, kinds: list[int], root: np.ndarray, iid: bool) -> Moves:
+def _window_moves(
+    problem: Federation, algorithm: Any, kinds: list[int], root: np.ndarray, iid: bool
+) -> Moves:
     def check(counts: list[tuple[int, int]]) -> None:
         modes, pairs = np.array(counts)[kinds].sum(axis=0).tolist()
-        _check_memory(len(kinds) if iid else modes, 0 if iid else pairs, len(kinds), len(root) + 1, 1)
+        _check_memory(
+            len(kinds) if iid else modes, 0 if iid else pairs, len(kinds), len(root) + 1, 1
+        )
 
     windows = chain_windows(problem, algorithm, check)
     steps = [window_steps(windows[kind], root) for kind in kinds]
@@ -149,14 +174,16 @@ def _window_moves(problem: Federation, algorithm: Any, kinds: list[int], root: n
 
 
 def _first_alike(problem: Federation | MarkovNoise, algorithm: Any, kind: int) -> int:
-    """The first kind that is the same: all of them, where one environment, policy and operator serve all."""
+    """The first kind that is the same: all of them, where one environment, policy and operator
+    serve all."""
     if isinstance(problem, MarkovNoise):
         return kind if len(problem.kernels) > 1 or len(algorithm.matrices) > 1 else 0
     return kind if len(problem.mdps) > 1 or len(algorithm.policies(problem)) > 1 else 0
 
 
 def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:
-    """What the recursion takes: moments for each pair of modes, maps of second moments for each mode, and the parts."""
+    """What the recursion takes: moments for each pair of modes, maps of second moments for each
+    mode, and the parts."""
     maps = modes * (size * (size + 1) / 2) ** 2
     cells = float(modes) ** order if order * math.log(max(modes, 2)) < 100 else math.inf
     return 8.0 * (2.0 * pairs * size**2 + maps + _COPIES * cells * size**2)
@@ -166,7 +193,9 @@ def _check_memory(modes: int, pairs: int, kinds: int, size: int, order: int) -> 
     needed = _needed_bytes(modes, pairs, size, order)
     if needed > MOST_BYTES:
         raise ProblemError(
-            f"Exact moments of {size - 1} parameters over {modes} modes of {kinds} kinds need about {needed / 1e9:.3g} GB at "
-            f"order {order}, and {MOST_BYTES / 1e9:.3g} GB are allowed; use fewer states, features or kinds, "
+            f"Exact moments of {size - 1} parameters over {modes} modes of {kinds} kinds need "
+            f"about {needed / 1e9:.3g} GB at "
+            f"order {order}, and {MOST_BYTES / 1e9:.3g} GB are allowed; use fewer states, "
+            "features or kinds, "
             "a smaller horizon, or sample with fegsam.run."
         )

@@ -1,11 +1,12 @@
-"""The error of the average without sampling: E||avg_t - theta*||^2, E avg_t and the sync error, for any number of agents.
+"""The error of the average without sampling: E||avg_t - theta*||^2, E avg_t and the sync error, for
+any number of agents.
 
-Algorithms 2, 3 and 5, and Algorithm 1 in its linear form, multiply ``x = (theta - theta*, 1)`` by random matrices, so second
-moments obey a linear recursion (`hierarchy`), truncated at sets of R agents. R rises until two orders agree. The cost does not
-depend on the number of agents.
+Algorithms 2, 3 and 5, and Algorithm 1 in its linear form, multiply ``x = (theta - theta*, 1)`` by
+random matrices, so second moments obey a linear recursion (`hierarchy`), truncated at sets of R
+agents. R rises until two orders agree. The cost does not depend on the number of agents.
 
-All errors are in the 2-norm. For Algorithm 3, whose theorem is in the sup norm, moments can say that
-``max_s E theta(s)^2 <= E||theta||_sup^2 <= E||theta||_2^2``.
+All errors are in the 2-norm. For Algorithm 3, whose theorem is in the sup norm, moments can say
+that ``max_s E theta(s)^2 <= E||theta||_sup^2 <= E||theta||_2^2``.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class Moments:
     order : int
         Sets of at most `order` agents are kept.
     truncation : float
-        The largest relative difference in `mse` to the order below, as a rule far more than to the order above. Zero where
-        nothing was left out, NaN where no two orders were compared or where they differ by more than a tenth; `note` says why.
+        The largest relative difference in `mse` to the order below, as a rule far more than to the
+        order above. Zero where nothing was left out, NaN where no two orders were compared or where
+        they differ by more than a tenth; `note` says why.
     note : str
         Empty, or why nothing is known about what was left out, and the cure.
 
@@ -134,7 +136,8 @@ def moments(
         Zeros if not given.
     sampling : {"markov", "iid"}
     order : int, optional
-        Keep connected parts of at most `order` agents; by default more and more until two orders agree to 1e-9.
+        Keep connected parts of at most `order` agents; by default more and more until two orders
+        agree to 1e-9.
     patience : float
         Seconds that a further order may take, by an estimate that does not depend on the machine.
 
@@ -146,7 +149,9 @@ def moments(
     >>> mdp = fg.examples.two_state()
     >>> def error(num_agents):
     ...     fed = fg.Federation(mdp, num_agents=num_agents, target_policy=fg.policies.uniform(2, 2))
-    ...     return fg.exact.moments(fed, fg.OffPolicyTabularTD(), step_size=0.1, sync_period=1, times=[4000]).mse[0]
+    ...     return fg.exact.moments(
+    ...         fed, fg.OffPolicyTabularTD(), step_size=0.1, sync_period=1, times=[4000]
+    ...     ).mse[0]
     >>> round(float(error(10) / error(20)), 2)
     2.0
     """
@@ -157,7 +162,9 @@ def moments(
     length = _length(system, sync_period, last)
     when, place = np.unique(asked, return_inverse=True)
     steps = system.steps(step_size)
-    orders = Orders(system, length, order, positive(patience, "patience"), int((when % length).max()))
+    orders = Orders(
+        system, length, order, positive(patience, "patience"), int((when % length).max())
+    )
 
     def compute(r: int) -> Computed:
         with Progress(last // length, "round", orders.said(r, last // length)) as progress:
@@ -169,7 +176,8 @@ def moments(
     if not np.all(np.isfinite(found.mse)):
         first = int(when[np.argmin(np.isfinite(found.mse))])
         warnings.warn(
-            f"The mean-square error at step_size={step_size:g} exceeds the largest number by time {first}; it is infinite "
+            f"The mean-square error at step_size={step_size:g} exceeds the largest number by time "
+            f"{first}; it is infinite "
             "from there on. Use a smaller step size.",
             DivergenceWarning,
             stacklevel=2,
@@ -197,7 +205,8 @@ def mean_squared_error(
 
     Examples
     --------
-    Independent noise of variance 1/4, averaged by steps of a half: the error of the mean of two agents.
+    Independent noise of variance 1/4, averaged by steps of a half: the error of the mean of two
+    agents.
 
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
@@ -207,10 +216,15 @@ def mean_squared_error(
     """
     if integer(num_steps, "num_steps") > _MOST_TIMES:
         raise ProblemError(
-            f"num_steps is {num_steps}, and a curve of more than {_MOST_TIMES} times was asked for; ask exact.moments for some."
+            f"num_steps is {num_steps}, and a curve of more than {_MOST_TIMES} times was asked "
+            "for; ask exact.moments for some."
         )
     times = np.arange(num_steps + 1)
-    settings = {"step_size": step_size, "sync_period": sync_period, "initial_params": initial_params}
+    settings = {
+        "step_size": step_size,
+        "sync_period": sync_period,
+        "initial_params": initial_params,
+    }
     return moments(problem, algorithm, times=times, **settings).mse
 
 
@@ -233,7 +247,8 @@ def stationary_error(
     Raises
     ------
     ProblemError
-        Where the step is so large that the error does not converge; it names a step at which it does.
+        Where the step is so large that the error does not converge; it names a step at which it
+        does.
 
     Examples
     --------
@@ -278,7 +293,8 @@ def weighted_error(
     order: int | None = None,
     patience: float = PATIENCE,
 ) -> ExactValue:
-    """E||avg - theta*||_2^2 at the random output time, whose distribution q_T^c has the given `decay` c.
+    """E||avg - theta*||_2^2 at the random output time, whose distribution q_T^c has the given
+    `decay` c.
 
     Returns
     -------
@@ -290,7 +306,9 @@ def weighted_error(
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
     >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
-    >>> fg.exact.weighted_error(coin, average, step_size=0.5, sync_period=1, num_steps=2, decay=0.25)
+    >>> fg.exact.weighted_error(
+    ...     coin, average, step_size=0.5, sync_period=1, num_steps=2, decay=0.25
+    ... )
     0.125
     """
     step_size, sync_period = positive(step_size, "step_size"), integer(sync_period, "sync_period")
@@ -303,7 +321,9 @@ def weighted_error(
     def compute(r: int) -> Computed:
         rounds = num_steps // length
         with Progress(rounds, "round", orders.said(r, rounds)) as progress:
-            trajectory = Trajectory(system.hierarchy(steps, length, r), system.start, rounds, progress.show)
+            trajectory = Trajectory(
+                system.hierarchy(steps, length, r), system.start, rounds, progress.show
+            )
             with np.errstate(over="ignore", invalid="ignore"):
                 total = trajectory.weighted_sum(num_steps, decay)
         return Computed(_squares(np.array([total])), trajectory.rounds_taken)
@@ -313,7 +333,8 @@ def weighted_error(
     error = float(found.mse[0]) * (1 - decay) / -math.expm1(num_steps * math.log(decay))
     if math.isinf(error):
         warnings.warn(
-            f"The mean-square error at step_size={step_size:g} exceeds the largest number before time {num_steps}; it is "
+            f"The mean-square error at step_size={step_size:g} exceeds the largest number before "
+            f"time {num_steps}; it is "
             "infinite. Use a smaller step size.",
             DivergenceWarning,
             stacklevel=2,
@@ -329,12 +350,15 @@ def _times(times: ArrayLike) -> np.ndarray:
     if asked.ndim != 1 or asked.size == 0 or not np.issubdtype(asked.dtype, np.integer):
         raise ProblemError(f"times is {shown(times)}; give a list of whole numbers of at least 0.")
     if asked.min() < 0 or int(asked.max()) > LARGEST_COUNT:
-        raise ProblemError(f"times is {shown(times)}; give whole numbers from 0 to {LARGEST_COUNT}.")
+        raise ProblemError(
+            f"times is {shown(times)}; give whole numbers from 0 to {LARGEST_COUNT}."
+        )
     return asked.astype(np.int64)
 
 
 def _length(system: MomentSystem, sync_period: int, last: int) -> int:
-    """The steps of a round. A single agent never averages, so any will do; nor do many before their first synchronisation."""
+    """The steps of a round. A single agent never averages, so any will do; nor do many before their
+    first synchronisation."""
     return min(sync_period, last + 1, _LONGEST_ALONE if system.num_agents == 1 else sync_period)
 
 
@@ -353,7 +377,8 @@ def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
 
 
 def _squares(mse: np.ndarray, spread: float = 0.0) -> np.ndarray:
-    """Infinite once beyond all numbers; NaN where so much is left out that a squared error is negative.
+    """Infinite once beyond all numbers; NaN where so much is left out that a squared error is
+    negative.
 
     Rounding may make it negative, too, by a small part of itself and of the agents' `spread`.
     """
@@ -366,4 +391,7 @@ def _squares(mse: np.ndarray, spread: float = 0.0) -> np.ndarray:
 
 def _require_squares(mse: np.ndarray, order: int, system: MomentSystem) -> None:
     if np.any(np.isnan(mse)):
-        raise ProblemError(f"At order {order} the squared error becomes negative{stability.why_not_positive(order, system)}")
+        raise ProblemError(
+            f"At order {order} the squared error becomes "
+            f"negative{stability.why_not_positive(order, system)}"
+        )

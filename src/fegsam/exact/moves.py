@@ -1,4 +1,5 @@
-"""The moves of `sweeps`, made from the windows of a temporal-difference algorithm or from the matrices of Algorithm 1."""
+"""The moves of `sweeps`, made from the windows of a temporal-difference algorithm or from the
+matrices of Algorithm 1."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def window_steps(windows: Windows, fixed_point: np.ndarray) -> WindowSteps:
     phi = np.eye(dim) if windows.features is None else windows.features
     h = np.empty((len(windows.source), dim + 1))
     h[:, :dim] = sum(
-        coefficient[:, None] * phi[state] for coefficient, state in zip(windows.coefficients.T, windows.states.T, strict=True)
+        coefficient[:, None] * phi[state]
+        for coefficient, state in zip(windows.coefficients.T, windows.states.T, strict=True)
     )
     h[:, dim] = windows.errors(fixed_point)
     return WindowSteps(windows, h, np.eye(dim) if windows.rows is None else windows.rows)
@@ -50,7 +52,8 @@ def rank_one_moves(kinds: list[WindowSteps]) -> RankOneMoves:
         firsts.append(first)
         seconds.append(second)
     initial, stationary = (
-        np.concatenate([getattr(each.windows, name) for each in kinds]) for name in ("initial", "stationary")
+        np.concatenate([getattr(each.windows, name) for each in kinds])
+        for name in ("initial", "stationary")
     )
     parts = (np.concatenate(each) for each in (lefts, firsts, seconds))
     return RankOneMoves(_begin(chains), _side_by_side(chains), initial, stationary, *parts)
@@ -70,7 +73,9 @@ def independent_windows(kinds: list[WindowSteps]) -> IndependentMoves:
     return IndependentMoves(np.array(means), np.array(squares))
 
 
-def _moments(group: np.ndarray, weight: np.ndarray, h: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
+def _moments(
+    group: np.ndarray, weight: np.ndarray, h: np.ndarray, groups: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(groups, D) and (groups, D, D): weighted sums of h and h h' over each group."""
     gather = sparse.csr_array((weight, (group, np.arange(len(h)))), shape=(groups, len(h)))
     size = h.shape[1]
@@ -81,17 +86,30 @@ def _moments(group: np.ndarray, weight: np.ndarray, h: np.ndarray, groups: int) 
 
 
 def dense_moves(
-    chains: list[sparse.csr_array], initial: np.ndarray, laws: list[np.ndarray], increments: list[np.ndarray]
+    chains: list[sparse.csr_array],
+    initial: np.ndarray,
+    laws: list[np.ndarray],
+    increments: list[np.ndarray],
 ) -> DenseMoves:
     """The moves of Algorithm 1 in its linear form; all kinds start from the same distribution."""
     every = np.concatenate([initial] * len(chains))
-    return DenseMoves(_begin(chains), _side_by_side(chains), every, np.concatenate(laws), np.concatenate(increments))
+    return DenseMoves(
+        _begin(chains),
+        _side_by_side(chains),
+        every,
+        np.concatenate(laws),
+        np.concatenate(increments),
+    )
 
 
-def independent_increments(laws: list[np.ndarray], increments: list[np.ndarray]) -> IndependentMoves:
+def independent_increments(
+    laws: list[np.ndarray], increments: list[np.ndarray]
+) -> IndependentMoves:
     """The moves of Algorithm 1 in its linear form whose noise is drawn afresh."""
     packing = Packing(increments[0].shape[-1])
-    means = np.array([np.tensordot(law, each, 1) for law, each in zip(laws, increments, strict=True)])
+    means = np.array(
+        [np.tensordot(law, each, 1) for law, each in zip(laws, increments, strict=True)]
+    )
     squares = [
         sum(weight * packing.conjugation(matrix) for weight, matrix in zip(law, each, strict=True))
         for law, each in zip(laws, increments, strict=True)
@@ -99,7 +117,9 @@ def independent_increments(laws: list[np.ndarray], increments: list[np.ndarray])
     return IndependentMoves(means, np.array(squares))
 
 
-def linear_increments(matrices: np.ndarray, offsets: np.ndarray, fixed_point: np.ndarray) -> np.ndarray:
+def linear_increments(
+    matrices: np.ndarray, offsets: np.ndarray, fixed_point: np.ndarray
+) -> np.ndarray:
     """(S, D, D): what a step of Algorithm 1 adds to x, for each state of the noise."""
     states, dim = offsets.shape
     increments = np.zeros((states, dim + 1, dim + 1))
@@ -113,4 +133,6 @@ def _begin(chains: list[sparse.csr_array]) -> np.ndarray:
 
 
 def _side_by_side(chains: list[sparse.csr_array]) -> sparse.csr_array:
-    return chains[0] if len(chains) == 1 else sparse.csr_array(sparse.block_diag(chains, format="csr"))
+    return (
+        chains[0] if len(chains) == 1 else sparse.csr_array(sparse.block_diag(chains, format="csr"))
+    )

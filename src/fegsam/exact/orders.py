@@ -1,4 +1,5 @@
-"""How many agents' modes are kept: orders of truncation, raised until two agree or the next one takes too long."""
+"""How many agents' modes are kept: orders of truncation, raised until two agree or the next one
+takes too long."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from fegsam.problem.checks import integer
 AGREEMENT = 1e-9
 """How closely two orders of truncation must agree, relative to the error."""
 _CONVERGING = 0.1
-"""Where two orders differ by more than this part of the error, their difference says nothing about the next one."""
+"""Where two orders differ by more than this part of the error, their difference says nothing about
+the next one."""
 _LEAST_ROUNDS = 20
 _LONGEST = 3600.0
 """Seconds beyond which nothing is begun without being asked for."""
@@ -43,15 +45,23 @@ class Orders:
     reads: int
     """steps after a synchronisation at which moments are read, one after the other"""
 
-    def raised(self, compute: Callable[[int], Computed], rounds: int) -> tuple[Computed, int, float, str]:
-        """What is computed, its order, the relative difference to the order below, and why it tells nothing."""
+    def raised(
+        self, compute: Callable[[int], Computed], rounds: int
+    ) -> tuple[Computed, int, float, str]:
+        """What is computed, its order, the relative difference to the order below, and why it tells
+        nothing."""
         highest = self.system.highest_order
         if self.asked is not None:
             order = min(integer(self.asked, "order"), highest)
             self._require_short(order)
             if order == highest:
                 return compute(order), order, 0.0, ""
-            return compute(order), order, math.nan, f"Order {order} was asked for; leave out order= to have orders compared."
+            return (
+                compute(order),
+                order,
+                math.nan,
+                f"Order {order} was asked for; leave out order= to have orders compared.",
+            )
         reached = min(1, highest)
         self._require_short(reached)
         best, gap = compute(reached), math.nan
@@ -69,12 +79,14 @@ class Orders:
         return best, reached, 0.0, ""
 
     def _require_short(self, order: int) -> None:
-        """Raise `ProblemError` where a few rounds alone would take hours, unless one has the patience."""
+        """Raise `ProblemError` where a few rounds alone would take hours, unless one has the
+        patience."""
         self.system.require_memory(order)
         seconds = self._seconds(order, _LEAST_ROUNDS)
         if seconds > max(_LONGEST, self.patience):
             raise ProblemError(
-                f"Exact moments of order {order} would take about {seconds:.2g} s for {_LEAST_ROUNDS} rounds of {self.length} "
+                f"Exact moments of order {order} would take about {seconds:.2g} s for "
+                f"{_LEAST_ROUNDS} rounds of {self.length} "
                 f"steps; use a smaller sync_period or fewer states, or pass patience={seconds:.1e}."
             )
 
@@ -85,8 +97,13 @@ class Orders:
         return self.system.fits(order) and self._seconds(order, rounds) <= self.patience
 
     def too_dear(self, order: int, gap: float, rounds: int) -> str:
-        """Why nothing is known of what is left out beyond this order; `gap`: to the order below, NaN if there is none."""
-        known = "No two orders were compared" if math.isnan(gap) else f"Orders {order - 1} and {order} differ by {gap:.2g}"
+        """Why nothing is known of what is left out beyond this order; `gap`: to the order below,
+        NaN if there is none."""
+        known = (
+            "No two orders were compared"
+            if math.isnan(gap)
+            else f"Orders {order - 1} and {order} differ by {gap:.2g}"
+        )
         if not self.system.fits(order + 1):
             return f"{known}, and order {order + 1} needs more memory than is allowed."
         seconds = self._seconds(order + 1, rounds)
@@ -101,4 +118,6 @@ def _relative_gap(finer: np.ndarray, coarser: np.ndarray) -> float:
     both = np.isfinite(finer) & np.isfinite(coarser)
     if np.any(np.isfinite(finer) != np.isfinite(coarser)) or not both.any():
         return math.inf
-    return float(np.max(np.abs(finer[both] - coarser[both]) / np.maximum(np.abs(finer[both]), 1e-300)))
+    return float(
+        np.max(np.abs(finer[both] - coarser[both]) / np.maximum(np.abs(finer[both]), 1e-300))
+    )

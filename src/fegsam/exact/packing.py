@@ -50,7 +50,8 @@ class Packing:
         return full
 
     def dual(self, functional: np.ndarray) -> np.ndarray:
-        """(..., D(D+1)/2): what meets a packed X for ``<functional, X>``; the functional need not be symmetric."""
+        """(..., D(D+1)/2): what meets a packed X for ``<functional, X>``; the functional need not
+        be symmetric."""
         both = functional + functional.swapaxes(-1, -2)
         return 0.5 * self._twice * self.packed(both)
 

@@ -1,6 +1,8 @@
-"""K steps of the agents of every kind, between two synchronisations, as they act on first and second moments (see `sweeps`).
+"""K steps of the agents of every kind, between two synchronisations, as they act on first and
+second moments (see `sweeps`).
 
-Where the chain of a kind is small, its K steps are one dense matrix; else they are taken one by one. `Costs` decides.
+Where the chain of a kind is small, its K steps are one dense matrix; else they are taken one by
+one. `Costs` decides.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ _CHUNK = 1 << 22
 class Costs:
     """How long a round of K steps takes, by dense matrices or step by step.
 
-    `inner` is the number of unknowns for each mode: 1 for the modes alone, D for ``T f``, D(D+1)/2 for ``T f T'``.
+    `inner` is the number of unknowns for each mode: 1 for the modes alone, D for ``T f``, D(D+1)/2
+    for ``T f T'``.
     """
 
     modes: tuple[int, ...]
@@ -60,11 +63,16 @@ class Costs:
         return self.length * (_STEP + _SPARSE * self.pairs * inner * self._columns(inner))
 
     def _by_matrices(self, inner: int) -> float:
-        if max(self.modes) * inner > _DENSE_LIMIT or sum((each * inner) ** 2 for each in self.modes) > _MOST_ENTRIES:
+        if (
+            max(self.modes) * inner > _DENSE_LIMIT
+            or sum((each * inner) ** 2 for each in self.modes) > _MOST_ENTRIES
+        ):
             return math.inf
         powers = math.log2(self.length) + 1
         return _DENSE * sum(
-            powers * float(each * inner) ** 3 / _ROUNDS + self._columns(inner) * float(each * inner) ** 2 for each in self.modes
+            powers * float(each * inner) ** 3 / _ROUNDS
+            + self._columns(inner) * float(each * inner) ** 2
+            for each in self.modes
         )
 
     def reading(self, steps: int) -> float:
@@ -80,7 +88,8 @@ class Costs:
 
 
 class StepMeans:
-    """What the agents do in a step, and expectations over any number of steps, kept for rounds of every order."""
+    """What the agents do in a step, and expectations over any number of steps, kept for rounds of
+    every order."""
 
     def __init__(self, moves: Moves, step_size: float, size: int) -> None:
         self.moves, self.step_size, self.size = moves, step_size, size
@@ -94,7 +103,13 @@ class Round:
     """K steps of the agents of every kind."""
 
     def __init__(self, steps: StepMeans, length: int, order: int) -> None:
-        self.steps, self.moves, self.step_size, self.length, self.size = steps, steps.moves, steps.step_size, length, steps.size
+        self.steps, self.moves, self.step_size, self.length, self.size = (
+            steps,
+            steps.moves,
+            steps.step_size,
+            length,
+            steps.size,
+        )
         self.modes = len(self.moves.initial)
         self.packing = Packing(self.size)
         self.costs = round_costs(self.moves, self.size, length, order)
@@ -124,16 +139,23 @@ class Round:
             for _ in range(self.length):
                 f = self.moves.push_both(self.step_size, f)
             return f
-        return self.packing.unpacked(_apply(self._both_power, self.packing.packed(f).swapaxes(1, 2)).swapaxes(1, 2))
+        return self.packing.unpacked(
+            _apply(self._both_power, self.packing.packed(f).swapaxes(1, 2)).swapaxes(1, 2)
+        )
 
     def left_mean(self, steps: int) -> np.ndarray:
         """(G, D, D): E[T | first mode], T the product of `steps` steps."""
-        if steps == self.length and not self.steps.left.knows(steps) and self._left_power is not None:
+        if (
+            steps == self.length
+            and not self.steps.left.knows(steps)
+            and self._left_power is not None
+        ):
             return self._left_sums
         return self.steps.left.after(steps)
 
     def trace_mean(self, steps: int) -> np.ndarray:
-        """(G, D, D): the functional that yields the expected squared length of ``T x``, without the constant."""
+        """(G, D, D): the functional that yields the expected squared length of ``T x``, without the
+        constant."""
         return self.steps.trace.after(steps)[:, 0]
 
     @cached_property
@@ -147,7 +169,8 @@ class Round:
         return sums
 
     def both_mean(self, before: np.ndarray) -> np.ndarray:
-        """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T']`` for each kind, packed; the modes start from `before` (G,)."""
+        """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T']`` for each kind, packed; the modes start from
+        `before` (G,)."""
         weighted = before[:, None, None] * self._both_means
         return np.add.reduceat(weighted, self.moves.begin[:-1], axis=0)
 
@@ -159,7 +182,11 @@ class Round:
         if self._both_power is not None:
             for places, matrices in self._both_power:
                 kinds, modes = places.shape
-                means[places] = matrices.reshape(kinds, modes, entries, modes, entries).sum(axis=1).swapaxes(1, 2)
+                means[places] = (
+                    matrices.reshape(kinds, modes, entries, modes, entries)
+                    .sum(axis=1)
+                    .swapaxes(1, 2)
+                )
             return means
         basis = self.packing.functional(np.eye(entries))
         step = max(1, _CHUNK // (self.modes * self.size**2))
@@ -184,7 +211,8 @@ class Round:
         return self._raised(self.packing.entries, lambda pairs: blocks(self.step_size, pairs))
 
     def _raised(self, inner: int, blocks: Callable[[slice], np.ndarray]) -> _Blocks | None:
-        """The K-th power of a step, given by its blocks between pairs of modes; None where single steps are quicker."""
+        """The K-th power of a step, given by its blocks between pairs of modes; None where single
+        steps are quicker."""
         if not self.costs.is_dense(inner):
             return None
         chain, begin = self.moves.chain, self.moves.begin
@@ -202,7 +230,8 @@ class Round:
 
 
 _Blocks = list[tuple[np.ndarray, np.ndarray]]
-"""Kinds with the same number m of modes: their modes, (kinds, m), and their matrices, (kinds, m * inner, m * inner)."""
+"""Kinds with the same number m of modes: their modes, (kinds, m), and their matrices, (kinds, m *
+inner, m * inner)."""
 
 
 def round_costs(moves: Moves, size: int, length: int, order: int) -> Costs:
@@ -232,7 +261,9 @@ def _apply(blocks: _Blocks, columns: np.ndarray) -> np.ndarray:
 class _Pulled:
     """A functional after any number of steps; results are kept while they are small."""
 
-    def __init__(self, pull: Callable[..., np.ndarray], start: np.ndarray, step_size: float) -> None:
+    def __init__(
+        self, pull: Callable[..., np.ndarray], start: np.ndarray, step_size: float
+    ) -> None:
         self._pull, self._step_size = pull, step_size
         self._known = [start]
         self._most = max(2, _KEPT_BYTES // start.nbytes)

@@ -1,4 +1,5 @@
-"""Mean field of Algorithm 1 with the user's own rule: iterated, since all that is known of it is that it contracts."""
+"""Mean field of Algorithm 1 with the user's own rule: iterated, since all that is known of it is
+that it contracts."""
 
 from __future__ import annotations
 
@@ -15,27 +16,35 @@ from fegsam.errors import ProblemError
 
 CERTIFIED_ERROR = 1e-10
 ROUNDING = 8 * float(np.finfo(float).eps)
-"""The certificate is relative to max(1, ||theta||), and no smaller than what a mean increment of this size gives."""
+"""The certificate is relative to max(1, ||theta||), and no smaller than what a mean increment of
+this size gives."""
 MAX_ITERATIONS = 100_000
 COMPILE_FROM = 1000
-"""With fewer states over all kinds, plain Python has the answer before Numba has compiled the rule."""
+"""With fewer states over all kinds, plain Python has the answer before Numba has compiled the
+rule."""
 OBSERVED_RATIOS = 10
-"""How many of the last ratios of successive residuals the contraction is estimated from, where it is not given."""
+"""How many of the last ratios of successive residuals the contraction is estimated from, where it
+is not given."""
 
 
 def given_contraction(algorithm: StochasticApproximation) -> float | None:
     """The user's gamma_c, None if it was not given."""
     contraction = (algorithm.assumptions or {}).get("gamma_c")
     if contraction is not None and not 0.0 <= contraction < 1.0:
-        raise ProblemError(f'assumptions["gamma_c"] is {contraction!r}, but a contraction lies in [0, 1); give such a number.')
+        raise ProblemError(
+            f'assumptions["gamma_c"] is {contraction!r}, but a contraction lies in [0, 1); give '
+            "such a number."
+        )
     return contraction
 
 
 @dataclass(frozen=True, eq=False)
 class RuleField:
-    """Kind k has ``Gbar_k(theta) - theta + bbar_k``, the mean of the user's rule under the kind's stationary law.
+    """Kind k has ``Gbar_k(theta) - theta + bbar_k``, the mean of the user's rule under the kind's
+    stationary law.
 
-    Adding it to theta is one step of Banach's iteration for Gbar + bbar, the paper's Assumption 3.2.
+    Adding it to theta is one step of Banach's iteration for Gbar + bbar, the paper's Assumption
+    3.2.
     """
 
     mean: Callable[..., None]
@@ -66,15 +75,20 @@ class RuleField:
                 scale = max(1.0, float(np.linalg.norm(params, self.norm_order)))
                 if not np.isfinite(scale):
                     break
-                if residuals[-1] <= scale * max(CERTIFIED_ERROR * (1 - self._contraction(residuals)), ROUNDING):
+                if residuals[-1] <= scale * max(
+                    CERTIFIED_ERROR * (1 - self._contraction(residuals)), ROUNDING
+                ):
                     return params
         raise ProblemError(
-            f"The fixed point of your rule was not found: after {len(residuals)} iterations the mean increment still "
-            f"has norm {residuals[-1]:.3g}; check that the rule contracts, or pass run(..., fixed_point=...)."
+            f"The fixed point of your rule was not found: after {len(residuals)} iterations the "
+            "mean increment still "
+            f"has norm {residuals[-1]:.3g}; check that the rule contracts, or pass run(..., "
+            "fixed_point=...)."
         )
 
     def _contraction(self, residuals: list[float]) -> float:
-        """The given gamma_c, else the largest of the last ratios of residuals (1 as long as there are too few)."""
+        """The given gamma_c, else the largest of the last ratios of residuals (1 as long as there
+        are too few)."""
         if self.contraction is not None:
             return self.contraction
         if len(residuals) <= OBSERVED_RATIOS:
@@ -84,7 +98,8 @@ class RuleField:
 
 
 def mean_of(rule: Callable[..., None], dim: int, visits: np.ndarray) -> Callable[..., None]:
-    """The loop that adds up `rule` over kinds and states, weighted by `visits` (M, Y); compiled if it is long."""
+    """The loop that adds up `rule` over kinds and states, weighted by `visits` (M, Y); compiled if
+    it is long."""
     if visits.size < COMPILE_FROM:
         return _loop(rule)
     compiled = njit(_loop(njit(rule)))

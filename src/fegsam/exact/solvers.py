@@ -1,9 +1,10 @@
 """Solvers of the discounted equations x = T x behind the fixed points, each with a certificate.
 
-Every operator T here is monotone and discounts constants: T(x + c) = T x + g c for a number c, with a modulus g < 1.
-Then x lies within ``max|T x - x| / (1 - g)`` of the root in the sup norm, whatever way x was found. That is the
-certificate. It is asked to be `CERTIFIED_ERROR`, or, for values so large that double precision stops short of it,
-what a residual of `ROUNDING` units in the last place of the largest value gives.
+Every operator T here is monotone and discounts constants: T(x + c) = T x + g c for a number c, with
+a modulus g < 1. Then x lies within ``max|T x - x| / (1 - g)`` of the root in the sup norm, whatever
+way x was found. That is the certificate. It is asked to be `CERTIFIED_ERROR`, or, for values so
+large that double precision stops short of it, what a residual of `ROUNDING` units in the last place
+of the largest value gives.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from fegsam.errors import ProblemError
 from fegsam.problem.checks import solve
 
 DENSE_STATES = 90
-"""Up to so many states a dense solve is the fastest there is; beyond, LAPACK starts threads that wait in a busy loop."""
+"""Up to so many states a dense solve is the fastest there is; beyond, LAPACK starts threads that
+wait in a busy loop."""
 EXACT_STATES = 500
 """Up to so many states elimination comes first."""
 DIRECT_STATES = 5000
-"""Up to so many states a sparse factorisation helps where sweeps are slow; chains that mix slowly fill in little."""
+"""Up to so many states a sparse factorisation helps where sweeps are slow; chains that mix slowly
+fill in little."""
 SWEEPS_PER_ROUND = 200
 POLICY_ROUNDS = 100
 CERTIFIED_ERROR = 1e-10
@@ -31,12 +34,15 @@ ROUNDING = 32.0
 Operator = Callable[[np.ndarray], np.ndarray]
 
 
-def sweep(operator: Operator, modulus: float, start: np.ndarray, sweeps: int) -> tuple[np.ndarray, bool]:
-    """Iterate `operator`, each time adding the constant that centres the residual; say whether the root is certified.
+def sweep(
+    operator: Operator, modulus: float, start: np.ndarray, sweeps: int
+) -> tuple[np.ndarray, bool]:
+    """Iterate `operator`, each time adding the constant that centres the residual; say whether the
+    root is certified.
 
-    Adding ``g / (1 - g)`` times the midrange of the residual d (MacQueen's bounds) makes the next residual at most g
-    times half the span of d: never worse than plain iteration, and as fast as the chain mixes where that is faster
-    than g.
+    Adding ``g / (1 - g)`` times the midrange of the residual d (MacQueen's bounds) makes the next
+    residual at most g times half the span of d: never worse than plain iteration, and as fast as
+    the chain mixes where that is faster than g.
     """
     point = start
     for _ in range(sweeps):
@@ -44,19 +50,24 @@ def sweep(operator: Operator, modulus: float, start: np.ndarray, sweeps: int) ->
         change = image - point
         low, high = float(change.min()), float(change.max())
         scale = float(np.abs(image).max())
-        if max(-low, high) <= max(CERTIFIED_ERROR * (1 - modulus), ROUNDING * np.finfo(float).eps * scale):
+        if max(-low, high) <= max(
+            CERTIFIED_ERROR * (1 - modulus), ROUNDING * np.finfo(float).eps * scale
+        ):
             return image, True
         point = image + modulus / (1 - modulus) * (low + high) / 2
     return point, False
 
 
 def sweep_to_the_end(operator: Operator, modulus: float, start: np.ndarray) -> np.ndarray:
-    """As `sweep`, for as many sweeps as plain iteration could need; the residual shrinks by `modulus` each time."""
+    """As `sweep`, for as many sweeps as plain iteration could need; the residual shrinks by
+    `modulus` each time."""
     point, certified = sweep(operator, modulus, start, _sweeps_needed(modulus))
     if not certified:
         raise ProblemError(
-            f"The fixed point of a problem with {len(start)} unknowns and contraction {modulus!r} could not be "
-            f"certified to {CERTIFIED_ERROR}; find it by means of your own and pass it as run(..., fixed_point=...)."
+            f"The fixed point of a problem with {len(start)} unknowns and contraction {modulus!r} "
+            "could not be "
+            f"certified to {CERTIFIED_ERROR}; find it by means of your own and pass it as "
+            "run(..., fixed_point=...)."
         )
     return point
 
@@ -68,12 +79,15 @@ def _sweeps_needed(modulus: float) -> int:
 def direct_value(chain: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:
     """(S,): solve V = r + gamma P V by elimination."""
     if len(rewards) <= DENSE_STATES:
-        return solve(np.eye(len(rewards)) - discount * chain.toarray(), rewards, "the policy's values")
+        return solve(
+            np.eye(len(rewards)) - discount * chain.toarray(), rewards, "the policy's values"
+        )
     try:
         return splu((eye_array(len(rewards)) - discount * chain).tocsc()).solve(rewards)
     except RuntimeError:
         raise ProblemError(
-            f"The values of a policy at discount {discount!r} cannot be solved for in double precision; use a smaller discount."
+            f"The values of a policy at discount {discount!r} cannot be solved for in double "
+            "precision; use a smaller discount."
         ) from None
 
 
@@ -96,10 +110,11 @@ def discounted_value(chain: csr_array, rewards: np.ndarray, discount: float) -> 
 def optimal_q(transitions: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:
     """(S*A,): the root of Q = R + gamma P max_a Q, for transitions (S*A, S) and rewards (S, A).
 
-    Policy iteration on V = max_a Q: the greedy policy of V is evaluated by elimination, then swept. From the first
-    evaluation on, the sweeps only raise the value (but for constants, which no greedy policy sees), so each round is at
-    least as good as a round of policy iteration. With more than `DIRECT_STATES` states the sweeps alone remain: value
-    iteration. The certificate of V holds for Q too, gamma times over.
+    Policy iteration on V = max_a Q: the greedy policy of V is evaluated by elimination, then swept.
+    From the first evaluation on, the sweeps only raise the value (but for constants, which no
+    greedy policy sees), so each round is at least as good as a round of policy iteration. With more
+    than `DIRECT_STATES` states the sweeps alone remain: value iteration. The certificate of V holds
+    for Q too, gamma times over.
     """
     states, actions = rewards.shape
     flat_rewards = rewards.ravel()
@@ -113,7 +128,9 @@ def optimal_q(transitions: csr_array, rewards: np.ndarray, discount: float) -> n
         return np.maximum.reduce([q[a::actions] for a in range(actions)])
 
     def evaluate_greedy(value: np.ndarray) -> np.ndarray:
-        rows = np.arange(states) * actions + action_values(value).reshape(states, actions).argmax(axis=1)
+        rows = np.arange(states) * actions + action_values(value).reshape(states, actions).argmax(
+            axis=1
+        )
         return direct_value(transitions[rows], flat_rewards[rows], discount)
 
     value, certified = sweep(bellman, discount, rewards.max(axis=1), SWEEPS_PER_ROUND)

@@ -1,7 +1,8 @@
 """Whether the mean-square error of a linear algorithm converges, and a step size at which it does.
 
-A round of K steps is a linear map of the moments. The error converges where the spectral radius of that map is below one, at
-the order at which the error itself is computed: at a lower order the radius may be on the other side of one.
+A round of K steps is a linear map of the moments. The error converges where the spectral radius of
+that map is below one, at the order at which the error itself is computed: at a lower order the
+radius may be on the other side of one.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ _DIGITS = 3
 _SMALLEST_STEP = 1e-15
 """A step below which no convergence is looked for."""
 _MARGIN = 0.9
-"""An advised step that was found at a lower order is shrunk by this factor until it converges at the order in use."""
+"""An advised step that was found at a lower order is shrunk by this factor until it converges at
+the order in use."""
 
 
 def limit(run: LongRun) -> float:
     """The squared error that a round leaves as it is.
 
-    NaN where no moments were found, or none that are those of a random variable: as a rule the error then grows.
+    NaN where no moments were found, or none that are those of a random variable: as a rule the
+    error then grows.
     """
     try:
         found = run.stationary
@@ -38,18 +41,25 @@ def limit(run: LongRun) -> float:
 
 
 def require_limit(system: MomentSystem, step_size: float, length: int, run: LongRun) -> None:
-    """Raise `ProblemError` where the mean-square error does not converge, or where its limit was not found."""
+    """Raise `ProblemError` where the mean-square error does not converge, or where its limit was
+    not found."""
     if run.spectral_radius >= 1.0:
         step = converging_step(system, step_size, length, run.hierarchy.order)
-        cure = f"it converges at step_size={step:.{_DIGITS}g}" if step else "no step size was found at which it converges"
+        cure = (
+            f"it converges at step_size={step:.{_DIGITS}g}"
+            if step
+            else "no step size was found at which it converges"
+        )
         raise ProblemError(
-            f"At step_size={step_size:g} the mean-square error grows without bound (spectral radius {run.spectral_radius:.6g} "
+            f"At step_size={step_size:g} the mean-square error grows without bound (spectral "
+            f"radius {run.spectral_radius:.6g} "
             f"of one round); {cure}."
         )
     if not run.is_positive(run.stationary):
         order = run.hierarchy.order
         raise ProblemError(
-            f"The stationary moments at order {order} are not those of a random variable{why_not_positive(order, system)}"
+            f"The stationary moments at order {order} are not those of a random "
+            f"variable{why_not_positive(order, system)}"
         )
     if np.finfo(float).eps > _ACCURACY * (1.0 - run.spectral_radius):
         raise UnsolvedMoments(LOST_IN_ROUNDING)
@@ -67,7 +77,8 @@ def is_stable(system: MomentSystem, step_size: float, length: int, order: int) -
 
 
 def converging_step(system: MomentSystem, unstable: float, length: int, order: int) -> float:
-    """About the largest step size, of three digits, at which the error converges; it was checked. Zero if there is none."""
+    """About the largest step size, of three digits, at which the error converges; it was checked.
+    Zero if there is none."""
     quick = system.round_seconds(order, length) <= _QUICK
     low = _bisected(system, unstable, length, order if quick else min(order, 1))
     while low >= _SMALLEST_STEP and not is_stable(system, low, length, order):
@@ -83,7 +94,9 @@ def _bisected(system: MomentSystem, unstable: float, length: int, order: int) ->
             return 0.0
     while unstable > 1.002 * low:
         middle = math.sqrt(low * unstable)
-        low, unstable = (middle, unstable) if is_stable(system, middle, length, order) else (low, middle)
+        low, unstable = (
+            (middle, unstable) if is_stable(system, middle, length, order) else (low, middle)
+        )
     return _rounded_down(low)
 
 

@@ -1,17 +1,21 @@
 """One step of the agents of every kind, as it acts on first and second moments.
 
-In centred homogeneous coordinates ``x = (theta - theta*, 1)``, D = d + 1, every window e of a linear algorithm multiplies x
-by ``T_e``. The modes of all kinds stand side by side, G of them in all, and no kind leads to another: one chain serves all
-kinds. What the other modules need of a step are four maps. Two push a function f of the mode forward,
+In centred homogeneous coordinates ``x = (theta - theta*, 1)``, D = d + 1, every window e of a
+linear algorithm multiplies x by ``T_e``. The modes of all kinds stand side by side, G of them in
+all, and no kind leads to another: one chain serves all kinds. What the other modules need of a step
+are four maps. Two push a function f of the mode forward,
 
-    push_left: f'(z') = sum_{e: z->z'} p_e T_e f(z)           push_both: f'(z') = sum_{e: z->z'} p_e T_e f(z) T_e',
+    push_left: f'(z') = sum_{e: z->z'} p_e T_e f(z)           push_both: f'(z') = sum_{e: z->z'} p_e
+    T_e f(z) T_e',
 
-and two pull a functional back, ``pull_left: F'(z) = sum_{e: z->z'} p_e F(z') T_e`` and `pull_both` likewise.
+and two pull a functional back, ``pull_left: F'(z) = sum_{e: z->z'} p_e F(z') T_e`` and `pull_both`
+likewise.
 
-Temporal differences (`RankOneMoves`) have ``T_e = I + alpha u h_e'``: u belongs to the mode, and of the h_e between two modes
-only the first and second moment matters. A step then costs D^2 for each pair of modes instead of D^3, and D^4 instead of D^5
-for a functional. `DenseMoves` takes any T that depends on the mode alone: Algorithm 1. `IndependentMoves` draws every window
-afresh, so that a kind has a single mode.
+Temporal differences (`RankOneMoves`) have ``T_e = I + alpha u h_e'``: u belongs to the mode, and of
+the h_e between two modes only the first and second moment matters. A step then costs D^2 for each
+pair of modes instead of D^3, and D^4 instead of D^5 for a functional. `DenseMoves` takes any T that
+depends on the mode alone: Algorithm 1. `IndependentMoves` draws every window afresh, so that a kind
+has a single mode.
 """
 
 from __future__ import annotations
@@ -65,11 +69,13 @@ class Moves(Protocol):
         ...
 
     def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        """(G, r, D, D), symmetric likewise: ``sum_z <functional[z], f[z]>`` is what it stands for."""
+        """(G, r, D, D), symmetric likewise: ``sum_z <functional[z], f[z]>`` is what it stands
+        for."""
         ...
 
     def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
-        """(p, D, D): the matrices of `push_left` between the pairs of modes, in the order of `chain`'s entries."""
+        """(p, D, D): the matrices of `push_left` between the pairs of modes, in the order of
+        `chain`'s entries."""
         ...
 
     def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
@@ -78,7 +84,8 @@ class Moves(Protocol):
 
 
 class RankOneMoves:
-    """Pairs (z, z') of modes, c for each z: where a mode has fewer successors, pairs of weight zero fill the row.
+    """Pairs (z, z') of modes, c for each z: where a mode has fewer successors, pairs of weight zero
+    fill the row.
 
     Parameters
     ----------
@@ -103,7 +110,13 @@ class RankOneMoves:
         first: np.ndarray,
         second: np.ndarray,
     ) -> None:
-        self.begin, self.chain, self.initial, self.stationary, self.left = begin, chain, initial, stationary, left
+        self.begin, self.chain, self.initial, self.stationary, self.left = (
+            begin,
+            chain,
+            initial,
+            stationary,
+            left,
+        )
         modes, size = left.shape
         many = np.diff(chain.indptr)
         width = int(many.max())
@@ -122,10 +135,13 @@ class RankOneMoves:
             rows = chain.indices[:, None] * size + np.arange(size)
             columns = np.repeat(source * width + slot, size)
             shape = (modes * size, modes * width)
-            self.scatter = sparse.csr_array((left[source].ravel(), (rows.ravel(), columns)), shape=shape)
+            self.scatter = sparse.csr_array(
+                (left[source].ravel(), (rows.ravel(), columns)), shape=shape
+            )
 
     def _spread(self, rows: np.ndarray) -> np.ndarray:
-        """(G, D, w): the sum over the pairs of u times their row, at the pair's target; rows is (G, c, w)."""
+        """(G, D, w): the sum over the pairs of u times their row, at the pair's target; rows is (G,
+        c, w)."""
         if self.scatter is None:
             return np.tensordot(self.left, rows, (0, 0)).swapaxes(0, 1)
         modes, size = self.left.shape
@@ -143,7 +159,11 @@ class RankOneMoves:
         squares = self.second @ f.reshape(modes, many, -1).swapaxes(1, 2)
         rows = rows.reshape(*squares.shape, size)
         rows += (0.5 * step_size) * squares[..., None] * self.left[:, None, None]
-        change = self._spread(rows.reshape(modes, -1, many * size)).reshape(modes, size, many, size).swapaxes(1, 2)
+        change = (
+            self._spread(rows.reshape(modes, -1, many * size))
+            .reshape(modes, size, many, size)
+            .swapaxes(1, 2)
+        )
         return _along_modes(self._forward, f) + step_size * (change + change.swapaxes(-1, -2))
 
     def pull_left(self, step_size: float, functional: np.ndarray) -> np.ndarray:
@@ -281,18 +301,29 @@ class IndependentMoves:
     def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
         change = functional @ self.first[:, None]
         square = self._packing.functional(self._packing.dual(functional) @ self.second)
-        return functional + step_size * (change + change.swapaxes(-1, -2)) + (step_size * step_size) * square
+        return (
+            functional
+            + step_size * (change + change.swapaxes(-1, -2))
+            + (step_size * step_size) * square
+        )
 
     def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
         return np.eye(self.first.shape[-1]) + step_size * self.first[pairs]
 
     def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
         first = self._packing.derivation(self.first[pairs])
-        return np.eye(self._packing.entries) + step_size * first + (step_size * step_size) * self.second[pairs]
+        return (
+            np.eye(self._packing.entries)
+            + step_size * first
+            + (step_size * step_size) * self.second[pairs]
+        )
 
 
-def _both_ways(chain: sparse.csr_array) -> tuple[np.ndarray | sparse.csr_array, np.ndarray | sparse.csr_array]:
-    """The transposed chain, which moves functions of the mode forward, and the chain, which pulls functionals back."""
+def _both_ways(
+    chain: sparse.csr_array,
+) -> tuple[np.ndarray | sparse.csr_array, np.ndarray | sparse.csr_array]:
+    """The transposed chain, which moves functions of the mode forward, and the chain, which pulls
+    functionals back."""
     if chain.nnz > len(chain.indptr) ** 2 // 4:
         dense = chain.toarray()
         return np.ascontiguousarray(dense.T), dense

@@ -14,14 +14,20 @@ _MIXED = 1e-13
 """A distribution of the modes this close to the stationary one (in L1) is taken for it."""
 _KEPT_BYTES = 1 << 26
 _SETTLED = 1e-12
-"""Where all remaining rounds change the moments by less than this part of themselves, they are taken for settled."""
+"""Where all remaining rounds change the moments by less than this part of themselves, they are
+taken for settled."""
 
 
 class Trajectory:
-    """Where a run stands after some rounds, of `rounds_ahead` at its start; `told` is called with each number of rounds."""
+    """Where a run stands after some rounds, of `rounds_ahead` at its start; `told` is called with
+    each number of rounds."""
 
     def __init__(
-        self, hierarchy: Hierarchy, start: np.ndarray, rounds_ahead: int, told: Callable[[int], None] | None = None
+        self,
+        hierarchy: Hierarchy,
+        start: np.ndarray,
+        rounds_ahead: int,
+        told: Callable[[int], None] | None = None,
     ) -> None:
         self.hierarchy = hierarchy
         self._last_round = rounds_ahead
@@ -39,7 +45,9 @@ class Trajectory:
     def _settle(self) -> None:
         """Take the modes for stationary once they are, to rounding."""
         limit = self.hierarchy.round.moves.stationary
-        self.stationary = float(np.abs(self.before - limit).sum()) <= _MIXED * len(self.hierarchy.counts)
+        self.stationary = float(np.abs(self.before - limit).sum()) <= _MIXED * len(
+            self.hierarchy.counts
+        )
         if self.stationary:
             self.before = limit
         self._means: RoundMeans | None = None
@@ -67,9 +75,11 @@ class Trajectory:
             self._settle()
 
     def _changes_no_more(self, found: Parts) -> bool:
-        """Whether all moments stay the same if every remaining round changes them as much as this one.
+        """Whether all moments stay the same if every remaining round changes them as much as this
+        one.
 
-        Each entry is compared with the sizes of its own two coordinates, or a large one would hide a small one that grows.
+        Each entry is compared with the sizes of its own two coordinates, or a large one would hide
+        a small one that grows.
         """
         sizes = np.sqrt(np.maximum(np.diag(found[0]), 0.0))
         limit = _SETTLED * np.outer(sizes, sizes) / max(1, self._last_round - self.rounds)
@@ -100,18 +110,23 @@ class Trajectory:
             else:
                 if not self._squares:
                     self._squares.append(run.matrix)
-                self.parts = run.unpacked(apply_power(self._squares, run.packed(self.parts), goal - self.rounds))
+                self.parts = run.unpacked(
+                    apply_power(self._squares, run.packed(self.parts), goal - self.rounds)
+                )
                 self.rounds = goal
             self._told(self.rounds)
 
     def at(self, steps: int) -> tuple[float, np.ndarray, float]:
-        """`steps` steps after the last synchronisation: E||avg - theta*||^2, E avg - theta*, sync error."""
+        """`steps` steps after the last synchronisation: E||avg - theta*||^2, E avg - theta*, sync
+        error."""
         if steps == 0:
             return float(np.trace(self.parts[0][:-1, :-1])), self.parts[0][:-1, -1], 0.0
         reading = self._readings.get(steps)
         if reading is None:
             reading = self.hierarchy.reading(self.before, np.array([steps]), np.ones(1))
-            if (len(self._readings) + 1) * sum(each.nbytes for each in reading.parts) <= _KEPT_BYTES:
+            if (len(self._readings) + 1) * sum(
+                each.nbytes for each in reading.parts
+            ) <= _KEPT_BYTES:
                 self._readings[steps] = reading
         square = _paired(reading.parts, self.parts)
         own = _paired(reading.own, self.parts) / self.hierarchy.num_agents
@@ -128,7 +143,9 @@ class Trajectory:
             if self._settled:
                 left, rate = rounds - self.rounds, length * math.log(decay)
                 repeated = math.expm1(left * rate) / math.expm1(rate)
-                total = total * math.exp(left * rate) + repeated * _paired(over_a_round.parts, self.parts)
+                total = total * math.exp(left * rate) + repeated * _paired(
+                    over_a_round.parts, self.parts
+                )
                 self.rounds = rounds
                 break
             run = self.long_run()
@@ -138,8 +155,12 @@ class Trajectory:
                 continue
             # One more entry carries the sum along.
             row = run.dual(over_a_round.parts)
-            joint = np.block([[run.matrix, np.zeros((run.entries, 1))], [row, np.array(decay**length)]])
-            state = apply_power([joint], np.append(run.packed(self.parts), total), rounds - self.rounds)
+            joint = np.block(
+                [[run.matrix, np.zeros((run.entries, 1))], [row, np.array(decay**length)]]
+            )
+            state = apply_power(
+                [joint], np.append(run.packed(self.parts), total), rounds - self.rounds
+            )
             self.parts, total, self.rounds = run.unpacked(state[:-1]), float(state[-1]), rounds
         return total * decay**rest + _paired(self._weighted(rest, decay).parts, self.parts)
 

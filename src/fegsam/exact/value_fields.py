@@ -1,4 +1,5 @@
-"""Mean fields of the tabular algorithms 3 and 4: sup-norm contractions, solved with a certificate at any size."""
+"""Mean fields of the tabular algorithms 3 and 4: sup-norm contractions, solved with a certificate
+at any size."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from fegsam.problem.mdp import MDP
 
 @dataclass(frozen=True, eq=False)
 class TabularField:
-    """Off-policy tabular TD: kind k has ``D_k (r_{n,k} + gamma^n P_k^n V - V)``, P_k the *target* policy's chain.
+    """Off-policy tabular TD: kind k has ``D_k (r_{n,k} + gamma^n P_k^n V - V)``, P_k the *target*
+    policy's chain.
 
-    One environment: zero at V^pi whatever the weights and n (the paper's eq. BE_tabular). Several: zero where
-    ``V = sum_k omega_k (r_{n,k} + gamma^n P_k^n V)``, omega_k(s) the share of kind k in the visits to s.
+    One environment: zero at V^pi whatever the weights and n (the paper's eq. BE_tabular). Several:
+    zero where ``V = sum_k omega_k (r_{n,k} + gamma^n P_k^n V)``, omega_k(s) the share of kind k in
+    the visits to s.
     """
 
     chains: list[csr_array]
@@ -37,7 +40,9 @@ class TabularField:
         """(S,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
         present = np.flatnonzero(weights)
         if self.laws is None or len(present) == 1:
-            return discounted_value(self.chains[present[0]], self.rewards[present[0]], self.discount)
+            return discounted_value(
+                self.chains[present[0]], self.rewards[present[0]], self.discount
+            )
         shares = visit_shares(weights, self.laws)
         settings = self.discount, self.horizon
         offset = np.zeros(shares.shape[1])
@@ -53,20 +58,23 @@ class TabularField:
         if len(offset) <= DENSE_STATES:
             identity = np.eye(len(offset))
             return solve(identity - mixed_look_ahead(identity), offset, "the agents' common values")
-        return sweep_to_the_end(lambda value: offset + mixed_look_ahead(value), self.discount**self.horizon, offset)
+        return sweep_to_the_end(
+            lambda value: offset + mixed_look_ahead(value), self.discount**self.horizon, offset
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class QField:
     """Q-learning: kind k has ``mu_k(s) pi_k(a|s) (R_k + gamma P_k max_a Q - Q)(s, a)``.
 
-    One environment: zero at Q* whatever the weights. Several: zero at Q* of the MDP that mixes them at each (s, a),
-    in the shares of the kinds in the visits to (s, a).
+    One environment: zero at Q* whatever the weights. Several: zero at Q* of the MDP that mixes them
+    at each (s, a), in the shares of the kinds in the visits to (s, a).
     """
 
     mdps: tuple[MDP, ...]
     visits: np.ndarray | None
-    """(M, S*A): how often kind k takes each action in each state; None where there is one environment"""
+    """(M, S*A): how often kind k takes each action in each state; None where there is one
+    environment"""
 
     def __len__(self) -> int:
         return len(self.mdps)

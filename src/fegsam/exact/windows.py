@@ -1,12 +1,16 @@
-"""Every window that an agent of Algorithms 2, 3 and 5 can meet, as the edges of a finite Markov chain.
+"""Every window that an agent of Algorithms 2, 3 and 5 can meet, as the edges of a finite Markov
+chain.
 
-A step at time t reads the window ``y_t = (S_t, A_t, ..., S_{t+n})``. All that it shares with later windows is its *mode*
-``z_t = (S_t, A_t, ..., S_{t+n-1})``, without the last transition: theta_t depends on the past only through transitions
-before the one that the window adds. So the chain of modes, with windows as its edges, carries every moment exactly.
+A step at time t reads the window ``y_t = (S_t, A_t, ..., S_{t+n})``. All that it shares with later
+windows is its *mode* ``z_t = (S_t, A_t, ..., S_{t+n-1})``, without the last transition: theta_t
+depends on the past only through transitions before the one that the window adds. So the chain of
+modes, with windows as its edges, carries every moment exactly.
 
-The n-step temporal difference is linear in the parameters. With ``g_l = gamma^l rho_t ... rho_{t+l}`` it is
+The n-step temporal difference is linear in the parameters. With ``g_l = gamma^l rho_t ...
+rho_{t+l}`` it is
 
-    E = sum_{l<n} g_l (R_l + gamma v(S_{t+l+1}) - v(S_{t+l})) = reward + sum_{l<=n} coefficient_l v(S_{t+l}).
+    E = sum_{l<n} g_l (R_l + gamma v(S_{t+l+1}) - v(S_{t+l})) = reward + sum_{l<=n} coefficient_l
+    v(S_{t+l}).
 
 Actions of a state that pay the same reward at the same ratio are one action here.
 """
@@ -54,7 +58,8 @@ class Windows:
     reward: np.ndarray
     """(E,)"""
     rows: np.ndarray | None
-    """(S, d): the direction of the step from each state; None: the unit vectors, one cell for each state"""
+    """(S, d): the direction of the step from each state; None: the unit vectors, one cell for each
+    state"""
     features: np.ndarray | None
     """(S, d): ``v(s) = features[s] @ params``; None: the unit vectors"""
     first_state: np.ndarray
@@ -74,17 +79,22 @@ class Windows:
 
     def errors(self, params: np.ndarray) -> np.ndarray:
         """(E,): the n-step temporal difference of each window at the parameters."""
-        return self.reward + np.einsum("el,el->e", self.coefficients, self.values(params)[self.states])
+        return self.reward + np.einsum(
+            "el,el->e", self.coefficients, self.values(params)[self.states]
+        )
 
     def chain(self) -> sparse.csr_array:
         """(m, m): the kernel of the modes."""
         shape = (self.num_modes, self.num_modes)
-        return sparse.csr_array(sparse.coo_array((self.probability, (self.source, self.target)), shape=shape))
+        return sparse.csr_array(
+            sparse.coo_array((self.probability, (self.source, self.target)), shape=shape)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """The transitions of one kind: from a state, by a class of actions, to a state; sorted by the state."""
+    """The transitions of one kind: from a state, by a class of actions, to a state; sorted by the
+    state."""
 
     start: np.ndarray
     """(S + 1,): the steps of state s are start[s] .. start[s + 1] - 1"""
@@ -103,11 +113,14 @@ class _Steps:
 
 
 def chain_windows(
-    problem: Federation, algorithm: TemporalDifference, check: Callable[[list[tuple[int, int]]], None] | None = None
+    problem: Federation,
+    algorithm: TemporalDifference,
+    check: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> list[Windows]:
     """The windows of each kind of agent; kinds that meet the same ones share the object.
 
-    Before any of them is made, `check` is given the numbers of modes and of windows of each kind, and may refuse them.
+    Before any of them is made, `check` is given the numbers of modes and of windows of each kind,
+    and may refuse them.
 
     Raises
     ------
@@ -129,9 +142,13 @@ def chain_windows(
     _check_count(every, algorithm.horizon, problem.num_kinds)
     if check is not None:
         shorter = algorithm.horizon - 1
-        counts = [(int(steps.paths(shorter)), int(steps.paths(algorithm.horizon))) for steps in every]
+        counts = [
+            (int(steps.paths(shorter)), int(steps.paths(algorithm.horizon))) for steps in every
+        ]
         check(counts * (problem.num_kinds // len(every)))
-    found = [_windows(problem, algorithm, steps, kind, laws[kind]) for kind, steps in enumerate(every)]
+    found = [
+        _windows(problem, algorithm, steps, kind, laws[kind]) for kind, steps in enumerate(every)
+    ]
     return found * (problem.num_kinds // len(found))
 
 
@@ -179,14 +196,19 @@ def _check_count(every: list[_Steps], horizon: int, num_kinds: int) -> None:
     needed = _WINDOW_BYTES * (horizon + 2.0) * sum(counts)
     if counts[kind] > MOST_WINDOWS or needed > MOST_BYTES:
         raise ProblemError(
-            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can meet {counts[kind]:.3g} windows of {horizon} "
-            f"transitions, and the windows of all kinds need about {needed / 1e9:.3g} GB; at most {MOST_WINDOWS} windows and "
+            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can meet {counts[kind]:.3g} "
+            f"windows of {horizon} "
+            f"transitions, and the windows of all kinds need about {needed / 1e9:.3g} GB; at most "
+            f"{MOST_WINDOWS} windows and "
             f"{MOST_BYTES / 1e9:.3g} GB are allowed: use a smaller horizon or fewer states."
         )
 
 
-def _windows(problem: Federation, algorithm: TemporalDifference, steps: _Steps, kind: int, law: np.ndarray) -> Windows:
-    # Paths of l transitions, the continuations of each one side by side. `tail` is a path without its first transition.
+def _windows(
+    problem: Federation, algorithm: TemporalDifference, steps: _Steps, kind: int, law: np.ndarray
+) -> Windows:
+    # Paths of l transitions, the continuations of each one side by side. `tail` is a path without
+    # its first transition.
     num_states = len(law)
     sequence = np.empty((num_states, 0), np.int64)
     last = np.arange(num_states)
@@ -204,13 +226,17 @@ def _windows(problem: Federation, algorithm: TemporalDifference, steps: _Steps, 
         sequence = np.column_stack([sequence_before[parent], step])
         last = steps.next[step]
 
-    first_state = steps.state[sequence_before[:, 0]] if algorithm.horizon > 1 else np.arange(num_states)
+    first_state = (
+        steps.state[sequence_before[:, 0]] if algorithm.horizon > 1 else np.arange(num_states)
+    )
     chance = steps.probability[sequence_before].prod(axis=1)
     coefficients, reward = _expanded(steps, sequence, problem.discount)
     phi = None if isinstance(algorithm, OffPolicyTabularTD) else features(problem, algorithm)
     rows = phi
     if isinstance(algorithm, OffPolicyLinearTD) and algorithm.preconditioned:
-        rows = algorithm.tables(problem).rows.reshape(-1, num_states, algorithm.dimension(problem))[kind]
+        rows = algorithm.tables(problem).rows.reshape(-1, num_states, algorithm.dimension(problem))[
+            kind
+        ]
     return Windows(
         source=parent,
         target=tail,
@@ -226,10 +252,16 @@ def _windows(problem: Federation, algorithm: TemporalDifference, steps: _Steps, 
     )
 
 
-def _expanded(steps: _Steps, sequence: np.ndarray, discount: float) -> tuple[np.ndarray, np.ndarray]:
+def _expanded(
+    steps: _Steps, sequence: np.ndarray, discount: float
+) -> tuple[np.ndarray, np.ndarray]:
     """(E, n + 1) and (E,): the coefficients and the reward of each window."""
     windows, horizon = sequence.shape
-    coefficients, reward, weight = np.zeros((windows, horizon + 1)), np.zeros(windows), np.ones(windows)
+    coefficients, reward, weight = (
+        np.zeros((windows, horizon + 1)),
+        np.zeros(windows),
+        np.ones(windows),
+    )
     for l in range(horizon):
         weight = weight * steps.ratio[sequence[:, l]]
         reward += weight * steps.reward[sequence[:, l]]

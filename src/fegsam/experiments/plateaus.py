@@ -1,24 +1,28 @@
 """Whether a run was long enough for its error to reach a plateau.
 
-The level of a history is its mean error over the last half of the run. It stands for the plateau only if little of the way from
-the start is left in it. With m_2, m_3, m_4 the mean errors over the second, third and last quarter, an error that falls
-geometrically, floor + C q^(4t/T), has
+The level of a history is its mean error over the last half of the run. It stands for the plateau
+only if little of the way from the start is left in it. With m_2, m_3, m_4 the mean errors over the
+second, third and last quarter, an error that falls geometrically, floor + C q^(4t/T), has
 
     q = (m_3 - m_4) / (m_2 - m_3),     level - floor = (m_3 - m_4) (1 + q) / (2 (1 - q)),
 
-where the factor of the last formula is called the carry below. The ratio m_3 / m_4 has an interval over the seeds, and the
-limit of the error inherits it. One rule then decides:
+where the factor of the last formula is called the carry below. The ratio m_3 / m_4 has an interval
+over the seeds, and the limit of the error inherits it. One rule then decides:
 
-- a plateau was not reached if the interval of the limit lies outside the interval of the level: the figure would exclude what
-  the error is heading for, because the run is too short;
-- it cannot be told if the interval of the limit reaches down to 0: the seeds do not show that there is a floor;
-- otherwise it was reached: what is left of the start is less than what the interval of the level allows for.
+- a plateau was not reached if the interval of the limit lies outside the interval of the level: the
+  figure would exclude what the error is heading for, because the run is too short;
+- it cannot be told if the interval of the limit reaches down to 0: the seeds do not show that there
+  is a floor;
+- otherwise it was reached: what is left of the start is less than what the interval of the level
+  allows for.
 
-No tolerance is typed in: the interval that a figure shows is the tolerance. Where the seeds show no fall, the ratio of two
-falls says nothing of q. It is then supposed that half of the run reduces the distance from the floor by the factor e at least,
-q <= e^(-1/2). This bounds the excess twice, and the smaller bound counts:
+No tolerance is typed in: the interval that a figure shows is the tolerance. Where the seeds show no
+fall, the ratio of two falls says nothing of q. It is then supposed that half of the run reduces the
+distance from the floor by the factor e at least, q <= e^(-1/2). This bounds the excess twice, and
+the smaller bound counts:
 
-    level - floor  <=  (m_3 - m_4) (1 + q) / (2 (1 - q)),     level - floor  <=  (m_2 - level) q (1 + q) / (2 - q - q^2).
+    level - floor  <=  (m_3 - m_4) (1 + q) / (2 (1 - q)),     level - floor  <=  (m_2 - level) q (1
+    + q) / (2 - q - q^2).
 
 Where the expected error is known exactly, `excess` replaces the extrapolation.
 """
@@ -73,12 +77,16 @@ class Plateau:
         """Whether the run reached its plateau; None where the seeds cannot tell."""
         if not math.isfinite(self.level.value) or math.isnan(self.limit.value):
             return None
-        if self.limit.high < self.level.low * (1 - _ROUNDING) or self.limit.low > self.level.high * (1 + _ROUNDING):
+        if self.limit.high < self.level.low * (
+            1 - _ROUNDING
+        ) or self.limit.low > self.level.high * (1 + _ROUNDING):
             return False
         return True if self.limit.low > 0.0 else None
 
 
-def find_plateau(history: History, *, error: str = ERROR, excess: float | None = None, level: float = 0.95) -> Plateau:
+def find_plateau(
+    history: History, *, error: str = ERROR, excess: float | None = None, level: float = 0.95
+) -> Plateau:
     """The level of a history, its limit, and by comparing them whether a plateau was reached.
 
     Parameters
@@ -88,7 +96,8 @@ def find_plateau(history: History, *, error: str = ERROR, excess: float | None =
     error : str
         A variable by (seed, time).
     excess : float, optional
-        How far the expected error lies above its limit, on average over the last half of the run; extrapolated by default.
+        How far the expected error lies above its limit, on average over the last half of the run;
+        extrapolated by default.
     level : float
         Of the intervals.
 
@@ -97,7 +106,14 @@ def find_plateau(history: History, *, error: str = ERROR, excess: float | None =
     >>> import fegsam as fg
     >>> def run(num_steps):
     ...     fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
-    ...     return fg.run(fed, fg.QLearning(), step_size=0.05, sync_period=5, num_steps=num_steps, seeds=range(8))
+    ...     return fg.run(
+    ...         fed,
+    ...         fg.QLearning(),
+    ...         step_size=0.05,
+    ...         sync_period=5,
+    ...         num_steps=num_steps,
+    ...         seeds=range(8),
+    ...     )
     >>> find_plateau(run(80)).reached, find_plateau(run(4000)).reached
     (False, True)
     """
@@ -123,11 +139,14 @@ def find_plateau(history: History, *, error: str = ERROR, excess: float | None =
 def _fall(before: np.ndarray, after: np.ndarray, level: float) -> Estimate:
     """From one mean error, (seeds,), to a later one; its interval is that of their ratio."""
     ratio, mean = ratio_estimate(before, after, paired=True, level=level), float(after.mean())
-    return Estimate(mean * (ratio.value - 1), mean * (ratio.low - 1), mean * (ratio.high - 1), level)
+    return Estimate(
+        mean * (ratio.value - 1), mean * (ratio.low - 1), mean * (ratio.high - 1), level
+    )
 
 
 def _quarter(history: History, error: str, number: int) -> np.ndarray:
-    """(seeds,): the mean error over a quarter of the run, counted from 0; NaN where nothing was recorded."""
+    """(seeds,): the mean error over a quarter of the run, counted from 0; NaN where nothing was
+    recorded."""
     times = history.data["time"].values
     begin, end = (history.settings.num_steps * k / 4 for k in (number, number + 1))
     inside = (times >= begin) & ((times < end) if number < 3 else (times <= end))
@@ -136,20 +155,27 @@ def _quarter(history: History, error: str, number: int) -> np.ndarray:
 
 
 def _heading(shown: float, fall: Estimate, before: float) -> Estimate:
-    """The limit of an error that falls, or rises, for sure: the fall before says how fast that ends."""
+    """The limit of an error that falls, or rises, for sure: the fall before says how fast that
+    ends."""
     # A curve that turned has no ratio of falls.
     ratio = fall.value / before if before * fall.value > 0.0 else _SLOW
     if ratio >= 1.0:
         end = 0.0 if fall.value > 0 else math.inf
         return Estimate(end, end, end, fall.level)
     carry = (1 + ratio) / (2 * (1 - ratio))
-    value, low, high = (max(shown - carry * part, 0.0) for part in (fall.value, fall.high, fall.low))
+    value, low, high = (
+        max(shown - carry * part, 0.0) for part in (fall.value, fall.high, fall.low)
+    )
     return Estimate(value, low, high, fall.level)
 
 
 def _bounded(shown: float, fall: Estimate, earlier: Estimate) -> Estimate:
-    """The limit of an error that the seeds do not show to move; `earlier` is the fall from the second quarter to the level."""
-    from_fall, from_earlier = (1 + _SLOW) / (2 * (1 - _SLOW)), _SLOW * (1 + _SLOW) / (2 - _SLOW - _SLOW**2)
+    """The limit of an error that the seeds do not show to move; `earlier` is the fall from the
+    second quarter to the level."""
+    from_fall, from_earlier = (
+        (1 + _SLOW) / (2 * (1 - _SLOW)),
+        _SLOW * (1 + _SLOW) / (2 - _SLOW - _SLOW**2),
+    )
     most = max(min(from_fall * fall.high, from_earlier * earlier.high), 0.0)
     least = min(from_fall * fall.low, 0.0)
     excess = min(max(from_fall * fall.value, least), most)

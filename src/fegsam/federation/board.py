@@ -1,4 +1,5 @@
-"""What a person sees of a federation: a table of rounds, agents and error on a terminal, lines anywhere else."""
+"""What a person sees of a federation: a table of rounds, agents and error on a terminal, lines
+anywhere else."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ class Standing:
             self.troubles.append(event)
 
     def _take_round(self, event: Event) -> None:
-        self.rounds, self.time, self.error = event["round"] + 1, event["time"], event["squared_error"]
+        self.rounds, self.time, self.error = (
+            event["round"] + 1,
+            event["time"],
+            event["squared_error"],
+        )
         self.seconds = event["seconds"]
         self.bytes_up, self.bytes_down = event["bytes_up"], event["bytes_down"]
         for agent in event["answered"]:
@@ -76,7 +81,9 @@ def described(event: Event) -> str:
     >>> described({"event": "node-died", "clock": 0.0, "node": "node-1", "agents": [1]})
     'node-died: node node-1, agents [1]'
     """
-    details = ", ".join(f"{name} {value}" for name, value in event.items() if name not in ("event", "clock"))
+    details = ", ".join(
+        f"{name} {value}" for name, value in event.items() if name not in ("event", "clock")
+    )
     return event["event"] + (f": {details}" if details else "")
 
 
@@ -93,7 +100,9 @@ class Board:
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(self._table(), console=Console(file=self._stream), refresh_per_second=4)
+            self._live = Live(
+                self._table(), console=Console(file=self._stream), refresh_per_second=4
+            )
             self._live.start()
         return self
 
@@ -107,7 +116,11 @@ class Board:
             self._live.update(self._table())
         elif event["event"] == "round":
             answered, asked = len(event["answered"]), len(event["asked"])
-            print(f"{self._standing.line()}, {answered} of {asked} answered", file=self._stream, flush=True)
+            print(
+                f"{self._standing.line()}, {answered} of {asked} answered",
+                file=self._stream,
+                flush=True,
+            )
         elif event["event"] not in _QUIET:
             print(described(event), file=self._stream, flush=True)
 
@@ -124,10 +137,18 @@ def table(standing: Standing) -> Any:
     agents = Table("agent", "rounds", "missed", "last round")
     for number in sorted(standing.agents)[:_SHOWN_AGENTS]:
         seen = standing.agents[number]
-        agents.add_row(str(number), str(seen.answered), str(seen.missed), "" if seen.last is None else str(seen.last))
+        agents.add_row(
+            str(number),
+            str(seen.answered),
+            str(seen.missed),
+            "" if seen.last is None else str(seen.last),
+        )
     if len(standing.agents) > _SHOWN_AGENTS:
         agents.add_row(f"and {len(standing.agents) - _SHOWN_AGENTS} more", "", "", "")
-    troubles = [Text(f"{_clock(event)} {described(event)}") for event in standing.troubles[-_SHOWN_TROUBLES:]]
+    troubles = [
+        Text(f"{_clock(event)} {described(event)}")
+        for event in standing.troubles[-_SHOWN_TROUBLES:]
+    ]
     return Group(Text(standing.line()), agents, *troubles)
 
 
@@ -141,7 +162,8 @@ def read_standing(directory: Path) -> Standing:
         events = read_events(directory)
     except OSError as error:
         raise FederationError(
-            f"the log of events in {directory} cannot be read ({error.strerror}): put a whole copy of it back."
+            f"the log of events in {directory} cannot be read ({error.strerror}): put a whole "
+            "copy of it back."
         ) from None
     if not events:
         raise FederationError(f"{directory} has no log of events: no federation has run there.")
@@ -151,6 +173,7 @@ def read_standing(directory: Path) -> Standing:
             standing.take(event)
     except (KeyError, TypeError) as error:
         raise FederationError(
-            f"the log of events in {directory} is not what fegsam writes ({error!r}): put a whole copy of it back."
+            f"the log of events in {directory} is not what fegsam writes ({error!r}): put a whole "
+            "copy of it back."
         ) from None
     return standing

@@ -16,30 +16,36 @@ from fegsam.federation.errors import FederationError
 _ABOUT = {
     "run": (
         "a whole federation on this machine; killed, it goes on where it was",
-        "Start a server and one process an agent on this machine, over TLS and with keys, show the rounds as they close, and "
-        "end every process. DIR/history.nc is what fegsam.run would have given. The same command again goes on where it was.",
+        "Start a server and one process an agent on this machine, over TLS and with keys, show "
+        "the rounds as they close, and "
+        "end every process. DIR/history.nc is what fegsam.run would have given. The same command "
+        "again goes on where it was.",
         "run study.toml -o results",
     ),
     "init": (
         "write the directories to copy to the server and the nodes",
-        "Make an authority, credentials and a directory for the server and for each node, and print the commands that start "
+        "Make an authority, credentials and a directory for the server and for each node, and "
+        "print the commands that start "
         "them. Copy each node's directory to its machine: no other machine needs it.",
         "init fed study.toml --host hub.example.org",
     ),
     "server": (
         "run the server of a directory that init wrote",
-        "Run a federation's server until its last round. Stopped or killed, the same command goes on at the round it was in.",
+        "Run a federation's server until its last round. Stopped or killed, the same command goes "
+        "on at the round it was in.",
         "server fed/server -o results",
     ),
     "node": (
         "run the node of a directory that init wrote",
-        "Run the agents of one node until the federation ends. Their state stays in the directory, so that a node that was "
+        "Run the agents of one node until the federation ends. Their state stays in the "
+        "directory, so that a node that was "
         "stopped or killed goes on where it was, and no sample is used twice.",
         "node fed/nodes/node-0",
     ),
     "status": (
         "where the federation in a directory of results stands",
-        "Say which round a federation is in, who answered, and what was refused and why; at any time, also afterwards.",
+        "Say which round a federation is in, who answered, and what was refused and why; at any "
+        "time, also afterwards.",
         "status results",
     ),
 }
@@ -51,7 +57,9 @@ TRUST = "run the code that the study names, also a rule that lies with results, 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `federate` and its own commands."""
-    federate = commands.add_parser("federate", help="a real federation on Flower: here, or on several machines")
+    federate = commands.add_parser(
+        "federate", help="a real federation on Flower: here, or on several machines"
+    )
     actions = federate.add_subparsers(dest="action", metavar="action", required=True)
     parsers = {
         name: actions.add_parser(
@@ -66,34 +74,82 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     run = parsers["run"]
     _add_study(run)
-    run.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="results; the same again goes on")
+    run.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="results; the same again goes on",
+    )
 
     init = parsers["init"]
-    init.add_argument("directory", type=Path, metavar="DIR", help="what is written; it must not be there yet")
+    init.add_argument(
+        "directory", type=Path, metavar="DIR", help="what is written; it must not be there yet"
+    )
     _add_study(init)
-    init.add_argument("--host", action="append", required=True, help="name or address of the server for nodes; may be repeated")
+    init.add_argument(
+        "--host",
+        action="append",
+        required=True,
+        help="name or address of the server for nodes; may be repeated",
+    )
     init.add_argument("--port", type=int, default=8000, help="of the server; 8000 by default")
 
     server = parsers["server"]
-    server.add_argument("directory", type=Path, metavar="SERVER", help="the directory `server` that init wrote")
-    server.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="results; the same again goes on")
+    server.add_argument(
+        "directory", type=Path, metavar="SERVER", help="the directory `server` that init wrote"
+    )
+    server.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="results; the same again goes on",
+    )
 
     node = parsers["node"]
-    node.add_argument("directory", type=Path, metavar="NODE", help="the directory `nodes/NAME` that init wrote")
-    node.add_argument("--trust", action="store_true", help="run the code that its study names, if it has one")
-    parsers["status"].add_argument("output", type=Path, metavar="DIR", help="the results of `run` or `server`")
+    node.add_argument(
+        "directory", type=Path, metavar="NODE", help="the directory `nodes/NAME` that init wrote"
+    )
+    node.add_argument(
+        "--trust", action="store_true", help="run the code that its study names, if it has one"
+    )
+    parsers["status"].add_argument(
+        "output", type=Path, metavar="DIR", help="the results of `run` or `server`"
+    )
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("spec", type=Path, help="a study; its first cell is run")
     parser.add_argument("--seed", type=int, help="the study's first by default")
-    parser.add_argument("--nodes", type=int, metavar="N", help="nodes that share the agents; one an agent by default")
-    parser.add_argument("--quorum", type=int, metavar="N", help="replies with which a round may close; all by default")
-    parser.add_argument("--participants", type=int, metavar="N", help="agents drawn for each round; all by default")
-    parser.add_argument("--round-timeout", type=float, metavar="SECONDS", help="after which a round closes with its quorum")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        metavar="N",
+        help="nodes that share the agents; one an agent by default",
+    )
+    parser.add_argument(
+        "--quorum",
+        type=int,
+        metavar="N",
+        help="replies with which a round may close; all by default",
+    )
+    parser.add_argument(
+        "--participants", type=int, metavar="N", help="agents drawn for each round; all by default"
+    )
+    parser.add_argument(
+        "--round-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="after which a round closes with its quorum",
+    )
     parser.add_argument("--trust", action="store_true", help=TRUST)
     parser.add_argument(
-        "--insecure", action="store_true", help="plain text, and nodes without keys: whoever connects takes part"
+        "--insecure",
+        action="store_true",
+        help="plain text, and nodes without keys: whoever connects takes part",
     )
 
 
@@ -145,7 +201,9 @@ def _init(given: argparse.Namespace) -> int:
     for node in nodes:
         print(f"  fegsam federate node {shlex.quote(str(node))}")
     if not given.insecure:
-        print(f"Keep {given.directory / 'authority'} where no machine of the federation reaches it.")
+        print(
+            f"Keep {given.directory / 'authority'} where no machine of the federation reaches it."
+        )
     return 0
 
 

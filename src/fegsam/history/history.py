@@ -33,29 +33,41 @@ class History:
     Attributes
     ----------
     data : xarray.Dataset
-        Dimensions seed, time, param. Variables by (seed, time): `squared_error`, of the average from the fixed point in the
-        norm of the algorithm's theorem (the sup norm for tables, else the 2-norm); `squared_error_2`, always in the 2-norm;
-        `sync_error`, the mean squared distance of the agents from their average; `value_error`, of the values from the
-        policy's, where one is evaluated. By (seed): `output_time`, the theorem's random time, `output_squared_error`, the
-        squared error there, and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error was
-        not finite, or -1: from there on all is NaN. Parameters: `final_params`, `output_params` (seed, param), and
-        `average_params` (seed, time, param) if asked for.
+        Dimensions seed, time, param. Variables by (seed, time): `squared_error`, of the average
+        from the fixed point in the norm of the algorithm's theorem (the sup norm for tables, else
+        the 2-norm); `squared_error_2`, always in the 2-norm; `sync_error`, the mean squared
+        distance of the agents from their average; `value_error`, of the values from the policy's,
+        where one is evaluated. By (seed): `output_time`, the theorem's random time,
+        `output_squared_error`, the squared error there, and `diverged_at`, the first time at which
+        a parameter was beyond 1e140 or a recorded error was not finite, or -1: from there on all is
+        NaN. Parameters: `final_params`, `output_params` (seed, param), and `average_params` (seed,
+        time, param) if asked for.
     settings : Settings
         What the run was asked to do.
     checkpoint : Checkpoint or None
-        Where ``run(..., resume_from=history)`` goes on; None where the run stopped at its output times.
+        Where ``run(..., resume_from=history)`` goes on; None where the run stopped at its output
+        times.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
-    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100, seeds=range(3), record=25)
+    >>> history = fg.run(
+    ...     fed,
+    ...     fg.QLearning(),
+    ...     step_size=0.1,
+    ...     sync_period=5,
+    ...     num_steps=100,
+    ...     seeds=range(3),
+    ...     record=25,
+    ... )
     >>> history.data.squared_error.dims, history.data.time.values.tolist()
     (('seed', 'time'), [0, 25, 50, 75, 100])
     >>> history.settings.communications
     20
     >>> history
-    History(QLearning(), agents=4, step_size=0.1, sync_period=5, num_steps=100, seeds=3, squared_error=...)
+    History(QLearning(), agents=4, step_size=0.1, sync_period=5, num_steps=100, seeds=3,
+    squared_error=...)
     """
 
     data: xr.Dataset
@@ -65,8 +77,10 @@ class History:
     def __repr__(self) -> str:
         settings, error = self.settings, self.data["squared_error"][:, -1].values
         return (
-            f"History({settings.algorithm}, agents={settings.num_agents}, step_size={settings.step_size:g}, "
-            f"sync_period={settings.sync_period}, num_steps={settings.num_steps}, seeds={len(settings.seeds)}, "
+            f"History({settings.algorithm}, agents={settings.num_agents}, "
+            f"step_size={settings.step_size:g}, "
+            f"sync_period={settings.sync_period}, num_steps={settings.num_steps}, "
+            f"seeds={len(settings.seeds)}, "
             f"squared_error={error.mean():.3g})"
         )
 
@@ -81,7 +95,11 @@ class History:
             ("agents", f"{settings.num_agents}"),
             ("step size", f"{settings.step_size:g}"),
             ("sync period", f"{settings.sync_period}: {settings.communications} communications"),
-            ("steps, seeds", f"{settings.num_steps}, {len(settings.seeds)}" + (f" ({diverged} diverged)" if diverged else "")),
+            (
+                "steps, seeds",
+                f"{settings.num_steps}, {len(settings.seeds)}"
+                + (f" ({diverged} diverged)" if diverged else ""),
+            ),
             ("squared error", f"{mean[0]:.3g} at the start, {mean[-1]:.3g} at the end"),
         ]
         band = error_band(errors)
@@ -89,10 +107,14 @@ class History:
         drawn = "one seed" if band is None else "mean over seeds in its 95 % interval"
         return card(f"{settings.algorithm}: {drawn}", rows, picture)
 
-    def plot(self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None) -> Axes:
-        """Draw an error over time: the mean over seeds, and its 95 % interval as a band (none for a single seed).
+    def plot(
+        self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None
+    ) -> Axes:
+        """Draw an error over time: the mean over seeds, and its 95 % interval as a band (none for a
+        single seed).
 
-        The axis is logarithmic, and the interval is that of the logarithm: it is positive wherever the error is.
+        The axis is logarithmic, and the interval is that of the logarithm: it is positive wherever
+        the error is.
 
         Parameters
         ----------
@@ -111,7 +133,9 @@ class History:
         --------
         >>> import fegsam as fg
         >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
-        >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100, seeds=range(3))
+        >>> history = fg.run(
+        ...     fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100, seeds=range(3)
+        ... )
         >>> history.plot().get_yscale()
         'log'
         """
@@ -120,7 +144,8 @@ class History:
         return plot_error(self, axes, error, label)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a NetCDF file with a checksum behind it: to a temporary name first, so that the file is whole or not there.
+        """Write a NetCDF file with a checksum behind it: to a temporary name first, so that the
+        file is whole or not there.
 
         Once this returns, the file is on the disk. Any reader of NetCDF opens it.
 
@@ -141,8 +166,8 @@ class History:
 def load_history(path: str | os.PathLike[str]) -> History:
     """Read what `History.save` wrote.
 
-    The file's SHA-256 is checked before anything is parsed, and a file that was cut or changed is refused. A file from before
-    histories had a checksum is read with a `UserWarning`.
+    The file's SHA-256 is checked before anything is parsed, and a file that was cut or changed is
+    refused. A file from before histories had a checksum is read with a `UserWarning`.
 
     Examples
     --------

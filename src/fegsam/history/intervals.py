@@ -1,11 +1,14 @@
-"""Intervals of smooth functions of means, and percentiles over resampled seeds: what every estimate and every band is made of.
+"""Intervals of smooth functions of means, and percentiles over resampled seeds: what every estimate
+and every band is made of.
 
-A mean m of numbers that are never negative, with standard error s, has its interval on the scale of the logarithm,
+A mean m of numbers that are never negative, with standard error s, has its interval on the scale of
+the logarithm,
 
     m exp(-t s / m)  to  m exp(t s / m),
 
-which stays positive on a logarithmic axis. Student's m - t s to m + t s reaches below zero where seeds are few, and covers the
-mean of a skewed distribution less often: 82 % against 92 % of the time for the square of a normal variable and four seeds.
+which stays positive on a logarithmic axis. Student's m - t s to m + t s reaches below zero where
+seeds are few, and covers the mean of a skewed distribution less often: 82 % against 92 % of the
+time for the square of a normal variable and four seeds.
 """
 
 from __future__ import annotations
@@ -25,15 +28,20 @@ Bounds = tuple[float, float, float]
 """value, low, high"""
 RESAMPLES = 2000
 _FEWEST = {"t": 2, "bootstrap": 5}
-"""With fewer than 5 samples a resample is too often one sample repeated, and has no spread to divide by."""
+"""With fewer than 5 samples a resample is too often one sample repeated, and has no spread to
+divide by."""
 
 
 def mean_bounds(
     table: np.ndarray, method: Method, level: float, seed: int, positive: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of the columns of (seeds, columns) and their intervals: of the logarithm where the columns are `positive`.
+    """Means of the columns of (seeds, columns) and their intervals: of the logarithm where the
+    columns are `positive`.
 
-    >>> [bound.round(3).tolist() for bound in mean_bounds(np.array([[1.0], [3.0]]), "t", 0.95, 0, positive=True)]
+    >>> [
+    ...     bound.round(3).tolist()
+    ...     for bound in mean_bounds(np.array([[1.0], [3.0]]), "t", 0.95, 0, positive=True)
+    ... ]
     [[2.0], [0.003], [1148.543]]
     """
     seeds, level = len(table), fraction(level, "level")
@@ -41,7 +49,8 @@ def mean_bounds(
     if positive:
         if (table < 0).any():
             raise ProblemError(
-                f"A sample is {table[table < 0][0]:.3g}, but a positive mean has none below 0; leave out positive=True."
+                f"A sample is {table[table < 0][0]:.3g}, but a positive mean has none below 0; "
+                "leave out positive=True."
             )
         spread = _relative(spread, value)
     if method == "t":
@@ -66,7 +75,9 @@ def mean_bounds(
 
 def _relative(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """`part` over `whole`, and 0 where the whole is: numbers that are all 0 have no spread."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=np.broadcast_to(whole != 0, part.shape))
+    return np.divide(
+        part, whole, out=np.zeros_like(part), where=np.broadcast_to(whole != 0, part.shape)
+    )
 
 
 _Block = tuple[np.ndarray, np.ndarray]
@@ -76,22 +87,36 @@ _Block = tuple[np.ndarray, np.ndarray]
 def log_combination(blocks: Sequence[_Block], method: Method, level: float, seed: int) -> Bounds:
     """The sum over independent blocks of sum_j c_j log m_j."""
     whole = [_log_terms(table, c, np.ones((1, len(table)))) for table, c in blocks]
-    method, level = checked(method, min(len(table) for table, _ in blocks)), fraction(level, "level")
+    method, level = (
+        checked(method, min(len(table) for table, _ in blocks)),
+        fraction(level, "level"),
+    )
     value, variance = (float(sum(part[k][0] for part in whole)) for k in (0, 1))
     if method == "t":
         # Welch and Satterthwaite's degrees of freedom; n - 1 for a single block.
-        share = sum(part[1][0] ** 2 / (len(table) - 1) for part, (table, _) in zip(whole, blocks, strict=True))
+        share = sum(
+            part[1][0] ** 2 / (len(table) - 1)
+            for part, (table, _) in zip(whole, blocks, strict=True)
+        )
         degrees = variance**2 / share if share > 0 else 1.0
         half = float(stdtrit(degrees, (1 + level) / 2)) * math.sqrt(variance)
         return value, value - half, value + half
-    drawn = [_log_terms(table, c, draw_counts(len(table), seed + k)) for k, (table, c) in enumerate(blocks)]
+    drawn = [
+        _log_terms(table, c, draw_counts(len(table), seed + k))
+        for k, (table, c) in enumerate(blocks)
+    ]
     values, variances = (np.sum([part[k] for part in drawn], axis=0) for k in (0, 1))
-    low, high = _studentised(np.array(value), np.array(math.sqrt(variance)), values - value, np.sqrt(variances), level)
+    low, high = _studentised(
+        np.array(value), np.array(math.sqrt(variance)), values - value, np.sqrt(variances), level
+    )
     return value, float(low), float(high)
 
 
-def _log_terms(table: np.ndarray, coefficients: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """sum_j c_j log m_j and its variance, (resamples,) each, where row r takes seed s `counts[r, s]` times."""
+def _log_terms(
+    table: np.ndarray, coefficients: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """sum_j c_j log m_j and its variance, (resamples,) each, where row r takes seed s `counts[r,
+    s]` times."""
     seeds = len(table)
     # A resample may be all zeros; it then lies infinitely far off.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -103,13 +128,19 @@ def _log_terms(table: np.ndarray, coefficients: np.ndarray, counts: np.ndarray) 
 def _studentised(
     value: np.ndarray, spread: np.ndarray, shifts: np.ndarray, spreads: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bootstrap-t interval: resampled shifts, each in units of its own standard error, first axis."""
+    """The bootstrap-t interval: resampled shifts, each in units of its own standard error, first
+    axis."""
     with np.errstate(invalid="ignore", divide="ignore"):
         units = np.where(shifts == 0.0, 0.0, shifts / spreads)
-    # Resamples of one sample repeated are infinitely far off, and quantiles between them are not interpolated.
-    below, above = np.quantile(units, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
+    # Resamples of one sample repeated are infinitely far off, and quantiles between them are not
+    # interpolated.
+    below, above = np.quantile(
+        units, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf"
+    )
     with np.errstate(invalid="ignore"):
-        return np.where(spread > 0, value - above * spread, value), np.where(spread > 0, value - below * spread, value)
+        return np.where(spread > 0, value - above * spread, value), np.where(
+            spread > 0, value - below * spread, value
+        )
 
 
 def draw_counts(seeds: int, seed: int) -> np.ndarray:
@@ -119,7 +150,8 @@ def draw_counts(seeds: int, seed: int) -> np.ndarray:
 
 
 def percentiles(values: np.ndarray, seeds: int, level: float) -> tuple[float, float]:
-    """Percentiles further out than the level asks for, as Student's quantiles are further out than normal quantiles."""
+    """Percentiles further out than the level asks for, as Student's quantiles are further out than
+    normal quantiles."""
     outside = (1 - fraction(level, "level")) / 2
     tail = float(ndtr(math.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, outside)))
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
@@ -132,6 +164,7 @@ def checked(method: Method, samples: int) -> Method:
         raise ProblemError(f"method is {shown(method)}; give 't' or 'bootstrap'.")
     if samples < _FEWEST[method]:
         raise ProblemError(
-            f"An interval by {method!r} needs at least {_FEWEST[method]} seeds, but there are {samples}: run more."
+            f"An interval by {method!r} needs at least {_FEWEST[method]} seeds, but there are "
+            f"{samples}: run more."
         )
     return method

@@ -27,7 +27,9 @@ def plot_error(history: History, axes: Axes | None, error: str, label: str | Non
     if axes is None:
         axes = _pyplot().subplots(layout="constrained")[1]
     times, values = history.data["time"].values, history.data[error].values
-    (line,) = axes.plot(times, values.mean(axis=0), label=label or f"{history.settings.num_agents} agents")
+    (line,) = axes.plot(
+        times, values.mean(axis=0), label=label or f"{history.settings.num_agents} agents"
+    )
     band = error_band(values)
     if band is not None:
         axes.fill_between(times, *band, color=line.get_color(), alpha=0.2, linewidth=0)
@@ -38,7 +40,8 @@ def plot_error(history: History, axes: Axes | None, error: str, label: str | Non
 
 
 def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray] | None:
-    """The interval of the mean over the seeds of (seeds, time): low and high, (time,) each; None of a single seed.
+    """The interval of the mean over the seeds of (seeds, time): low and high, (time,) each; None of
+    a single seed.
 
     >>> low, high = error_band(np.array([[4.0, 1.0], [4.0, 3.0]]))
     >>> bool((low > 0).all()), float(low[0]), float(high[0])

@@ -1,4 +1,5 @@
-"""From averages to a history: engines hand their averages to a `Recorder`, so that errors are measured in one place."""
+"""From averages to a history: engines hand their averages to a `Recorder`, so that errors are
+measured in one place."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Truth:
     norm: str
     """the norm of the algorithm's theorem, "2" or "sup\""""
     value: ValueForm | None = None
-    """how far a parameter's value function is from V^pi, for the algorithms that evaluate a policy"""
+    """how far a parameter's value function is from V^pi, for the algorithms that evaluate a
+    policy"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,10 @@ class Recorder:
         self._truth = truth
         self._settings = settings
         seeds, times, dim = len(settings.seeds), len(settings.record), len(truth.fixed_point)
-        self._by_time = {name: np.full((seeds, times), np.nan) for name in ("squared_error", "squared_error_2", "sync_error")}
+        self._by_time = {
+            name: np.full((seeds, times), np.nan)
+            for name in ("squared_error", "squared_error_2", "sync_error")
+        }
         if truth.value is not None:
             self._by_time["value_error"] = np.full((seeds, times), np.nan)
         self._averages = np.full((seeds, times, dim), np.nan) if settings.record_params else None
@@ -107,8 +112,11 @@ class Recorder:
         self._diverged_kind = np.full(seeds, -1, np.int64)
         self._overflowed_at = np.full(seeds, -1, np.int64)
 
-    def add(self, seed: int, times: np.ndarray, averages: np.ndarray, sync_errors: np.ndarray) -> None:
-        """Averages (rows, d) of seed number `seed` at some `times`; those that nobody asked for are passed over."""
+    def add(
+        self, seed: int, times: np.ndarray, averages: np.ndarray, sync_errors: np.ndarray
+    ) -> None:
+        """Averages (rows, d) of seed number `seed` at some `times`; those that nobody asked for are
+        passed over."""
         index = np.searchsorted(self._settings.record, times)
         wanted = self._settings.record[np.minimum(index, len(self._settings.record) - 1)] == times
         index = index[wanted]
@@ -120,17 +128,22 @@ class Recorder:
         self._by_time["sync_error"][seed, index] = sync_errors[wanted]
         if self._truth.value is not None:
             value = self._truth.value
-            _value_errors(averages, self._truth.fixed_point, value.gram, value.slope, value.floor, square)
+            _value_errors(
+                averages, self._truth.fixed_point, value.gram, value.slope, value.floor, square
+            )
             self._by_time["value_error"][seed, index] = square
         if self._averages is not None:
             self._averages[seed, index] = averages
-        finite = np.all([np.isfinite(values[seed, index]) for values in self._by_time.values()], axis=0)
+        finite = np.all(
+            [np.isfinite(values[seed, index]) for values in self._by_time.values()], axis=0
+        )
         if not finite.all() and self._measured:
             self._overflow(seed, int(self._settings.record[index[~finite]][0]))
 
     @property
     def _measured(self) -> bool:
-        """Whether there is a fixed point to measure against; NaN stands for one that nobody looked for."""
+        """Whether there is a fixed point to measure against; NaN stands for one that nobody looked
+        for."""
         return bool(np.isfinite(self._truth.fixed_point).all())
 
     def _overflow(self, seed: int, time: int) -> None:
@@ -146,7 +159,8 @@ class Recorder:
         self._output[seed] = params
 
     def add_divergence(self, seed: int, time: int, kind: int) -> None:
-        """A parameter of an agent of `kind` was first not finite at `time`; nothing comes after it."""
+        """A parameter of an agent of `kind` was first not finite at `time`; nothing comes after
+        it."""
         self._diverged_at[seed] = time
         self._diverged_kind[seed] = kind
 
@@ -154,7 +168,9 @@ class Recorder:
         settings = self._settings
         self._break_off_overflows(output_times, checkpoint)
         self._warn_of_divergence()
-        data: dict[str, Any] = {name: (("seed", "time"), values) for name, values in self._by_time.items()}
+        data: dict[str, Any] = {
+            name: (("seed", "time"), values) for name, values in self._by_time.items()
+        }
         if self._averages is not None:
             data["average_params"] = (("seed", "time", "param"), self._averages)
         data["final_params"] = (("seed", "param"), self._final)
@@ -166,12 +182,17 @@ class Recorder:
         dataset = xr.Dataset(data, coords)
         for name, label in _LABELS.items():
             if name in dataset.variables:
-                dataset[name].attrs["long_name"] = label.format(norm={"2": "2-norm", "sup": "sup norm"}[self._truth.norm])
+                dataset[name].attrs["long_name"] = label.format(
+                    norm={"2": "2-norm", "sup": "sup norm"}[self._truth.norm]
+                )
         return History(dataset, settings, checkpoint)
 
     def _break_off_overflows(self, output_times: np.ndarray, checkpoint: Checkpoint | None) -> None:
-        """A seed diverges, too, where a measure overflows before a parameter does: it is NaN from that time on."""
-        outputs = np.isfinite(self._output).all(axis=1) & ~np.isfinite(output_error(self._output, self._truth))
+        """A seed diverges, too, where a measure overflows before a parameter does: it is NaN from
+        that time on."""
+        outputs = np.isfinite(self._output).all(axis=1) & ~np.isfinite(
+            output_error(self._output, self._truth)
+        )
         if self._measured:
             for seed in np.flatnonzero(outputs):
                 self._overflow(int(seed), int(output_times[seed]))
@@ -199,10 +220,19 @@ class Recorder:
             return
         first = diverged[self._diverged_at[diverged].argmin()]
         kind = self._diverged_kind[first]
-        where = f"at an agent of kind {kind}" if kind >= 0 else "in its errors, though not yet in its parameters"
-        others = f" ({len(diverged)} of {len(self._diverged_at)} seeds diverged)" if len(self._diverged_at) > 1 else ""
+        where = (
+            f"at an agent of kind {kind}"
+            if kind >= 0
+            else "in its errors, though not yet in its parameters"
+        )
+        others = (
+            f" ({len(diverged)} of {len(self._diverged_at)} seeds diverged)"
+            if len(self._diverged_at) > 1
+            else ""
+        )
         warnings.warn(
-            f"Seed {self._settings.seeds[first]} left the finite numbers at time {self._diverged_at[first]}, "
+            f"Seed {self._settings.seeds[first]} left the finite numbers at time "
+            f"{self._diverged_at[first]}, "
             f"{where}{others}; its history is NaN from there on: "
             f"use a step_size below {self._settings.step_size:g}.",
             DivergenceWarning,
@@ -214,4 +244,6 @@ def output_error(output: np.ndarray, truth: Truth) -> np.ndarray:
     """(seeds,): squared error of the output in the theorem's norm."""
     deviations = output - truth.fixed_point
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.square(np.linalg.norm(deviations, ord=np.inf if truth.norm == "sup" else 2, axis=1))
+        return np.square(
+            np.linalg.norm(deviations, ord=np.inf if truth.norm == "sup" else 2, axis=1)
+        )

@@ -10,7 +10,8 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Everything that decides a history, apart from the problem itself (which `fingerprint` stands for)."""
+    """Everything that decides a history, apart from the problem itself (which `fingerprint` stands
+    for)."""
 
     algorithm: str
     num_agents: int

@@ -1,7 +1,9 @@
-"""The file of a history: NetCDF, and behind it a seal (see `safe_files`) that is checked before anything is parsed.
+"""The file of a history: NetCDF, and behind it a seal (see `safe_files`) that is checked before
+anything is parsed.
 
-A file says inside, too, that it is sealed. So a file without a seal is either damaged or was written before files had one; the
-latter is read with a warning, after another process has shown that it can be read at all.
+A file says inside, too, that it is sealed. So a file without a seal is either damaged or was
+written before files had one; the latter is read with a warning, after another process has shown
+that it can be read at all.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _FORMAT = 1
 _SEALED = "fegsam_seal"
 """The attribute by which a file says that it is sealed; its name is looked for in the raw bytes."""
 _LEAST_LIMIT = 1 << 30
-"""Bytes that the arrays of any file may ask for, however small it is (NetCDF tools can compress it)."""
+"""Bytes that the arrays of any file may ask for, however small it is (NetCDF tools can compress
+it)."""
 _PATIENCE = 30.0
 """Seconds that a file without a seal may take to be read, and one more for every `_PACE` bytes."""
 _PACE = 10_000_000
@@ -46,7 +49,9 @@ def save_history(history: History, path: str | os.PathLike[str], owner: str = ""
         if history.checkpoint.states is not None:
             stored["checkpoint_states"] = (("seed", "agent"), history.checkpoint.states)
     if not target.parent.is_dir():
-        raise ProblemError(f"There is no folder {str(target.parent)!r} to save the history in; create it first.")
+        raise ProblemError(
+            f"There is no folder {str(target.parent)!r} to save the history in; create it first."
+        )
     try:
         with whole(target) as temporary:
             stored.to_netcdf(temporary, engine="netcdf4")
@@ -55,7 +60,8 @@ def save_history(history: History, path: str | os.PathLike[str], owner: str = ""
         # HDF5 says no more than "HDF error" when a disk is full, as a RuntimeError.
         reason = getattr(error, "strerror", None) or error
         raise ProblemError(
-            f"{str(path)!r} cannot be written ({reason}); make room there, or choose a folder that can be written to."
+            f"{str(path)!r} cannot be written ({reason}); make room there, or choose a folder "
+            "that can be written to."
         ) from error
 
 
@@ -63,7 +69,9 @@ def load_history(path: str | os.PathLike[str]) -> History:
     """See `fegsam.load_history`."""
     _require_netcdf()
     if not isinstance(path, str | os.PathLike):
-        raise ProblemError(f"path is {shown(path)}; give the path of a file that History.save wrote.")
+        raise ProblemError(
+            f"path is {shown(path)}; give the path of a file that History.save wrote."
+        )
     try:
         label = sealed_by(path)
         content = b"" if label is not None else read_plain(path)
@@ -73,7 +81,9 @@ def load_history(path: str | os.PathLike[str]) -> History:
         raise ProblemError(f"There is no history at {str(path)!r}; check the path.") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ProblemError(f"The history {str(path)!r} cannot be read ({reason}); check the path.") from error
+        raise ProblemError(
+            f"The history {str(path)!r} cannot be read ({reason}); check the path."
+        ) from error
     if label is None:
         if _SEALED.encode() in content:
             raise _damaged(path, "its end, which holds the checksum, is missing or changed")
@@ -81,7 +91,8 @@ def load_history(path: str | os.PathLike[str]) -> History:
     history = parse_history(path)
     if label is None:
         warnings.warn(
-            f"{str(path)!r} has no checksum, so changed numbers in it would go unnoticed; a version of fegsam before checksums "
+            f"{str(path)!r} has no checksum, so changed numbers in it would go unnoticed; a "
+            "version of fegsam before checksums "
             "wrote it: save it again to give it one.",
             UserWarning,
             stacklevel=3,
@@ -99,9 +110,13 @@ def parse_history(path: str | os.PathLike[str]) -> History:
         stored = xr.load_dataset(path, engine="netcdf4")
         settings = _settings(stored.attrs, stored["time"].values, stored["seed"].values)
         checkpoint = _checkpoint(stored)
-    except Exception as error:  # whatever the libraries underneath make of bytes that are no history
+    except (
+        Exception
+    ) as error:  # whatever the libraries underneath make of bytes that are no history
         raise _damaged(path, " ".join(str(error).split()) or type(error).__name__) from error
-    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs(deep=False)
+    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs(
+        deep=False
+    )
     return History(data, settings, checkpoint)
 
 
@@ -125,7 +140,10 @@ def _check_size(path: str | os.PathLike[str]) -> None:
     with netCDF4.Dataset(path) as file:
         declared = declared_bytes(file)
     if declared > _limit(path):
-        raise ValueError(f"its arrays ask for {declared} bytes of memory, and the file has {os.stat(path).st_size}")
+        raise ValueError(
+            f"its arrays ask for {declared} bytes of memory, and the file has "
+            f"{os.stat(path).st_size}"
+        )
 
 
 def _try_reading(path: str | os.PathLike[str], size: int) -> None:
@@ -133,16 +151,24 @@ def _try_reading(path: str | os.PathLike[str], size: int) -> None:
     script = pathlib.Path(__file__).with_name("trial.py")
     command = [sys.executable, "-P", str(script), os.fspath(path), str(_limit(path))]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE + size / _PACE)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE + size / _PACE
+        )
     except subprocess.TimeoutExpired:
         raise _damaged(path, "reading it does not end") from None
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise _damaged(path, last if done.returncode > 0 and last else "reading it ends the process that reads")
+        raise _damaged(
+            path, last if done.returncode > 0 and last else "reading it ends the process that reads"
+        )
 
 
 def _attributes(settings: Settings) -> dict[str, Any]:
-    plain = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings) if f.name not in ("record", "seeds")}
+    plain = {
+        f.name: getattr(settings, f.name)
+        for f in dataclasses.fields(settings)
+        if f.name not in ("record", "seeds")
+    }
     return {
         "fegsam_format": _FORMAT,
         _SEALED: "the file ends in a SHA-256 of everything before it",
@@ -155,7 +181,9 @@ def _settings(attributes: dict[str, Any], times: np.ndarray, seeds: np.ndarray) 
     if attributes["fegsam_format"] != _FORMAT:
         raise ValueError(f"format {attributes['fegsam_format']}, expected {_FORMAT}")
     plain = json.loads(attributes["settings"])
-    return Settings(record=times.astype(np.int64), seeds=tuple(int(seed) for seed in seeds), **plain)
+    return Settings(
+        record=times.astype(np.int64), seeds=tuple(int(seed) for seed in seeds), **plain
+    )
 
 
 def _checkpoint(stored: xr.Dataset) -> Checkpoint | None:
@@ -164,11 +192,15 @@ def _checkpoint(stored: xr.Dataset) -> Checkpoint | None:
     if "checkpoint_params" not in stored:
         return None
     states = stored["checkpoint_states"].values if "checkpoint_states" in stored else None
-    return Checkpoint(int(stored.attrs["checkpoint_time"]), stored["checkpoint_params"].values, states)
+    return Checkpoint(
+        int(stored.attrs["checkpoint_time"]), stored["checkpoint_params"].values, states
+    )
 
 
 def _require_netcdf() -> None:
     try:
         import netCDF4  # noqa: F401
     except ImportError as error:
-        raise ProblemError("Saving and loading histories needs NetCDF; run: pip install 'fegsam[netcdf]'") from error
+        raise ProblemError(
+            "Saving and loading histories needs NetCDF; run: pip install 'fegsam[netcdf]'"
+        ) from error

@@ -1,7 +1,8 @@
 """Reads a NetCDF file to its end, in a process of its own: ``python trial.py FILE MOST``.
 
-The library underneath can loop for ever, or crash, over a damaged file that has no checksum. Whoever starts this process can
-end it. It imports nothing of the package, so that it starts in a fraction of a second.
+The library underneath can loop for ever, or crash, over a damaged file that has no checksum.
+Whoever starts this process can end it. It imports nothing of the package, so that it starts in a
+fraction of a second.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 
 def declared_bytes(file: Any) -> int:
-    """How much memory the arrays of an open `netCDF4.Dataset` ask for; a file of a few bytes can ask for any amount."""
+    """How much memory the arrays of an open `netCDF4.Dataset` ask for; a file of a few bytes can
+    ask for any amount."""
     return sum(
         np.dtype(variable.dtype).itemsize * int(np.prod(variable.shape, dtype=object))
         if variable.dtype is not str

@@ -1,4 +1,5 @@
-"""Which step size, sync period and number of steps reach an accuracy, with the fewest communications or samples."""
+"""Which step size, sync period and number of steps reach an accuracy, with the fewest
+communications or samples."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""The last word on a plan of a linear algorithm: a local search by exact moments, from where the law of the rounds points.
+"""The last word on a plan of a linear algorithm: a local search by exact moments, from where the
+law of the rounds points.
 
-The law is right for small steps alone, and leaves out the noise of the matrices while theta is far from theta*. Exact moments
-take some hundredths of a second for a setting, so they can be asked about a hundred of them but not about all.
+The law is right for small steps alone, and leaves out the noise of the matrices while theta is far
+from theta*. Exact moments take some hundredths of a second for a setting, so they can be asked
+about a hundred of them but not about all.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _MOST_DOUBLINGS = 4
 
 
 class ExactSearch:
-    """Settings that reach an accuracy, even in a mean over seeds that is too large by chance, by exact moments.
+    """Settings that reach an accuracy, even in a mean over seeds that is too large by chance, by
+    exact moments.
 
     Parameters
     ----------
@@ -44,36 +47,46 @@ class ExactSearch:
     (1, True)
     """
 
-    def __init__(self, problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, deviations: float = 0.0) -> None:
+    def __init__(
+        self, problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, deviations: float = 0.0
+    ) -> None:
         self.problem, self.algorithm, self.law = problem, algorithm, law
         self.accuracy, self.deviations = accuracy, deviations
         self._known: dict[tuple[float, int, int], float] = {}
 
     def nearest_known(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
-        """`start`, or with fewer rounds, as many as exact moments are quick for; None where they never are."""
+        """`start`, or with fewer rounds, as many as exact moments are quick for; None where they
+        never are."""
         rounds = start.communications
         while rounds:
             period = most_steps // rounds if goal.what == "communications" else start.sync_period
             # The flow alpha T is that of the start.
-            setting = Setting(start.step_size * start.num_steps / (period * rounds), period, rounds, start.error)
+            setting = Setting(
+                start.step_size * start.num_steps / (period * rounds), period, rounds, start.error
+            )
             if exact_error(self.problem, self.algorithm, self.law, setting) is not None:
                 return setting
             rounds = int(rounds / _GALLOP)
         return None
 
     def fewest(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
-        """The goal's best setting near `start`, with its error without margin; None where none gets there."""
+        """The goal's best setting near `start`, with its error without margin; None where none gets
+        there."""
         rounds = start.communications
         if goal.what == "communications":
             for doubling in range(_MOST_DOUBLINGS if math.isinf(goal.most_steps) else 1):
                 limit = most_steps * 2**doubling
-                found = self._least(lambda many, limit=limit: (limit // many, many), rounds, limit, start)
+                found = self._least(
+                    lambda many, limit=limit: (limit // many, many), rounds, limit, start
+                )
                 found = self._with_other_periods(found, start, limit)
                 if found is not None:
                     return self._shortest(found)
             return None
         if rounds < goal.most_communications:
-            most = int(min(goal.most_communications, most_steps * 2**_MOST_DOUBLINGS // start.sync_period))
+            most = int(
+                min(goal.most_communications, most_steps * 2**_MOST_DOUBLINGS // start.sync_period)
+            )
             found = self._least(lambda many: (start.sync_period, many), rounds, most, start)
             if found is not None or math.isinf(goal.most_communications):
                 # Whole rounds overshoot: as many of them, but shorter.
@@ -82,11 +95,14 @@ class ExactSearch:
         most = max(1, most_steps * 2**_MOST_DOUBLINGS // rounds)
         return self._least(lambda period: (period, rounds), start.sync_period, most, start)
 
-    def _with_other_periods(self, found: Setting | None, start: Setting, limit: int) -> Setting | None:
+    def _with_other_periods(
+        self, found: Setting | None, start: Setting, limit: int
+    ) -> Setting | None:
         """The best of what was found and of fewer rounds with the periods 1, 2, 3, 4, 6, 8, 12, ...
 
-        The line of whole budgets has gaps, for ``limit // R`` is a whole number. And long periods at small steps are not always
-        best: a few large steps, each followed by a synchronisation, lead the agents to theta* with no drift at all.
+        The line of whole budgets has gaps, for ``limit // R`` is a whole number. And long periods
+        at small steps are not always best: a few large steps, each followed by a synchronisation,
+        lead the agents to theta* with no drift at all.
         """
         near, fewer = (found, found.communications - 1) if found else (start, start.communications)
         for period in sorted({k * 2**j for j in range(limit.bit_length()) for k in (1, 3)}):
@@ -101,15 +117,21 @@ class ExactSearch:
     def _shortest(self, found: Setting) -> Setting:
         """The same number of rounds, with the least period."""
         period = found.sync_period
-        return self._least(lambda period: (period, found.communications), period, period, found) or found
+        return (
+            self._least(lambda period: (period, found.communications), period, period, found)
+            or found
+        )
 
     def best_seen(self) -> Setting:
         """Of all settings that were tried, the one with the least error."""
         place = min(self._known, key=lambda each: self._known[each])
         return Setting(*place, self._known[place])
 
-    def _least(self, setting: Callable[[int], tuple[int, int]], guess: int, most: int, start: Setting) -> Setting | None:
-        """Along a line of periods and rounds the least number that gets there: from the guess in growing strides, and back."""
+    def _least(
+        self, setting: Callable[[int], tuple[int, int]], guess: int, most: int, start: Setting
+    ) -> Setting | None:
+        """Along a line of periods and rounds the least number that gets there: from the guess in
+        growing strides, and back."""
         place, near = min(guess, most), start
         good, bad = most + 1, 0
         stride, found = _GALLOP, None
@@ -129,7 +151,8 @@ class ExactSearch:
         return found
 
     def _best_step(self, period: int, rounds: int, near: Setting) -> Setting:
-        """The first step size that gets there, or else about the best; from that of a setting near by, with its ``alpha T``."""
+        """The first step size that gets there, or else about the best; from that of a setting near
+        by, with its ``alpha T``."""
         step = near.step_size * near.num_steps / (period * rounds)
 
         def at(step: float) -> float:

@@ -21,7 +21,13 @@ _PATIENCE = 1.0
 
 
 def run_errors(
-    problem: Any, algorithm: Any, step_size: float, sync_period: int, times: np.ndarray, seeds: range, engine: str | Engine
+    problem: Any,
+    algorithm: Any,
+    step_size: float,
+    sync_period: int,
+    times: np.ndarray,
+    seeds: range,
+    engine: str | Engine,
 ) -> np.ndarray:
     """(seeds, times): the squared 2-norm error, NaN where a run diverged.
 
@@ -46,7 +52,9 @@ def run_errors(
     return history.data["squared_error_2"].values
 
 
-def verified(problem: Any, algorithm: Any, setting: Setting, seeds: range, engine: str | Engine) -> Estimate:
+def verified(
+    problem: Any, algorithm: Any, setting: Setting, seeds: range, engine: str | Engine
+) -> Estimate:
     """The mean over the seeds of the last iterate's squared error, with its 95 percent interval.
 
     >>> import fegsam as fg
@@ -56,13 +64,18 @@ def verified(problem: Any, algorithm: Any, setting: Setting, seeds: range, engin
     True
     """
     times = np.array([setting.num_steps])
-    return mean_estimate(run_errors(problem, algorithm, setting.step_size, setting.sync_period, times, seeds, engine)[:, -1])
+    return mean_estimate(
+        run_errors(
+            problem, algorithm, setting.step_size, setting.sync_period, times, seeds, engine
+        )[:, -1]
+    )
 
 
 def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -> float | None:
     """E||avg_T - theta*||_2^2, or None where it would take long.
 
-    The moments keep the modes of one agent at a time (order 1), which is right to far more digits than a plan needs.
+    The moments keep the modes of one agent at a time (order 1), which is right to far more digits
+    than a plan needs.
 
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
@@ -75,7 +88,8 @@ def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -
     steps = setting.num_steps
     period = setting.sync_period
     if setting.communications == 1 and not _by_powers(law, setting):
-        # One round is then cheaper as steps before a synchronisation that does not come: the average is the same.
+        # One round is then cheaper as steps before a synchronisation that does not come: the
+        # average is the same.
         period = steps + 1
     settings = {"step_size": setting.step_size, "sync_period": period, "times": [steps], "order": 1}
     try:
@@ -86,7 +100,9 @@ def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -
 
 def _costs(law: RoundLaw, sync_period: int) -> Costs:
     """What a round costs; all kinds together are taken for one chain."""
-    return Costs((law.num_modes,) * law.num_kinds, law.num_windows, len(law.start) + 1, sync_period, 1.0)
+    return Costs(
+        (law.num_modes,) * law.num_kinds, law.num_windows, len(law.start) + 1, sync_period, 1.0
+    )
 
 
 def _by_powers(law: RoundLaw, setting: Setting) -> bool:
@@ -96,7 +112,8 @@ def _by_powers(law: RoundLaw, setting: Setting) -> bool:
 
 
 def seconds(law: RoundLaw, setting: Setting) -> float:
-    """About how long the moments take: a step of a round acts on a functional for each pair of parameters, or on one alone."""
+    """About how long the moments take: a step of a round acts on a functional for each pair of
+    parameters, or on one alone."""
     costs = _costs(law, setting.sync_period)
     functionals = costs.entries if setting.communications > 1 else 2
     step = 3e-4 + 3.5e-9 * law.num_windows * costs.size**2 * functionals

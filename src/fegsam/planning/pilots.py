@@ -1,8 +1,10 @@
-"""The settings that reach an accuracy, where only runs can tell: Q-learning, rules of the user's, very many parameters.
+"""The settings that reach an accuracy, where only runs can tell: Q-learning, rules of the user's,
+very many parameters.
 
-A pilot is a run over a few seeds, the same for all pilots, so that they share their paths. Its curve says after how many
-rounds the error's upper confidence limit is low enough. First the fewest steps are looked for with a synchronisation each
-step; then, at the step size found and at smaller ones, the fewest rounds that still get there.
+A pilot is a run over a few seeds, the same for all pilots, so that they share their paths. Its
+curve says after how many rounds the error's upper confidence limit is low enough. First the fewest
+steps are looked for with a synchronisation each step; then, at the step size found and at smaller
+ones, the fewest rounds that still get there.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ _FIRST_STEPS = 64
 _LARGEST_STEP = 2.0
 """Agents that often meet bear steps above one: their average moves by less than each of them."""
 _SLOWER = tuple(2.0 ** (k / 3) for k in range(13))
-"""Step sizes for long periods, as divisors of the one with the fewest steps: they want as many times the steps."""
+"""Step sizes for long periods, as divisors of the one with the fewest steps: they want as many
+times the steps."""
 _PATIENCE = 4
-"""A pilot goes on for so many times the steps that its step size wants; by then it is at its floor."""
+"""A pilot goes on for so many times the steps that its step size wants; by then it is at its
+floor."""
 _ROUNDS_NEAR = 1.1
 """Numbers of rounds are found to within this factor."""
 _RECORDS = 300
@@ -39,15 +43,27 @@ class PilotSearch:
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
-    >>> settings = PilotSearch(fed, fg.QLearning(), accuracy=0.1, engine="cpu").settings(Goal("communications"))
+    >>> settings = PilotSearch(fed, fg.QLearning(), accuracy=0.1, engine="cpu").settings(
+    ...     Goal("communications")
+    ... )
     >>> min(setting.communications for setting in settings)
     1
     """
 
     def __init__(
-        self, problem: Any, algorithm: Any, accuracy: float, engine: str | Engine, caution: float = _LARGEST_STEP
+        self,
+        problem: Any,
+        algorithm: Any,
+        accuracy: float,
+        engine: str | Engine,
+        caution: float = _LARGEST_STEP,
     ) -> None:
-        self.problem, self.algorithm, self.accuracy, self.engine = problem, algorithm, accuracy, engine
+        self.problem, self.algorithm, self.accuracy, self.engine = (
+            problem,
+            algorithm,
+            accuracy,
+            engine,
+        )
         self.caution = caution
         """step sizes are at most so many times the largest that is ever tried"""
         self._failed: list[Setting] = []
@@ -74,10 +90,16 @@ class PilotSearch:
         return min(filter(goal.admits, self._failed), key=lambda setting: setting.error)
 
     def _fewest_steps(self, limit: int) -> Setting | None:
-        """With K = 1: twice the steps until some step size gets there. The best step size does not rise with their number."""
-        steps, tried = min(_FIRST_STEPS, limit), [self.caution * _LARGEST_STEP / 2**k for k in range(9)]
+        """With K = 1: twice the steps until some step size gets there. The best step size does not
+        rise with their number."""
+        steps, tried = (
+            min(_FIRST_STEPS, limit),
+            [self.caution * _LARGEST_STEP / 2**k for k in range(9)],
+        )
         while True:
-            found = [setting for step in tried if (setting := self._first(step, 1, steps)) is not None]
+            found = [
+                setting for step in tried if (setting := self._first(step, 1, steps)) is not None
+            ]
             if found:
                 return min(found, key=lambda setting: setting.num_steps)
             if steps >= limit:
@@ -86,7 +108,8 @@ class PilotSearch:
             steps, tried = min(2 * steps, limit), [best.step_size / 2**k for k in range(3)]
 
     def _fewest_rounds(self, step: float, limit: int) -> list[Setting]:
-        """A single round; or else the fewest that get there, all steps spent on them, by bisection of their logarithm."""
+        """A single round; or else the fewest that get there, all steps spent on them, by bisection
+        of their logarithm."""
         once = self._first(step, None, limit)
         if once is not None:
             return [once]
@@ -102,18 +125,27 @@ class PilotSearch:
         return found
 
     def _first(self, step: float, period: int | None, limit: int) -> Setting | None:
-        """The first synchronisation up to `limit` whose error is low enough; with no period, the first time, as one round."""
+        """The first synchronisation up to `limit` whose error is low enough; with no period, the
+        first time, as one round."""
         rounds = limit // (period or 1)
-        times = (period or 1) * np.unique(np.linspace(1, rounds, min(rounds, _RECORDS)).astype(np.int64))
-        errors = run_errors(self.problem, self.algorithm, step, period or limit + 1, times, _SEEDS, self.engine)
+        times = (period or 1) * np.unique(
+            np.linspace(1, rounds, min(rounds, _RECORDS)).astype(np.int64)
+        )
+        errors = run_errors(
+            self.problem, self.algorithm, step, period or limit + 1, times, _SEEDS, self.engine
+        )
         errors = np.where(np.isfinite(errors).all(axis=0), errors, np.inf)
         with np.errstate(invalid="ignore"):
             mean = errors.mean(axis=0)
-            upper = np.nan_to_num(mean + _SIGMAS * errors.std(axis=0, ddof=1) / math.sqrt(len(_SEEDS)), nan=np.inf)
+            upper = np.nan_to_num(
+                mean + _SIGMAS * errors.std(axis=0, ddof=1) / math.sqrt(len(_SEEDS)), nan=np.inf
+            )
 
         def setting(place: int) -> Setting:
             time = int(times[place])
-            return Setting(step, period or time, time // period if period else 1, float(mean[place]))
+            return Setting(
+                step, period or time, time // period if period else 1, float(mean[place])
+            )
 
         low_enough = np.flatnonzero(upper <= self.accuracy)
         if len(low_enough):

@@ -1,4 +1,5 @@
-"""`plan`: from an accuracy to a step size, a sync period and a number of steps, verified by a run."""
+"""`plan`: from an accuracy to a step size, a sync period and a number of steps, verified by a
+run."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from fegsam.tables import html_table, text_table
 _LAW_PARAMETERS = 100
 """Up to so many parameters the law of the rounds takes milliseconds."""
 _SIGMAS = 2.5
-"""A plan aims so many standard errors of its verification below the accuracy, so that chance seldom spoils that."""
+"""A plan aims so many standard errors of its verification below the accuracy, so that chance seldom
+spoils that."""
 _ATTEMPTS = 5
 _MISLED = 3.0
 """A prediction that is exceeded by this factor was made for too large a step."""
@@ -71,7 +73,8 @@ class Plan:
     met : bool
         Whether that mean is at most `accuracy`.
     tradeoff : tuple of Tradeoff
-        From the fewest communications to the fewest steps: what else is thought to reach the accuracy.
+        From the fewest communications to the fewest steps: what else is thought to reach the
+        accuracy.
 
     Examples
     --------
@@ -109,7 +112,9 @@ class Plan:
         return "met" if self.met else "not met; plan for a slightly smaller one"
 
     def _rows(self) -> list[list[str]]:
-        said = {"exact": "exact moments", "small_step": "small-step law", "pilot": "pilot runs"}[self.source]
+        said = {"exact": "exact moments", "small_step": "small-step law", "pilot": "pilot runs"}[
+            self.source
+        ]
         return [
             ["step size", f"{self.step_size:.4g}"],
             ["sync period", str(self.sync_period)],
@@ -120,12 +125,17 @@ class Plan:
         ]
 
     def _curve(self) -> tuple[list[str], list[list[str]]]:
-        rows = [[*map(str, (p.communications, p.num_steps, p.sync_period)), f"{p.step_size:.4g}"] for p in self.tradeoff]
+        rows = [
+            [*map(str, (p.communications, p.num_steps, p.sync_period)), f"{p.step_size:.4g}"]
+            for p in self.tradeoff
+        ]
         return ["communications", "steps", "sync period", "step size"], rows
 
     def __str__(self) -> str:
         first, *others = self._rows()
-        return f"{self._title}\n{text_table(first, others)}\n\n{_CURVE}\n{text_table(*self._curve())}"
+        return (
+            f"{self._title}\n{text_table(first, others)}\n\n{_CURVE}\n{text_table(*self._curve())}"
+        )
 
     def _repr_html_(self) -> str:
         return html_table(self._title, ["", ""], self._rows()) + html_table(_CURVE, *self._curve())
@@ -149,21 +159,23 @@ def plan(
     verify_seeds: int = 200,
     engine: str | Engine = "cpu",
 ) -> Plan:
-    """The settings that bring E||avg_T - theta*||_2^2 down to `accuracy` with the fewest communications or samples.
+    """The settings that bring E||avg_T - theta*||_2^2 down to `accuracy` with the fewest
+    communications or samples.
 
-    The last iterate counts, from a start at zero. Linear algorithms are planned by the law of `round_law` and, near its answer,
-    by exact moments where these are quick; all others by pilot runs. The plan is then run, and tightened if it misses.
+    The last iterate counts, from a start at zero. Linear algorithms are planned by the law of
+    `round_law` and, near its answer, by exact moments where these are quick; all others by pilot
+    runs. The plan is then run, and tightened if it misses.
 
     Parameters
     ----------
     accuracy : float
         Of the squared 2-norm error, `squared_error_2` of a history.
     goal : {"communications", "samples"}
-        What is to be few. Of equal numbers of communications the one with fewer steps is taken; of nearly equal numbers of
-        steps (2 percent) the one with fewer communications.
+        What is to be few. Of equal numbers of communications the one with fewer steps is taken; of
+        nearly equal numbers of steps (2 percent) the one with fewer communications.
     budget : int, optional
-        The most steps (goal "communications"; by default 16 times as many as are needed) or the most communications (goal
-        "samples"; by default any number).
+        The most steps (goal "communications"; by default 16 times as many as are needed) or the
+        most communications (goal "samples"; by default any number).
     verify_seeds : int
         How many seeds verify the plan.
     engine
@@ -191,7 +203,10 @@ def plan(
     wanted = _goal(goal, budget)
     start = fixed_point(problem, algorithm)
     if accuracy >= start @ start:
-        raise ProblemError(f"The start already has a squared error of {start @ start:.3g}; ask for an accuracy below that.")
+        raise ProblemError(
+            f"The start already has a squared error of {start @ start:.3g}; ask for an accuracy "
+            "below that."
+        )
     propose = _proposer(problem, algorithm, wanted, seeds, engine)
     level, caution, found = accuracy, 1.0, None
     for attempt in range(_ATTEMPTS):
@@ -215,9 +230,11 @@ def plan(
 
 
 def _shown(proposal: _Proposal, estimate: Estimate) -> float:
-    """What a further run over as many seeds would hardly exceed: by 95 percent intervals, about two standard errors.
+    """What a further run over as many seeds would hardly exceed: by 95 percent intervals, about two
+    standard errors.
 
-    The margin that a plan aims at is of normal errors, and rare large ones need more. The mean exact moments know better.
+    The margin that a plan aims at is of normal errors, and rare large ones need more. The mean
+    exact moments know better.
     """
     mean = proposal.chosen.error if proposal.source == "exact" else estimate.value
     return max(estimate.value, mean + (estimate.high - estimate.value))
@@ -227,10 +244,21 @@ def _goal(goal: str, budget: int | None) -> Goal:
     if not isinstance(goal, str) or goal not in ("communications", "samples"):
         raise ProblemError(f'goal is {shown(goal)}; give "communications" or "samples".')
     most = math.inf if budget is None else integer(budget, "budget")
-    return Goal(goal, most_steps=most) if goal == "communications" else Goal(goal, most_communications=most)
+    return (
+        Goal(goal, most_steps=most)
+        if goal == "communications"
+        else Goal(goal, most_communications=most)
+    )
 
 
-def _plan(proposal: _Proposal, accuracy: float, goal: str, budget: int | None, estimate: Estimate, seeds: int) -> Plan:
+def _plan(
+    proposal: _Proposal,
+    accuracy: float,
+    goal: str,
+    budget: int | None,
+    estimate: Estimate,
+    seeds: int,
+) -> Plan:
     chosen = proposal.chosen
     curve = frontier([*proposal.settings, chosen])
     return Plan(
@@ -246,15 +274,26 @@ def _plan(proposal: _Proposal, accuracy: float, goal: str, budget: int | None, e
         verified=estimate,
         verify_seeds=seeds,
         met=estimate.value <= accuracy,
-        tradeoff=tuple(Tradeoff(s.communications, s.num_steps, s.step_size, s.sync_period) for s in curve),
+        tradeoff=tuple(
+            Tradeoff(s.communications, s.num_steps, s.step_size, s.sync_period) for s in curve
+        ),
     )
 
 
 def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
-    limit = f"{goal.most_communications} communications" if goal.what == "samples" else f"{goal.most_steps} steps"
-    within = limit if math.isfinite(min(goal.most_steps, goal.most_communications)) else f"{best.num_steps} steps"
+    limit = (
+        f"{goal.most_communications} communications"
+        if goal.what == "samples"
+        else f"{goal.most_steps} steps"
+    )
+    within = (
+        limit
+        if math.isfinite(min(goal.most_steps, goal.most_communications))
+        else f"{best.num_steps} steps"
+    )
     return (
-        f"A squared error of {accuracy:.3g} is out of reach within {within}, where about {best.error:.3g} is the least found; "
+        f"A squared error of {accuracy:.3g} is out of reach within {within}, where about "
+        f"{best.error:.3g} is the least found; "
         "ask for a larger accuracy or give a larger budget."
     )
 
@@ -262,21 +301,36 @@ def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
 def _proposer(
     problem: Any, algorithm: Any, goal: Goal, seeds: int, engine: str | Engine
 ) -> Callable[[float, float], _Proposal | Setting]:
-    """What proposes a setting for an accuracy, with more or less caution; or, where that is out of reach, what is in reach."""
+    """What proposes a setting for an accuracy, with more or less caution; or, where that is out of
+    reach, what is in reach."""
     linear = isinstance(algorithm, LinearSA | OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD)
     if linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
         law = RoundLaw(problem, algorithm)
-        return lambda accuracy, caution: _by_law(problem, algorithm, law, accuracy, caution, goal, seeds)
-    return lambda accuracy, caution: _by_pilots(PilotSearch(problem, algorithm, accuracy, engine, caution), goal)
+        return lambda accuracy, caution: _by_law(
+            problem, algorithm, law, accuracy, caution, goal, seeds
+        )
+    return lambda accuracy, caution: _by_pilots(
+        PilotSearch(problem, algorithm, accuracy, engine, caution), goal
+    )
 
 
 def _by_pilots(search: PilotSearch, goal: Goal) -> _Proposal | Setting:
     settings = search.settings(goal)
-    return _Proposal(goal.best(settings), "pilot", settings, search.caution) if settings else search.within_reach(goal)
+    return (
+        _Proposal(goal.best(settings), "pilot", settings, search.caution)
+        if settings
+        else search.within_reach(goal)
+    )
 
 
 def _by_law(
-    problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, caution: float, goal: Goal, seeds: int
+    problem: Any,
+    algorithm: Any,
+    law: RoundLaw,
+    accuracy: float,
+    caution: float,
+    goal: Goal,
+    seeds: int,
 ) -> _Proposal | Setting:
     """Search by the law, then near what it found by exact moments, where these are quick."""
     deviations = _SIGMAS / math.sqrt(seeds)
@@ -286,13 +340,23 @@ def _by_law(
     exact = ExactSearch(problem, algorithm, law, accuracy, deviations)
     known = exact.nearest_known(goal, start, search.most_steps)
     chosen = None if known is None else exact.fewest(goal, known, search.most_steps)
-    if chosen is None and settings and (known is None or known.communications < start.communications):
+    if (
+        chosen is None
+        and settings
+        and (known is None or known.communications < start.communications)
+    ):
         share = start.step_size / law.largest_step(start.sync_period)
         bare = law.error(start.step_size, start.sync_period, start.communications)
         return _Proposal(replace(start, error=bare), "small_step", settings, share)
     if chosen is None:
         return start if known is None else exact.best_seen()
     # The curve is the law's, for an accuracy at which the law is right about the chosen setting.
-    level = accuracy * law.error(chosen.step_size, chosen.sync_period, chosen.communications) / chosen.error
+    level = (
+        accuracy
+        * law.error(chosen.step_size, chosen.sync_period, chosen.communications)
+        / chosen.error
+    )
     curve = Search(law, level, deviations, caution).settings(goal)
-    return _Proposal(chosen, "exact", curve, chosen.step_size / law.largest_step(chosen.sync_period))
+    return _Proposal(
+        chosen, "exact", curve, chosen.step_size / law.largest_step(chosen.sync_period)
+    )

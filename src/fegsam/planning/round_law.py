@@ -1,15 +1,18 @@
-"""The error of the average after R rounds of K steps, to first order in the step size: before stationarity, and for any K.
+"""The error of the average after R rounds of K steps, to first order in the step size: before
+stationarity, and for any K.
 
-`theory.small_step_law` is the limit of many rounds where ``alpha K`` is small. A planner asks about few rounds, each so long
-that the agents come near their own fixed points. With theta measured from theta*, agent i's mean moves by
+`theory.small_step_law` is the limit of many rounds where ``alpha K`` is small. A planner asks about
+few rounds, each so long that the agents come near their own fixed points. With theta measured from
+theta*, agent i's mean moves by
 
     x <- x + alpha (A_i x + b_i + alpha m_i),
 
-b_i its mean offset at theta* and m_i what the memory of the Markov noise adds (`small_step_law`'s Markov bias), and gains
-noise of covariance ``alpha^2 Gamma_i`` a step, the long-run covariance. Each step is thus affine with noise, and so are K of
-them, their average over the agents (whose noises are independent, so the N-th part is left) and R rounds: a `Stretch` each,
-found by repeated squaring in the logarithm of R and K. What is left out is the noise of the matrices while theta is far from
-theta*.
+b_i its mean offset at theta* and m_i what the memory of the Markov noise adds (`small_step_law`'s
+Markov bias), and gains noise of covariance ``alpha^2 Gamma_i`` a step, the long-run covariance.
+Each step is thus affine with noise, and so are K of them, their average over the agents (whose
+noises are independent, so the N-th part is left) and R rounds: a `Stretch` each, found by repeated
+squaring in the logarithm of R and K. What is left out is the noise of the matrices while theta is
+far from theta*.
 """
 
 from __future__ import annotations
@@ -48,7 +51,11 @@ class Stretch:
 
     def then(self, later: Stretch) -> Stretch:
         matrix = later.matrix
-        return Stretch(matrix @ self.matrix, matrix @ self.offset + later.offset, matrix @ self.noise @ matrix.T + later.noise)
+        return Stretch(
+            matrix @ self.matrix,
+            matrix @ self.offset + later.offset,
+            matrix @ self.noise @ matrix.T + later.noise,
+        )
 
     def times(self, count: int) -> Stretch:
         """The same `count` >= 1 times over."""
@@ -80,7 +87,8 @@ class RoundLaw:
 
     Examples
     --------
-    Agents that average a coin reach the variance ``alpha / (2 - alpha) / 4 / N``, up to order alpha:
+    Agents that average a coin reach the variance ``alpha / (2 - alpha) / 4 / N``, up to order
+    alpha:
 
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
@@ -94,7 +102,9 @@ class RoundLaw:
         self.start = -point
         self.num_agents = int(problem.num_agents)
         noises = agent_noises(algorithm, problem, point)
-        self._kinds = [(share, noise) for share, noise in noises if isinstance(noise, StateNoise | WindowNoise)]
+        self._kinds = [
+            (share, noise) for share, noise in noises if isinstance(noise, StateNoise | WindowNoise)
+        ]
         self.num_kinds = len(self._kinds)
         self.num_windows = sum(_num_windows(noise) for _, noise in self._kinds)
         self.num_modes = max(_num_modes(noise) for _, noise in self._kinds)
@@ -105,7 +115,8 @@ class RoundLaw:
         """The ``alpha T`` in which the fastest part of the start fades."""
 
     def largest_step(self, period: int) -> float:
-        """About where the noise of the matrices begins to tell. Agents that often meet share it, and bear more."""
+        """About where the noise of the matrices begins to tell. Agents that often meet share it,
+        and bear more."""
         return self._alone_step * (1 + min(3, self.num_agents - 1) / period)
 
     def error(self, step_size: float, period: int, rounds: int) -> float:
@@ -113,30 +124,43 @@ class RoundLaw:
         with np.errstate(over="ignore", invalid="ignore"):
             return self.stretch(step_size, period, rounds).error(self.start)
 
-    def cautious_error(self, step_size: float, period: int, rounds: int, deviations: float) -> float:
+    def cautious_error(
+        self, step_size: float, period: int, rounds: int, deviations: float
+    ) -> float:
         """The error and so many standard deviations of its square."""
         with np.errstate(over="ignore", invalid="ignore"):
             reached = self.stretch(step_size, period, rounds)
             error = reached.error(self.start)
-            return error * (1 + deviations * reached.spread(self.start)) if math.isfinite(error) else math.inf
+            return (
+                error * (1 + deviations * reached.spread(self.start))
+                if math.isfinite(error)
+                else math.inf
+            )
 
     def stretch(self, step_size: float, period: int, rounds: int) -> Stretch:
         unit = np.eye(len(self.start))
         matrix, offset, noise = 0.0 * unit, 0.0 * self.start, 0.0 * unit
         memories = self._memory(period)
-        for (share, each), mean_matrix, (long_run, memory) in zip(self._kinds, self._matrices, memories, strict=True):
+        for (share, each), mean_matrix, (long_run, memory) in zip(
+            self._kinds, self._matrices, memories, strict=True
+        ):
             push = step_size * (each.mean_offset + step_size * memory)
-            local = Stretch(unit + step_size * mean_matrix, push, step_size**2 * long_run).times(period)
+            local = Stretch(unit + step_size * mean_matrix, push, step_size**2 * long_run).times(
+                period
+            )
             matrix += share * local.matrix
             offset += share * local.offset
             noise += share / self.num_agents * local.noise
         return Stretch(matrix, offset, noise).times(rounds)
 
     def _memory(self, period: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Gamma_i (d, d) and m_i (d,) of each kind; m_i at the next power of two below, for it hardly hangs on K."""
+        """Gamma_i (d, d) and m_i (d,) of each kind; m_i at the next power of two below, for it
+        hardly hangs on K."""
         rounded = 1 << (period.bit_length() - 1)
         if rounded not in self._memories:
-            self._memories[rounded] = [lagged_moments(noise, self.num_agents, rounded) for _, noise in self._kinds]
+            self._memories[rounded] = [
+                lagged_moments(noise, self.num_agents, rounded) for _, noise in self._kinds
+            ]
         return self._memories[rounded]
 
 
@@ -149,7 +173,8 @@ def _num_modes(noise: StateNoise | WindowNoise) -> int:
 
 
 def _step_scale(noise: StateNoise | WindowNoise) -> float:
-    """``E||M||^2 / E||M||``: how large the matrices are that do most of the moving; their inverse is a large step."""
+    """``E||M||^2 / E||M||``: how large the matrices are that do most of the moving; their inverse
+    is a large step."""
     if isinstance(noise, StateNoise):
         weights, sizes = noise.law, np.linalg.norm(noise.matrices, 2, axis=(1, 2))
     else:
@@ -157,7 +182,10 @@ def _step_scale(noise: StateNoise | WindowNoise) -> float:
         weights = windows.stationary[windows.source] * windows.probability
         sizes = np.linalg.norm(windows.coefficients, axis=1)
         if windows.features is not None and windows.rows is not None:
-            values = sum(windows.coefficients[:, [l]] * windows.features[s] for l, s in enumerate(windows.states.T))
+            values = sum(
+                windows.coefficients[:, [l]] * windows.features[s]
+                for l, s in enumerate(windows.states.T)
+            )
             first = windows.rows[windows.first_state[windows.source]]
             sizes = np.linalg.norm(values, axis=1) * np.linalg.norm(first, axis=1)
     return float(weights @ sizes**2 / (weights @ sizes))

@@ -1,8 +1,9 @@
-"""The settings that reach an accuracy, where the error of any setting can be computed in milliseconds.
+"""The settings that reach an accuracy, where the error of any setting can be computed in
+milliseconds.
 
-With R rounds fixed, more steps a round never hurt if the step size is chosen anew: the same mean path at a smaller noise.
-So the least K for R rounds is found by bisection, the best step size inside; and the least R for a budget T of steps
-likewise, at ``K = T // R``.
+With R rounds fixed, more steps a round never hurt if the step size is chosen anew: the same mean
+path at a smaller noise. So the least K for R rounds is found by bisection, the best step size
+inside; and the least R for a budget T of steps likewise, at ``K = T // R``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class Search:
-    """The settings that reach an accuracy by the law, even in a mean over seeds that is too large by chance.
+    """The settings that reach an accuracy by the law, even in a mean over seeds that is too large
+    by chance.
 
     Parameters
     ----------
@@ -41,11 +43,14 @@ class Search:
     1
     """
 
-    def __init__(self, law: RoundLaw, accuracy: float, deviations: float = 0.0, caution: float = 1.0) -> None:
+    def __init__(
+        self, law: RoundLaw, accuracy: float, deviations: float = 0.0, caution: float = 1.0
+    ) -> None:
         self.law, self.accuracy, self.deviations, self.caution = law, accuracy, deviations, caution
         self._known: dict[tuple[int, int], Setting] = {}
         self._flow = self._least_flow = 8 * law.time_scale
-        """alpha T of the last best step: much the same for all, but never small, where not to move at all may look best"""
+        """alpha T of the last best step: much the same for all, but never small, where not to move
+        at all may look best"""
         self.most_steps = MOST_STEPS
         """what the settings found may take"""
 
@@ -61,10 +66,15 @@ class Search:
             return []
         if not math.isfinite(goal.most_steps):
             limit = self.most_steps = min(limit, MORE_STEPS * fewest.num_steps)
-        rarest = self._least(lambda rounds: self.best(limit // rounds, rounds), fewest.communications) or fewest
+        rarest = (
+            self._least(lambda rounds: self.best(limit // rounds, rounds), fewest.communications)
+            or fewest
+        )
         found = [fewest, rarest]
         for rounds in _doubling(rarest.communications, fewest.communications):
-            setting = self._least(lambda period, rounds=rounds: self.best(period, rounds), limit // rounds)
+            setting = self._least(
+                lambda period, rounds=rounds: self.best(period, rounds), limit // rounds
+            )
             if setting is not None:
                 found.append(setting)
         return found
@@ -76,7 +86,8 @@ class Search:
         return self.best(limit // rounds, rounds)
 
     def _least(self, setting: Callable[[int], Setting], limit: int) -> Setting | None:
-        """The least number up to `limit` whose setting is good enough, to 1 percent; what is good enough comes last."""
+        """The least number up to `limit` whose setting is good enough, to 1 percent; what is good
+        enough comes last."""
         bad, good = 0, 1
         while (found := setting(good)).error > self.accuracy:
             if good >= limit:
@@ -96,14 +107,19 @@ class Search:
         if (period, rounds) not in self._known:
             top = self.caution * self.law.largest_step(period)
             first = min(top, self._flow / (period * rounds))
-            step, error = _least_error(lambda step: self.law.cautious_error(step, period, rounds, self.deviations), first, top)
+            step, error = _least_error(
+                lambda step: self.law.cautious_error(step, period, rounds, self.deviations),
+                first,
+                top,
+            )
             self._flow = max(step * period * rounds, self._least_flow)
             self._known[period, rounds] = Setting(step, period, rounds, error)
         return self._known[period, rounds]
 
 
 def _least_error(error: Callable[[float], float], first: float, top: float) -> tuple[float, float]:
-    """The best step up to `top` and its error: double or halve from `first` while that helps, then golden section."""
+    """The best step up to `top` and its error: double or halve from `first` while that helps, then
+    golden section."""
     known = {first: error(first)}
 
     def at(step: float) -> float:

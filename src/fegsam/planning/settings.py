@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MORE_STEPS = 16
-"""With no budget, few communications may take up to so many times the fewest steps; beyond, steps hardly save rounds."""
+"""With no budget, few communications may take up to so many times the fewest steps; beyond, steps
+hardly save rounds."""
 MOST_STEPS = 10**9
 NEARLY = 1.02
 """The fewest steps count as reached within this factor, where that saves communications."""
@@ -36,7 +37,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be few, and what may not be exceeded; both limits infinite where there are none."""
+    """What is to be few, and what may not be exceeded; both limits infinite where there are
+    none."""
 
     what: str
     """"communications" or "samples"."""
@@ -44,13 +46,18 @@ class Goal:
     most_communications: float = math.inf
 
     def admits(self, setting: Setting) -> bool:
-        return setting.num_steps <= self.most_steps and setting.communications <= self.most_communications
+        return (
+            setting.num_steps <= self.most_steps
+            and setting.communications <= self.most_communications
+        )
 
     def best(self, settings: Iterable[Setting]) -> Setting:
         """Of those that keep within the limits.
 
         >>> many, few = Setting(0.1, 1, 100, 0.1), Setting(0.1, 101, 1, 0.1)
-        >>> Goal("samples").best([many, few]) is few and Goal("communications", most_steps=100).best([many, few]) is many
+        >>> Goal("samples").best([many, few]) is few and Goal(
+        ...     "communications", most_steps=100
+        ... ).best([many, few]) is many
         True
         """
         allowed = [setting for setting in settings if self.admits(setting)]
@@ -61,9 +68,15 @@ class Goal:
 
 
 def frontier(settings: Iterable[Setting]) -> list[Setting]:
-    """Those that no other beats both in communications and in steps, from few communications to many.
+    """Those that no other beats both in communications and in steps, from few communications to
+    many.
 
-    >>> [s.communications for s in frontier([Setting(0.1, 9, 1, 0.1), Setting(0.1, 5, 2, 0.1), Setting(0.1, 1, 4, 0.1)])]
+    >>> [
+    ...     s.communications
+    ...     for s in frontier(
+    ...         [Setting(0.1, 9, 1, 0.1), Setting(0.1, 5, 2, 0.1), Setting(0.1, 1, 4, 0.1)]
+    ...     )
+    ... ]
     [1, 4]
     """
     kept: list[Setting] = []

@@ -1,1 +1,2 @@
-"""What is learned: Markov decision processes, policies, federations of agents and the chains they walk."""
+"""What is learned: Markov decision processes, policies, federations of agents and the chains they
+walk."""

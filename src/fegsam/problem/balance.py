@@ -1,8 +1,10 @@
-"""Stationary laws of large sparse chains: mu P = mu to a certified residual, in memory proportional to the successors.
+"""Stationary laws of large sparse chains: mu P = mu to a certified residual, in memory proportional
+to the successors.
 
-Three ways, in this order: walking the chain, which is enough where it mixes fast; Krylov corrections, which take care
-of a few slow modes, as in parts that hardly communicate; and sparse LU for many slow modes, as on lines and grids. The
-last would fill in on a random graph, but random graphs mix fast.
+Three ways, in this order: walking the chain, which is enough where it mixes fast; Krylov
+corrections, which take care of a few slow modes, as in parts that hardly communicate; and sparse LU
+for many slow modes, as on lines and grids. The last would fill in on a random graph, but random
+graphs mix fast.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ POWER_STEPS = 2000
 
 
 def solve_large_chain(kernel: sparse.csr_array) -> tuple[FloatArray, float]:
-    """The stationary law of an ergodic chain and its residual ``||mu P - mu||_1``, by what is cheapest for the chain.
+    """The stationary law of an ergodic chain and its residual ``||mu P - mu||_1``, by what is
+    cheapest for the chain.
 
     Parameters
     ----------
@@ -63,7 +66,8 @@ def _iterate_powers(backward: sparse.csr_array) -> tuple[FloatArray, bool]:
         if step % 10:
             continue
         rate = min((residual / earlier) ** 0.1, 1.0)
-        # A slow chain stands almost still before it has arrived: what is left to go is residual / (1 - rate).
+        # A slow chain stands almost still before it has arrived: what is left to go is residual /
+        # (1 - rate).
         if residual <= RESIDUAL * min(1.0, 10.0 * (1.0 - rate)):
             return law, True
         if step > 50 and residual * rate ** (POWER_STEPS - step) > RESIDUAL:
@@ -79,7 +83,9 @@ def _correct(backward: sparse.csr_array, law: FloatArray) -> tuple[FloatArray, f
     while True:
         defect = backward @ law - law
         scale = float(np.linalg.norm(defect)) or 1.0
-        correction, _ = sparse_linalg.gmres(balance, defect / scale, rtol=1e-12, restart=30, maxiter=1)
+        correction, _ = sparse_linalg.gmres(
+            balance, defect / scale, rtol=1e-12, restart=30, maxiter=1
+        )
         better = np.abs(law + scale * correction)
         better /= better.sum()
         after = _residual(backward, better)
@@ -91,13 +97,16 @@ def _correct(backward: sparse.csr_array, law: FloatArray) -> tuple[FloatArray, f
 def _factorise(backward: sparse.csr_array, law: FloatArray) -> tuple[FloatArray, float]:
     """Fix one weight and solve for the others by sparse LU.
 
-    The matrix is diagonally dominant by columns, so it needs no pivoting and the ordering may keep its symmetry.
+    The matrix is diagonally dominant by columns, so it needs no pivoting and the ordering may keep
+    its symmetry.
     """
     fixed = int(np.argmax(law))
     others = np.delete(np.arange(len(law)), fixed)
     matrix = (sparse.eye_array(len(others)) - backward[others][:, others]).tocsc()
     inflow = backward[others][:, [fixed]].toarray()[:, 0]
-    factors = sparse_linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    factors = sparse_linalg.splu(
+        matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+    )
     weights = factors.solve(inflow)
     weights += factors.solve(inflow - matrix @ weights)
     solved = np.empty(len(law))

@@ -1,6 +1,7 @@
 """The chains that the agents walk while they learn, and their stationary laws.
 
-Kinds of agents that share an environment and a policy share a chain, which is kept once for all of them.
+Kinds of agents that share an environment and a policy share a chain, which is kept once for all of
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.markov_chain import check_ergodic, eliminated, stationary_law
 
 SMALL_STATES = 64
-"""Chains of at most this many states are handled as stacks of dense matrices: there may be one for each of 10^5 agents."""
+"""Chains of at most this many states are handled as stacks of dense matrices: there may be one for
+each of 10^5 agents."""
 STACK_ENTRIES = 2**22
 """The size of a stack, and of the transitions that it is made of."""
 
@@ -24,8 +26,8 @@ STACK_ENTRIES = 2**22
 def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[csr_array]:
     """One (S, S) kernel per agent kind, or a single one where all kinds walk the same chain.
 
-    `policies`, (1 or M, S, A), is what the agents follow; Markov noise has its kernels already. One at a time: together they
-    may be large.
+    `policies`, (1 or M, S, A), is what the agents follow; Markov noise has its kernels already. One
+    at a time: together they may be large.
     """
     if isinstance(problem, MarkovNoise):
         yield from problem.kernels
@@ -47,12 +49,17 @@ def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Ite
             yield chain.toarray()[None]
         return
     actions, mdps = policies.shape[2], problem.mdps
-    count, at_once = max(len(mdps), len(policies)), max(1, STACK_ENTRIES // (states * states * actions))
+    count, at_once = (
+        max(len(mdps), len(policies)),
+        max(1, STACK_ENTRIES // (states * states * actions)),
+    )
     for first in range(0, count, at_once):
         kinds = range(first, min(first + at_once, count))
         own = policies[first : kinds.stop] if len(policies) > 1 else policies
         environments = mdps[first : kinds.stop] if len(mdps) > 1 else mdps
-        tables = np.stack([mdp.transitions.toarray().reshape(states, actions, states) for mdp in environments])
+        tables = np.stack(
+            [mdp.transitions.toarray().reshape(states, actions, states) for mdp in environments]
+        )
         stack = np.zeros((len(kinds), states, states))
         for action in range(actions):  # in the order in which a sparse product adds
             stack += own[:, :, action, None] * tables[:, :, action]
@@ -60,7 +67,8 @@ def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Ite
 
 
 def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> None:
-    """Raise `ProblemError` unless every kind's chain is ergodic. What passed is kept with the (immutable) problem."""
+    """Raise `ProblemError` unless every kind's chain is ergodic. What passed is kept with the
+    (immutable) problem."""
     passed: set[bytes] = problem.__dict__.setdefault("_ergodic", set())
     key = _key(problem, policies)
     if key in passed:
@@ -71,8 +79,11 @@ def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Non
     passed.add(key)
 
 
-def _different_graphs(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[tuple[int, csr_array]]:
-    """Kinds and their chains, in order; of small chains with the same possible moves only the first."""
+def _different_graphs(
+    problem: Federation | MarkovNoise, policies: np.ndarray
+) -> Iterator[tuple[int, csr_array]]:
+    """Kinds and their chains, in order; of small chains with the same possible moves only the
+    first."""
     if not has_small_chains(problem):
         yield from enumerate(distinct_chains(problem, policies))
         return
@@ -89,14 +100,19 @@ def _different_graphs(problem: Federation | MarkovNoise, policies: np.ndarray) -
 
 
 def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.ndarray) -> np.ndarray:
-    """(M, S), or (1, S) where all kinds walk the same chain: their stationary laws, kept likewise. All must be ergodic."""
+    """(M, S), or (1, S) where all kinds walk the same chain: their stationary laws, kept likewise.
+    All must be ergodic."""
     kept: dict[bytes, np.ndarray] = problem.__dict__.setdefault("_stationary_laws", {})
     key = _key(problem, policies)
     if key not in kept:
         check_chains(problem, policies)
         with one_blas_thread():
             if has_small_chains(problem):
-                laws = [eliminated(chain) for stack in chain_stacks(problem, policies) for chain in stack]
+                laws = [
+                    eliminated(chain)
+                    for stack in chain_stacks(problem, policies)
+                    for chain in stack
+                ]
             else:
                 laws = [stationary_law(chain) for chain in distinct_chains(problem, policies)]
         kept[key] = np.stack(laws)

@@ -1,7 +1,7 @@
 """What every array of a problem must satisfy, and the sentence that says where one does not.
 
-Values are checked once, here, when a problem is built; the rest of the library trusts them. Whatever passes is a
-read-only copy, so a problem cannot change under a run.
+Values are checked once, here, when a problem is built; the rest of the library trusts them.
+Whatever passes is a read-only copy, so a problem cannot change under a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from fegsam.errors import ProblemError, shown
 
 ROW_SUM_TOLERANCE = 1e-8
 LARGEST_ENTRY = 1e100
-"""Larger rewards, features and parameters are refused: errors and bounds are made of their squares and products."""
+"""Larger rewards, features and parameters are refused: errors and bounds are made of their squares
+and products."""
 LARGEST_COUNT = 2**62 - 1
 """Larger whole numbers are refused: times and sizes are 64-bit, and the sum of two must fit."""
 LARGEST_LENGTH = 10**100
@@ -55,7 +56,8 @@ def read_only_csr(matrix: sparse.csr_array) -> sparse.csr_array:
 
 
 def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
-    """A float64 copy of `value`, whose expected `shape` is named in the error if it is not an array of real numbers.
+    """A float64 copy of `value`, whose expected `shape` is named in the error if it is not an array
+    of real numbers.
 
     >>> real_array([1, 2], "rewards", "(S, A)")
     array([1., 2.])
@@ -73,7 +75,8 @@ def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
 
 
 def finite_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
-    """As `real_array`, and refuse NaN, infinity and what is beyond `LARGEST_ENTRY`, naming the first such entry.
+    """As `real_array`, and refuse NaN, infinity and what is beyond `LARGEST_ENTRY`, naming the
+    first such entry.
 
     >>> finite_array([1, 2], "rewards", "(S, A)")
     array([1., 2.])
@@ -81,12 +84,15 @@ def finite_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
     array = real_array(value, name, shape)
     if not np.isfinite(array).all():
         where, entry = _first_entry(array, ~np.isfinite(array), name)
-        raise ProblemError(f"{where} is {entry}, but must be finite: replace NaN and infinity by numbers")
+        raise ProblemError(
+            f"{where} is {entry}, but must be finite: replace NaN and infinity by numbers"
+        )
     too_large = np.abs(array) > LARGEST_ENTRY
     if too_large.any():
         where, entry = _first_entry(array, too_large, name)
         raise ProblemError(
-            f"{where} is {entry:g}, whose powers would overflow: give entries of at most {LARGEST_ENTRY:g}, in a larger unit "
+            f"{where} is {entry:g}, whose powers would overflow: give entries of at most "
+            f"{LARGEST_ENTRY:g}, in a larger unit "
             "if need be"
         )
     return array
@@ -110,14 +116,20 @@ def integer(value: Any, name: str, least: int = 1, most: int | None = LARGEST_CO
     except TypeError:
         number = None
     if number is None or isinstance(value, (bool, np.bool_)) or number < least:
-        raise ProblemError(f"{name} is {shown(value)}, but must be a whole number of at least {least}: give such a number")
+        raise ProblemError(
+            f"{name} is {shown(value)}, but must be a whole number of at least {least}: give such "
+            "a number"
+        )
     if most is not None and number > most:
-        raise ProblemError(f"{name} is {shown(value)}, but must be at most {most}: give a smaller number")
+        raise ProblemError(
+            f"{name} is {shown(value)}, but must be at most {most}: give a smaller number"
+        )
     return number
 
 
 def array_shape(**sizes: Any) -> tuple[int, ...]:
-    """The `sizes` of an array by name, each at least one, before it is made: a product that no memory holds is refused.
+    """The `sizes` of an array by name, each at least one, before it is made: a product that no
+    memory holds is refused.
 
     >>> array_shape(states=3, actions=2)
     (3, 2)
@@ -125,8 +137,10 @@ def array_shape(**sizes: Any) -> tuple[int, ...]:
     shape = tuple(integer(size, name) for name, size in sizes.items())
     if math.prod(shape) > LARGEST_ARRAY:
         raise ProblemError(
-            f"{' and '.join(f'{name}={size}' for name, size in zip(sizes, shape, strict=True))} ask for an array of "
-            f"{math.prod(shape):.3g} entries, but at most {LARGEST_ARRAY:.3g} can be held: give smaller numbers"
+            f"{' and '.join(f'{name}={size}' for name, size in zip(sizes, shape, strict=True))} "
+            "ask for an array of "
+            f"{math.prod(shape):.3g} entries, but at most {LARGEST_ARRAY:.3g} can be held: give "
+            "smaller numbers"
         )
     return shape
 
@@ -176,13 +190,19 @@ def positive(value: Any, name: str) -> float:
     >>> positive(1, "step_size")
     1.0
     """
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(
+        value, bool
+    )
     try:
         number = float(value) if is_number else math.nan
     except OverflowError:
         number = math.inf
     if not 0.0 < number <= LARGEST_ENTRY:
-        cure = f"give a positive number, at most {LARGEST_ENTRY:g}" if number > 0.0 else "give a positive number"
+        cure = (
+            f"give a positive number, at most {LARGEST_ENTRY:g}"
+            if number > 0.0
+            else "give a positive number"
+        )
         raise ProblemError(f"{name} is {shown(value)}; {cure}.")
     return number
 
@@ -195,12 +215,15 @@ def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
     """
     vector = real_array(value, name, f"({dimension},)")
     if vector.shape != (dimension,):
-        raise ProblemError(f"{name} has shape {vector.shape}; give a flat array of shape ({dimension},).")
+        raise ProblemError(
+            f"{name} has shape {vector.shape}; give a flat array of shape ({dimension},)."
+        )
     return finite_array(vector, name, f"({dimension},)")
 
 
 def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
-    """The x with ``matrix @ x = right``; where there is none in double precision, an error that names the matrix, `what`.
+    """The x with ``matrix @ x = right``; where there is none in double precision, an error that
+    names the matrix, `what`.
 
     >>> import numpy as np
     >>> solve(np.array([[2.0]]), np.array([1.0]), "the mean")
@@ -210,7 +233,8 @@ def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
         return np.linalg.solve(matrix, right).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
         raise ProblemError(
-            f"The matrix of {what} is singular in double precision, so it has no solution: use a discount further from one, "
+            f"The matrix of {what} is singular in double precision, so it has no solution: use a "
+            "discount further from one, "
             "policies that explore more, or features that differ more."
         ) from None
 
@@ -238,7 +262,8 @@ def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> spar
         first = int(bad[0])
         row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
         raise ProblemError(
-            f"{where(row)} has probability {rows.data[first]} at index {rows.indices[first]}, but probabilities must "
+            f"{where(row)} has probability {rows.data[first]} at index {rows.indices[first]}, but "
+            "probabilities must "
             "be finite and not negative: correct that entry"
         )
     sums = rows.sum(axis=1)
@@ -246,11 +271,13 @@ def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> spar
     if bad.size:
         row = int(bad[0])
         raise ProblemError(
-            f"{where(row)} sums to {sums[row]:.12g}, but must sum to one within {ROW_SUM_TOLERANCE:g}: "
+            f"{where(row)} sums to {sums[row]:.12g}, but must sum to one within "
+            f"{ROW_SUM_TOLERANCE:g}: "
             "divide the row by its sum or add the probability that is missing"
         )
     lengths = np.diff(rows.indptr)
-    # Rows that already sum to one to rounding stay as they are: checking a checked matrix changes no bit of it.
+    # Rows that already sum to one to rounding stay as they are: checking a checked matrix changes
+    # no bit of it.
     sums[np.abs(sums - 1.0) <= lengths * np.finfo(np.float64).eps] = 1.0
     rows.data /= np.repeat(sums, lengths)
     return read_only_csr(rows)
@@ -266,7 +293,10 @@ def distribution(value: ArrayLike | None, size: int, name: str) -> FloatArray:
         return read_only(np.full(size, 1.0 / size))
     law = real_array(value, name, f"({size},)")
     if law.shape != (size,):
-        raise ProblemError(f"{name} has shape {law.shape}, but must have one probability per state: give shape ({size},)")
+        raise ProblemError(
+            f"{name} has shape {law.shape}, but must have one probability per state: give shape "
+            f"({size},)"
+        )
     return read_only(stochastic_rows(sparse.csr_array(law[None, :]), lambda _: name).toarray()[0])
 
 
@@ -277,7 +307,9 @@ def agent_count(num_agents: int | None) -> int:
     3
     """
     if num_agents is None:
-        raise ProblemError("num_agents is missing, but a federation needs at least one agent: give num_agents=N")
+        raise ProblemError(
+            "num_agents is missing, but a federation needs at least one agent: give num_agents=N"
+        )
     return integer(num_agents, "num_agents")
 
 
@@ -291,18 +323,21 @@ def agent_kinds(assignment: ArrayLike, agents: int, kinds: int) -> IntArray:
         kind_of = np.asarray(assignment)
     except (TypeError, ValueError, OverflowError):
         raise ProblemError(
-            f"assignment is a {type(assignment).__name__} that cannot be read as an array: give ({agents},) whole numbers"
+            f"assignment is a {type(assignment).__name__} that cannot be read as an array: give "
+            f"({agents},) whole numbers"
         ) from None
     if kind_of.shape != (agents,) or not np.issubdtype(kind_of.dtype, np.integer):
         raise ProblemError(
-            f"assignment has shape {kind_of.shape} and type {kind_of.dtype}, but must name the kind of each of the "
+            f"assignment has shape {kind_of.shape} and type {kind_of.dtype}, but must name the "
+            "kind of each of the "
             f"{agents} agents: give ({agents},) whole numbers"
         )
     wrong = np.flatnonzero((kind_of < 0) | (kind_of >= kinds))
     if wrong.size:
         agent = int(wrong[0])
         raise ProblemError(
-            f"assignment[{agent}] is {kind_of[agent]}, but the kinds are numbered 0 to {kinds - 1}: "
+            f"assignment[{agent}] is {kind_of[agent]}, but the kinds are numbered 0 to "
+            f"{kinds - 1}: "
             "name one of those, or give more MDPs or policies"
         )
     return read_only(kind_of.astype(np.int64))
@@ -318,20 +353,29 @@ def chain_kernels(kernels: Any) -> tuple[sparse.csr_array, ...]:
     if sparse.issparse(kernels):
         kernels = [kernels]
     if isinstance(kernels, Sequence) and any(sparse.issparse(kernel) for kernel in kernels):
-        tables = [k if sparse.issparse(k) else real_array(k, f"kernels[{i}]", "(Y, Y)") for i, k in enumerate(kernels)]
+        tables = [
+            k if sparse.issparse(k) else real_array(k, f"kernels[{i}]", "(Y, Y)")
+            for i, k in enumerate(kernels)
+        ]
     else:
         table = real_array(kernels, "kernels", shape)
         tables = list(table[None] if table.ndim == 2 else table) if table.ndim in (2, 3) else []
     if not tables:
-        raise ProblemError(f"kernels has shape {np.shape(kernels)}, but must hold at least one chain: give shape {shape}")
+        raise ProblemError(
+            f"kernels has shape {np.shape(kernels)}, but must hold at least one chain: give shape "
+            f"{shape}"
+        )
     states = tables[0].shape[0]
     for kind, table in enumerate(tables):
         if table.shape != (states, states) or states == 0:
             raise ProblemError(
-                f"kernels[{kind}] has shape {table.shape}, but every kernel must be square and of one size: give shape {shape}"
+                f"kernels[{kind}] has shape {table.shape}, but every kernel must be square and of "
+                f"one size: give shape {shape}"
             )
     return tuple(
-        stochastic_rows(sparse.csr_array(table), lambda row, kind=kind: f"kernels[{kind}] in state {row}")
+        stochastic_rows(
+            sparse.csr_array(table), lambda row, kind=kind: f"kernels[{kind}] in state {row}"
+        )
         for kind, table in enumerate(tables)
     )
 
@@ -342,5 +386,9 @@ def _canonical(rows: sparse.csr_array) -> sparse.csr_array:
     rows.sum_duplicates()
     rows.eliminate_zeros()
     narrow = np.int32 if max(rows.nnz, len(rows.indptr)) <= np.iinfo(np.int32).max else np.int64
-    parts = (rows.data, rows.indices.astype(narrow, copy=False), rows.indptr.astype(narrow, copy=False))
+    parts = (
+        rows.data,
+        rows.indices.astype(narrow, copy=False),
+        rows.indptr.astype(narrow, copy=False),
+    )
     return sparse.csr_array(parts, shape=rows.shape)

@@ -1,7 +1,7 @@
 """Environments to begin with: random ones, textbook ones and Gymnasium's toy-text collection.
 
-All go on for ever: where an episode would end, the next one begins, since the paper's agents walk one path without
-resets.
+All go on for ever: where an episode would end, the next one begins, since the paper's agents walk
+one path without resets.
 """
 
 from __future__ import annotations
@@ -17,17 +17,34 @@ from fegsam.problem.checks import IntArray, array_shape, finite_array, flag, fra
 from fegsam.problem.mdp import MDP
 from fegsam.problem.toy_text import from_gymnasium
 
-__all__ = ["bandit", "from_gymnasium", "garnet", "grid_world", "random_walk", "river_swim", "two_state"]
+__all__ = [
+    "bandit",
+    "from_gymnasium",
+    "garnet",
+    "grid_world",
+    "random_walk",
+    "river_swim",
+    "two_state",
+]
 
 _LARGEST_LINE = 100_000
 """States of a line, whose transitions are made as a dense array first."""
 
 
-def garnet(states: int, actions: int, branching: int, discount: float, seed: int, *, connected: bool = False) -> MDP:
-    """A random MDP: every action leads to `branching` states (Archibald, McKinnon and Thomas, 1995).
+def garnet(
+    states: int,
+    actions: int,
+    branching: int,
+    discount: float,
+    seed: int,
+    *,
+    connected: bool = False,
+) -> MDP:
+    """A random MDP: every action leads to `branching` states (Archibald, McKinnon and Thomas,
+    1995).
 
-    The successors are any `branching` distinct states, their probabilities the gaps between sorted uniform numbers, and
-    the rewards uniform in [0, 1].
+    The successors are any `branching` distinct states, their probabilities the gaps between sorted
+    uniform numbers, and the rewards uniform in [0, 1].
 
     Parameters
     ----------
@@ -37,9 +54,10 @@ def garnet(states: int, actions: int, branching: int, discount: float, seed: int
     discount : float
     seed : int
     connected : bool
-        A state is nobody's successor with probability about ``exp(-actions * branching)``, and then no chain on the MDP
-        is ergodic. If true, one successor of each state is replaced where need be, so that the states lie on a random
-        cycle and every policy that takes all actions reaches them all.
+        A state is nobody's successor with probability about ``exp(-actions * branching)``, and then
+        no chain on the MDP is ergodic. If true, one successor of each state is replaced where need
+        be, so that the states lie on a random cycle and every policy that takes all actions reaches
+        them all.
 
     Examples
     --------
@@ -49,7 +67,8 @@ def garnet(states: int, actions: int, branching: int, discount: float, seed: int
     states, actions, branching = array_shape(states=states, actions=actions, branching=branching)
     if branching > states:
         raise ProblemError(
-            f"branching is {branching}, but successors are distinct and there are {states} states: give at most {states}"
+            f"branching is {branching}, but successors are distinct and there are {states} "
+            f"states: give at most {states}"
         )
     rng = np.random.default_rng(integer(seed, "seed", least=0, most=None))
     rows = states * actions
@@ -61,15 +80,17 @@ def garnet(states: int, actions: int, branching: int, discount: float, seed: int
     if flag(connected, "connected"):
         _lay_cycle(rng, successors, states, actions)
     starts = np.arange(rows + 1) * branching
-    transitions = sparse.csr_array((np.diff(cuts).ravel(), successors.ravel(), starts), shape=(rows, states))
+    transitions = sparse.csr_array(
+        (np.diff(cuts).ravel(), successors.ravel(), starts), shape=(rows, states)
+    )
     return MDP(transitions, rewards, discount)
 
 
 def _subsets(rng: np.random.Generator, rows: int, states: int, size: int) -> IntArray:
     """(rows, size): in each row a uniformly drawn subset of the states, in rising order.
 
-    Floyd's algorithm, all rows at once: a number drawn from 0..j that the row already holds is replaced by j. Its
-    memory is that of the result, however many states there are.
+    Floyd's algorithm, all rows at once: a number drawn from 0..j that the row already holds is
+    replaced by j. Its memory is that of the result, however many states there are.
     """
     chosen = np.empty((rows, size), dtype=np.int64)
     for column, largest in enumerate(range(states - size, states)):
@@ -94,9 +115,10 @@ def _lay_cycle(rng: np.random.Generator, successors: IntArray, states: int, acti
 def random_walk(states: int, discount: float) -> MDP:
     """Sutton's random walk on a line, made to go on for ever.
 
-    Action 0 steps left and action 1 right, so the uniform policy is the walk of the textbook. A step off the right end
-    pays 1, a step off the left end pays 0, and both lead back to the middle (state ``states // 2``) with probability
-    1/2 or to one of its neighbours with 1/4 each: always to the middle, walks of some lengths would be periodic.
+    Action 0 steps left and action 1 right, so the uniform policy is the walk of the textbook. A
+    step off the right end pays 1, a step off the left end pays 0, and both lead back to the middle
+    (state ``states // 2``) with probability 1/2 or to one of its neighbours with 1/4 each: always
+    to the middle, walks of some lengths would be periodic.
 
     Parameters
     ----------
@@ -124,9 +146,9 @@ def random_walk(states: int, discount: float) -> MDP:
 def river_swim(states: int = 6, discount: float = 0.95) -> MDP:
     """Swim upstream for a large reward or drift down for a small one (Strehl and Littman, 2008).
 
-    Action 0 drifts one state to the left and pays 0.005 in state 0. Action 1 swims: from the left end it advances with
-    probability 0.6; inside it advances with 0.35, stays with 0.6 and slips back with 0.05; at the right end it pays 1,
-    and stays with 0.6.
+    Action 0 drifts one state to the left and pays 0.005 in state 0. Action 1 swims: from the left
+    end it advances with probability 0.6; inside it advances with 0.35, stays with 0.6 and slips
+    back with 0.05; at the right end it pays 1, and stays with 0.6.
 
     Parameters
     ----------
@@ -157,8 +179,9 @@ def river_swim(states: int = 6, discount: float = 0.95) -> MDP:
 def grid_world(rows: int, columns: int, discount: float, slip: float = 0.1) -> MDP:
     """Find the way from the first cell of a grid to the last.
 
-    Actions 0 to 3 move up, right, down and left; with probability `slip` the move goes sideways instead, to either side
-    with equal chance, and a move into a wall stays. In the last cell every action pays 1 and leads back to the first.
+    Actions 0 to 3 move up, right, down and left; with probability `slip` the move goes sideways
+    instead, to either side with equal chance, and a move into a wall stays. In the last cell every
+    action pays 1 and leads back to the first.
 
     Parameters
     ----------
@@ -183,11 +206,18 @@ def grid_world(rows: int, columns: int, discount: float, slip: float = 0.1) -> M
     states = rows * columns
     row, column = np.divmod(np.arange(states), columns)
     moves = [(-1, 0), (0, 1), (1, 0), (0, -1)]
-    reached = [np.clip(row + down, 0, rows - 1) * columns + np.clip(column + right, 0, columns - 1) for down, right in moves]
+    reached = [
+        np.clip(row + down, 0, rows - 1) * columns + np.clip(column + right, 0, columns - 1)
+        for down, right in moves
+    ]
     origin, target, weight = [], [], []
     inside = np.arange(states - 1)
     for action in range(4):
-        for direction, chance in ((action, 1.0 - slip), (action + 1, slip / 2), (action - 1, slip / 2)):
+        for direction, chance in (
+            (action, 1.0 - slip),
+            (action + 1, slip / 2),
+            (action - 1, slip / 2),
+        ):
             origin.append(inside * 4 + action)
             target.append(reached[direction % 4][:-1])
             weight.append(np.full(states - 1, chance))
@@ -223,7 +253,10 @@ def two_state(
     """
     chance = finite_array(to_second, "to_second", "(2, A)")
     if chance.ndim != 2 or chance.shape[0] != 2:
-        raise ProblemError(f"to_second has shape {chance.shape}, but needs a row for each of two states: give shape (2, A)")
+        raise ProblemError(
+            f"to_second has shape {chance.shape}, but needs a row for each of two states: give "
+            "shape (2, A)"
+        )
     return MDP(np.stack([1.0 - chance, chance], axis=2), rewards, discount)
 
 
@@ -242,5 +275,8 @@ def bandit(rewards: Sequence[float] | ArrayLike, discount: float) -> MDP:
     """
     paid = finite_array(rewards, "rewards", "(A,)")
     if paid.ndim != 1 or paid.size == 0:
-        raise ProblemError(f"rewards has shape {paid.shape}, but a bandit has one reward per action: give shape (A,)")
+        raise ProblemError(
+            f"rewards has shape {paid.shape}, but a bandit has one reward per action: give shape "
+            "(A,)"
+        )
     return MDP(np.ones((1, paid.size, 1)), paid[None, :], discount)

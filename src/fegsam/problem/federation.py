@@ -1,7 +1,8 @@
-"""Who learns: N agents of M kinds, each kind with its environment and behaviour policy (the paper's Section 3).
+"""Who learns: N agents of M kinds, each kind with its environment and behaviour policy (the paper's
+Section 3).
 
-`Federation` is what Algorithms 2 to 5 run on; `MarkovNoise` is what Algorithm 1 runs on, where an agent sees the states
-of a Markov chain and nothing else is given.
+`Federation` is what Algorithms 2 to 5 run on; `MarkovNoise` is what Algorithm 1 runs on, where an
+agent sees the states of a Markov chain and nothing else is given.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from fegsam.problem.policies import check_policy
 
 
 class _Assigned:
-    """Who is of which kind: agent i of kind i % M unless it was said. No list is made of more agents than are run."""
+    """Who is of which kind: agent i of kind i % M unless it was said. No list is made of more
+    agents than are run."""
 
     num_agents: int
     num_kinds: int
@@ -52,22 +54,25 @@ class _Assigned:
     def kind_counts(self) -> IntArray:
         """(M,)"""
         if self._assignment is not None:
-            return read_only(np.bincount(self._assignment, minlength=self.num_kinds).astype(np.int64))
+            return read_only(
+                np.bincount(self._assignment, minlength=self.num_kinds).astype(np.int64)
+            )
         each, more = divmod(self.num_agents, self.num_kinds)
         return read_only(each + (np.arange(self.num_kinds) < more).astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Federation(_Assigned):
-    """N agents that learn about the same question, each in its own environment and with its own behaviour.
+    """N agents that learn about the same question, each in its own environment and with its own
+    behaviour.
 
     Parameters
     ----------
     mdp : MDP, or a sequence of M of them
         One environment for all, or one per kind of agent; all with the same S, A and discount.
     behavior_policies : (M, S, A) array, or (S, A) for all, optional
-        What each kind does while it learns off-policy; None: every agent follows `target_policy`. `OnPolicyTD` learns on the
-        target policy's own paths and does not look at these.
+        What each kind does while it learns off-policy; None: every agent follows `target_policy`.
+        `OnPolicyTD` learns on the target policy's own paths and does not look at these.
     num_agents : int
         N. Required.
     assignment : (N,) array of int, optional
@@ -124,10 +129,18 @@ class Federation(_Assigned):
     ) -> None:
         mdps = _check_mdps(mdp)
         states, actions = mdps[0].num_states, mdps[0].num_actions
-        policies = None if behavior_policies is None else _check_behaviors(behavior_policies, states, actions)
+        policies = (
+            None
+            if behavior_policies is None
+            else _check_behaviors(behavior_policies, states, actions)
+        )
         kinds = _count_kinds(len(mdps), 1 if policies is None else len(policies))
         agents = agent_count(num_agents)
-        target = None if target_policy is None else check_policy(target_policy, states, actions, "target_policy")
+        target = (
+            None
+            if target_policy is None
+            else check_policy(target_policy, states, actions, "target_policy")
+        )
         values = {
             "mdps": mdps,
             "behavior_policies": policies,
@@ -136,22 +149,31 @@ class Federation(_Assigned):
             "_assignment": None if assignment is None else agent_kinds(assignment, agents, kinds),
             "target_policy": target,
             "features": None if features is None else _check_features(features, states),
-            "initial_distribution": distribution(initial_distribution, states, "initial_distribution"),
+            "initial_distribution": distribution(
+                initial_distribution, states, "initial_distribution"
+            ),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return (
-            f"Federation(agents={self.num_agents}, kinds={self.num_kinds}, states={self.num_states}, "
+            f"Federation(agents={self.num_agents}, kinds={self.num_kinds}, "
+            f"states={self.num_states}, "
             f"actions={self.num_actions}, discount={self.discount})"
         )
 
     def _repr_html_(self) -> str:
         from fegsam.pictures import blocks, card, matrix
 
-        followed = self.behavior_policies if self.behavior_policies is not None else self.target_policy
-        policies = np.full((1, self.num_states, self.num_actions), 1.0 / self.num_actions) if followed is None else followed
+        followed = (
+            self.behavior_policies if self.behavior_policies is not None else self.target_policy
+        )
+        policies = (
+            np.full((1, self.num_states, self.num_actions), 1.0 / self.num_actions)
+            if followed is None
+            else followed
+        )
         policies = policies.reshape(-1, self.num_states * self.num_actions)
         row, column = blocks(len(policies)), blocks(policies.shape[1])
         shown = np.zeros((row[-1] + 1, column[-1] + 1))
@@ -160,12 +182,17 @@ class Federation(_Assigned):
             ("agents", f"{self.num_agents}"),
             ("kinds", f"{self.num_kinds}, the largest of {self.kind_counts.max()} agents"),
             ("environments", f"{len(self.mdps)}"),
-            ("states, actions, discount", f"{self.num_states}, {self.num_actions}, {self.discount:g}"),
+            (
+                "states, actions, discount",
+                f"{self.num_states}, {self.num_actions}, {self.discount:g}",
+            ),
             ("evaluates", "no policy" if self.target_policy is None else "target_policy"),
             ("features", "none" if self.features is None else f"{self.features.shape[1]}"),
         ]
         return card(
-            "Federation: how each kind (row) chooses actions, state by state", rows, matrix(shown, "behaviour policies")
+            "Federation: how each kind (row) chooses actions, state by state",
+            rows,
+            matrix(shown, "behaviour policies"),
         )
 
     @property
@@ -207,13 +234,21 @@ class Federation(_Assigned):
         """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
 
         >>> mdp = MDP([[[1.0]]], [[0.0]], 0.5)
-        >>> Federation(mdp, num_agents=1).fingerprint() == Federation(mdp, num_agents=1).fingerprint()
+        >>> Federation(mdp, num_agents=1).fingerprint() == Federation(
+        ...     mdp, num_agents=1
+        ... ).fingerprint()
         True
         """
         parts: list[NDArray[Any] | None] = [np.array([self.discount])]
         for mdp in self.mdps:
             parts += [*_csr_parts(mdp.transitions), mdp.rewards]
-        parts += [self.behavior_policies, self.assignment, self.target_policy, self.features, self.initial_distribution]
+        parts += [
+            self.behavior_policies,
+            self.assignment,
+            self.target_policy,
+            self.features,
+            self.initial_distribution,
+        ]
         return _digest("Federation", parts)
 
 
@@ -265,8 +300,12 @@ class MarkovNoise(_Assigned):
             "kernels": chains,
             "num_agents": agents,
             "num_kinds": len(chains),
-            "_assignment": None if assignment is None else agent_kinds(assignment, agents, len(chains)),
-            "initial_distribution": distribution(initial_distribution, len(chains[0].indptr) - 1, "initial_distribution"),
+            "_assignment": None
+            if assignment is None
+            else agent_kinds(assignment, agents, len(chains)),
+            "initial_distribution": distribution(
+                initial_distribution, len(chains[0].indptr) - 1, "initial_distribution"
+            ),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -286,7 +325,9 @@ class MarkovNoise(_Assigned):
     def fingerprint(self) -> str:
         """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
 
-        >>> MarkovNoise([[1.0]], num_agents=1).fingerprint() == MarkovNoise([[[1]]], num_agents=1).fingerprint()
+        >>> MarkovNoise([[1.0]], num_agents=1).fingerprint() == MarkovNoise(
+        ...     [[[1]]], num_agents=1
+        ... ).fingerprint()
         True
         """
         parts = [part for kernel in self.kernels for part in _csr_parts(kernel)]
@@ -304,7 +345,8 @@ def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
             given, expected = getattr(other, name), getattr(first, name)
             if given != expected:
                 raise ProblemError(
-                    f"MDP {kind} has {name} {given} and MDP 0 has {expected}, but the agents share their parameters: "
+                    f"MDP {kind} has {name} {given} and MDP 0 has {expected}, but the agents "
+                    "share their parameters: "
                     f"give MDPs of equal {name}"
                 )
     return mdps
@@ -316,7 +358,8 @@ def _check_behaviors(policies: ArrayLike, states: int, actions: int) -> FloatArr
         table = table[None]
     if table.ndim != 3 or len(table) == 0 or table.shape[1:] != (states, actions):
         raise ProblemError(
-            f"behavior_policies has shape {np.shape(policies)}, but the MDP has {states} states and {actions} actions: "
+            f"behavior_policies has shape {np.shape(policies)}, but the MDP has {states} states "
+            f"and {actions} actions: "
             f"give shape (M, {states}, {actions}), or ({states}, {actions}) for all agents"
         )
     rows = stochastic_rows(
@@ -330,7 +373,8 @@ def _count_kinds(mdps: int, policies: int) -> int:
     kinds = max(mdps, policies)
     if mdps not in (1, kinds) or policies not in (1, kinds):
         raise ProblemError(
-            f"there are {mdps} MDPs and {policies} behavior_policies, but agent kind k has the k-th of each: "
+            f"there are {mdps} MDPs and {policies} behavior_policies, but agent kind k has the "
+            "k-th of each: "
             "give one of either, or as many of both"
         )
     return kinds
@@ -340,15 +384,18 @@ def _check_features(features: ArrayLike, states: int) -> FloatArray:
     table = finite_array(features, "features", "(S, d)")
     if table.ndim != 2 or table.shape[0] != states or table.shape[1] == 0:
         raise ProblemError(
-            f"features has shape {table.shape}, but needs one row for each of the {states} states: give shape "
+            f"features has shape {table.shape}, but needs one row for each of the {states} "
+            "states: give shape "
             f"({states}, d) with d at least 1"
         )
     columns = table.shape[1]
-    # The triangular factor has the same singular values and is small, however many states there are.
+    # The triangular factor has the same singular values and is small, however many states there
+    # are.
     rank = int(np.linalg.matrix_rank(np.linalg.qr(table, mode="r")))
     if rank < columns:
         raise ProblemError(
-            f"features has {columns} columns but rank {rank}, so the parameters are not determined: "
+            f"features has {columns} columns but rank {rank}, so the parameters are not "
+            "determined: "
             "drop the columns that are combinations of others"
         )
     return read_only(table)

@@ -1,7 +1,9 @@
-"""The chain an agent walks: ergodicity and the stationary distribution mu of the paper's assumptions.
+"""The chain an agent walks: ergodicity and the stationary distribution mu of the paper's
+assumptions.
 
-Numba compiles the two loops that NumPy cannot express: the elimination of Grassmann, Taksar and Heyman, which finds the
-stationary law without a single subtraction, and the walk over the graph that finds the period.
+Numba compiles the two loops that NumPy cannot express: the elimination of Grassmann, Taksar and
+Heyman, which finds the stationary law without a single subtraction, and the walk over the graph
+that finds the period.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
     >>> check_ergodic(csr_array([[0.0, 1.0], [1.0, 0.0]]), "agent kind 0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    fegsam.errors.ProblemError: agent kind 0: its chain has period 2, but must be aperiodic: let some state stay ...
+    fegsam.errors.ProblemError: agent kind 0: its chain has period 2, but must be aperiodic: let
+    some state stay ...
     """
     classes, class_of = csgraph.connected_components(kernel, directed=True, connection="strong")
     if classes > 1:
@@ -49,12 +52,15 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
     period = int(_period(kernel.indptr, kernel.indices))
     if period > 1:
         raise ProblemError(
-            f"{who}: its chain has period {period}, but must be aperiodic: let some state stay where it is with "
+            f"{who}: its chain has period {period}, but must be aperiodic: let some state stay "
+            "where it is with "
             "positive probability, or give the policy more actions"
         )
 
 
-def _raise_reducible(kernel: sparse.csr_array, classes: int, class_of: NDArray[Any], who: str) -> None:
+def _raise_reducible(
+    kernel: sparse.csr_array, classes: int, class_of: NDArray[Any], who: str
+) -> None:
     origin = np.repeat(np.arange(len(class_of)), np.diff(kernel.indptr))
     leaves = class_of[origin] != class_of[kernel.indices]
     is_closed = np.ones(classes, dtype=bool)
@@ -63,16 +69,20 @@ def _raise_reducible(kernel: sparse.csr_array, classes: int, class_of: NDArray[A
     smallest = int(np.flatnonzero(is_closed)[np.argmin(sizes[is_closed])])
     members = np.flatnonzero(class_of == smallest)
     outside = int(np.argmax(class_of != smallest))
-    named = ", ".join(str(state) for state in members[:5]) + (f", ... {len(members)} in all" if len(members) > 5 else "")
+    named = ", ".join(str(state) for state in members[:5]) + (
+        f", ... {len(members)} in all" if len(members) > 5 else ""
+    )
     raise ProblemError(
-        f"{who}: its chain is reducible: states [{named}] form a closed class that never reaches state {outside}: "
+        f"{who}: its chain is reducible: states [{named}] form a closed class that never reaches "
+        f"state {outside}: "
         "give every action a positive probability, or drop the states that are not visited for ever"
     )
 
 
 @compiled(_nrt=True)
 def _period(indptr: NDArray[Any], indices: NDArray[Any]) -> Any:
-    """Period of an irreducible chain: gcd of level(u) + 1 - level(v) over its edges, levels by breadth-first search."""
+    """Period of an irreducible chain: gcd of level(u) + 1 - level(v) over its edges, levels by
+    breadth-first search."""
     states = len(indptr) - 1
     level = np.full(states, -1, np.int64)
     queue = np.empty(states, np.int64)
@@ -98,9 +108,10 @@ def _period(indptr: NDArray[Any], indices: NDArray[Any]) -> Any:
 def stationary_law(kernel: sparse.csr_array) -> FloatArray:
     """The stationary law of an ergodic chain.
 
-    Chains of up to 500 states are solved by elimination, with small relative error in every entry however slowly they
-    mix. Larger ones are solved until ``||mu P - mu||_1 <= 1e-13``, or an error says how far that failed; the error of
-    mu itself is at most about that residual times the steps the chain takes to mix.
+    Chains of up to 500 states are solved by elimination, with small relative error in every entry
+    however slowly they mix. Larger ones are solved until ``||mu P - mu||_1 <= 1e-13``, or an error
+    says how far that failed; the error of mu itself is at most about that residual times the steps
+    the chain takes to mix.
 
     Parameters
     ----------
@@ -124,8 +135,10 @@ def stationary_law(kernel: sparse.csr_array) -> FloatArray:
     law, residual = solve_large_chain(kernel)
     if residual > RESIDUAL:
         raise ProblemError(
-            f"the stationary law of a chain of {states} states was found only to a residual of {residual:.1e} "
-            f"instead of {RESIDUAL:g}, for it mixes too slowly: use a policy that explores more, or at most "
+            f"the stationary law of a chain of {states} states was found only to a residual of "
+            f"{residual:.1e} "
+            f"instead of {RESIDUAL:g}, for it mixes too slowly: use a policy that explores more, "
+            "or at most "
             f"{ELIMINATION_LIMIT} states, where the law is found by elimination"
         )
     return _positive(law)
@@ -143,7 +156,8 @@ def eliminated(chain: FloatArray) -> FloatArray:
 def _positive(law: FloatArray) -> FloatArray:
     if law.min() <= 0.0:
         raise ProblemError(
-            f"the stationary law of state {np.argmin(law)} is too small for a floating-point number, so the chain is "
+            f"the stationary law of state {np.argmin(law)} is too small for a floating-point "
+            "number, so the chain is "
             "ergodic in name only: use a policy that explores more"
         )
     return law
@@ -151,9 +165,11 @@ def _positive(law: FloatArray) -> FloatArray:
 
 @compiled(_nrt=True)
 def _eliminate(chain: FloatArray) -> FloatArray:
-    """GTH: censor the chain on fewer and fewer states, then put the weights back. Overwrites `chain`.
+    """GTH: censor the chain on fewer and fewer states, then put the weights back. Overwrites
+    `chain`.
 
-    A diagonal entry is one minus the rest of its row; the rest is summed instead, so nothing is ever subtracted.
+    A diagonal entry is one minus the rest of its row; the rest is summed instead, so nothing is
+    ever subtracted.
     """
     states = len(chain)
     for last in range(states - 1, 0, -1):

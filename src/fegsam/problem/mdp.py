@@ -1,6 +1,8 @@
-"""The Markov decision process: transitions P, rewards R and discount gamma of the paper's preliminaries.
+"""The Markov decision process: transitions P, rewards R and discount gamma of the paper's
+preliminaries.
 
-Only the successors that can be reached are stored, so 10^6 states with five successors per action fit in memory.
+Only the successors that can be reached are stored, so 10^6 states with five successors per action
+fit in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import FloatArray, finite_array, fraction, read_only, real_array, several, stochastic_rows
+from fegsam.problem.checks import (
+    FloatArray,
+    finite_array,
+    fraction,
+    read_only,
+    real_array,
+    several,
+    stochastic_rows,
+)
 from fegsam.problem.policies import check_policy
 
 
@@ -86,10 +96,15 @@ class MDP:
             ("states", f"{self.num_states}"),
             ("actions", f"{self.num_actions}"),
             ("discount", f"{self.discount:g}"),
-            ("successors of an action", f"{np.diff(self.transitions.indptr).mean():.3g} on average"),
+            (
+                "successors of an action",
+                f"{np.diff(self.transitions.indptr).mean():.3g} on average",
+            ),
             ("rewards", f"{self.rewards.min():.3g} to {self.rewards.max():.3g}"),
         ]
-        return card("MDP: from each state (row) to the next (column)", rows, matrix(shown, "transitions"))
+        return card(
+            "MDP: from each state (row) to the next (column)", rows, matrix(shown, "transitions")
+        )
 
     @property
     def num_states(self) -> int:
@@ -124,15 +139,20 @@ class MDP:
 
         Examples
         --------
-        >>> MDP([[[0.0, 1.0]], [[0.5, 0.5]]], [[0.0], [1.0]], 0.5).policy_chain([[1.0], [1.0]]).toarray()
+        >>> MDP([[[0.0, 1.0]], [[0.5, 0.5]]], [[0.0], [1.0]], 0.5).policy_chain(
+        ...     [[1.0], [1.0]]
+        ... ).toarray()
         array([[0. , 1. ],
                [0.5, 0.5]])
         """
         states, actions = self.rewards.shape
         weights = check_policy(policy, states, actions, "policy")
-        # Unused actions are dropped first: an explicit zero would count as an edge of the chain's graph.
+        # Unused actions are dropped first: an explicit zero would count as an edge of the chain's
+        # graph.
         row, action = np.nonzero(weights)
-        choice = sparse.csr_array((weights[row, action], (row, row * actions + action)), shape=(states, states * actions))
+        choice = sparse.csr_array(
+            (weights[row, action], (row, row * actions + action)), shape=(states, states * actions)
+        )
         chain = sparse.csr_array(choice @ self.transitions)
         chain.eliminate_zeros()
         chain.sort_indices()
@@ -162,7 +182,8 @@ def _check_rewards(rewards: ArrayLike) -> FloatArray:
     paid = finite_array(rewards, "rewards", "(S, A)")
     if paid.ndim != 2 or 0 in paid.shape:
         raise ProblemError(
-            f"rewards has shape {paid.shape}, but needs a row per state and a column per action, at least one of each: "
+            f"rewards has shape {paid.shape}, but needs a row per state and a column per action, "
+            "at least one of each: "
             "give shape (S, A)"
         )
     return read_only(paid)
@@ -178,20 +199,28 @@ def _check_transitions(
         expected = (states, actions, states)
     if rows.shape != expected:
         raise ProblemError(
-            f"transitions has shape {rows.shape}, but rewards of shape {(states, actions)} call for {expected}: "
+            f"transitions has shape {rows.shape}, but rewards of shape {(states, actions)} call "
+            f"for {expected}: "
             "give dense transitions as (S, A, S), or scipy sparse ones as (S*A, S) with row s*A + a"
         )
     if not sparse.issparse(rows):
         rows = rows.reshape(states * actions, states)
     return stochastic_rows(
-        sparse.csr_array(rows), lambda row: f"the row of transitions for state {row // actions}, action {row % actions}"
+        sparse.csr_array(rows),
+        lambda row: f"the row of transitions for state {row // actions}, action {row % actions}",
     )
 
 
 def _check_labels(labels: Iterable[Hashable] | None, states: int) -> tuple[Hashable, ...] | None:
     if labels is None:
         return None
-    names = several(labels, "labels", f"but must name the states: give a sequence of {states} labels, one for each state")
+    names = several(
+        labels,
+        "labels",
+        f"but must name the states: give a sequence of {states} labels, one for each state",
+    )
     if len(names) != states:
-        raise ProblemError(f"labels has {len(names)} entries for {states} states: give one label per state")
+        raise ProblemError(
+            f"labels has {len(names)} entries for {states} states: give one label per state"
+        )
     return names

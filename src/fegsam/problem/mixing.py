@@ -1,7 +1,8 @@
-"""How fast chains mix: constants (m, rho) of the paper's Assumption 3.1 that are certain, for one chain or for many small ones.
+"""How fast chains mix: constants (m, rho) of the paper's Assumption 3.1 that are certain, for one
+chain or for many small ones.
 
-Many chains are handled as one stack, for a federation may have a policy for each of its agents. Chains of a stack go through
-the same times together, and each leaves when it is done.
+Many chains are handled as one stack, for a federation may have a policy for each of its agents.
+Chains of a stack go through the same times together, and each leaves when it is done.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from fegsam.problem.markov_chain import check_ergodic
 MIXING_LIMIT = 2000
 """Mixing constants take dense powers of the kernel, so there is a limit to the states."""
 PAIRWISE_LIMIT = 256
-"""All pairs of rows are compared up to this many states; beyond, each row is compared with the mean row."""
+"""All pairs of rows are compared up to this many states; beyond, each row is compared with the mean
+row."""
 SMALLEST_DISTANCE = 1e-10
 """Distances below drown in rounding: they are taken to be this large."""
 POINTS_PER_OCTAVE = 32
@@ -32,7 +34,8 @@ POINTS_PER_OCTAVE = 32
 
 @dataclass(frozen=True)
 class MixingConstants:
-    """The pair with ``TV(P^t(s, .), P^t(s', .)) <= m rho^t`` for all states s, s' and all t, hence for mu too.
+    """The pair with ``TV(P^t(s, .), P^t(s', .)) <= m rho^t`` for all states s, s' and all t, hence
+    for mu too.
 
     >>> MixingConstants(m=1.0, rho=0.5).m
     1.0
@@ -45,9 +48,10 @@ class MixingConstants:
 def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingConstants:
     """A rigorous pair (m, rho) with total variation at most ``m rho^t`` at every t.
 
-    The distance ``d(t) = max TV(P^t(s, .), P^t(s', .))`` over pairs of states never grows and is submultiplicative, so
-    any t0 with d(t0) < 1 gives ``rho = d(t0)^(1/t0)``, ``m = max_{r<t0} d(r) rho^-r``. Of all t0 looked at, the pair is
-    kept that promises a distance of `target` soonest. Rounding in the powers is added to the distances.
+    The distance ``d(t) = max TV(P^t(s, .), P^t(s', .))`` over pairs of states never grows and is
+    submultiplicative, so any t0 with d(t0) < 1 gives ``rho = d(t0)^(1/t0)``, ``m = max_{r<t0} d(r)
+    rho^-r``. Of all t0 looked at, the pair is kept that promises a distance of `target` soonest.
+    Rounding in the powers is added to the distances.
 
     Parameters
     ----------
@@ -67,7 +71,8 @@ def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingCo
     states = len(kernel.indptr) - 1
     if states > MIXING_LIMIT:
         raise ProblemError(
-            f"mixing constants were asked for a chain of {states} states, but dense powers are affordable up to "
+            f"mixing constants were asked for a chain of {states} states, but dense powers are "
+            "affordable up to "
             f"{MIXING_LIMIT}: use a smaller problem"
         )
     check_ergodic(kernel, "mixing constants")
@@ -76,7 +81,8 @@ def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingCo
 
 
 def largest_mixing_constants(chains: FloatArray, target: float = 1e-6) -> MixingConstants:
-    """The largest m and the largest rho of `mixing_constants` over a stack of ergodic chains (k, S, S).
+    """The largest m and the largest rho of `mixing_constants` over a stack of ergodic chains (k, S,
+    S).
 
     Examples
     --------
@@ -88,8 +94,11 @@ def largest_mixing_constants(chains: FloatArray, target: float = 1e-6) -> Mixing
     return MixingConstants(m=float(m.max()), rho=float(rho.max()))
 
 
-def _pairs(chains: FloatArray, kernel: sparse.csr_array | None, log_target: float) -> tuple[FloatArray, FloatArray]:
-    """(k,) m and (k,) rho of the chains (k, S, S); `kernel` is the only one as a sparse matrix, where it is the only one."""
+def _pairs(
+    chains: FloatArray, kernel: sparse.csr_array | None, log_target: float
+) -> tuple[FloatArray, FloatArray]:
+    """(k,) m and (k,) rho of the chains (k, S, S); `kernel` is the only one as a sparse matrix,
+    where it is the only one."""
     m, rho = np.ones(len(chains)), np.zeros(len(chains))
     slow = np.flatnonzero(_distance(chains) > _rounding(chains, 1))
     for members, times, distances in _scans(chains[slow], kernel):
@@ -97,7 +106,9 @@ def _pairs(chains: FloatArray, kernel: sparse.csr_array | None, log_target: floa
     return m, rho
 
 
-def _best_pair(times: FloatArray, distances: FloatArray, log_target: float) -> tuple[FloatArray, FloatArray]:
+def _best_pair(
+    times: FloatArray, distances: FloatArray, log_target: float
+) -> tuple[FloatArray, FloatArray]:
     """(k,) m and (k,) rho from the distances (p, k) at `times` (p,)."""
     logs = np.log(distances)
     rates = logs / np.maximum(times, 1)[:, None]
@@ -117,7 +128,8 @@ def _best_pair(times: FloatArray, distances: FloatArray, log_target: float) -> t
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """Chains on their way: those of a stack that are left, and how far apart their rows were so far.
+    """Chains on their way: those of a stack that are left, and how far apart their rows were so
+    far.
 
     >>> _Walk(np.arange(2), [0.0], [np.ones(2)]).only(np.array([False, True])).members
     array([1])
@@ -128,7 +140,9 @@ class _Walk:
     distances: list[FloatArray]
 
     def only(self, which: NDArray[np.bool_]) -> _Walk:
-        return _Walk(self.members[which], self.times, [distance[which] for distance in self.distances])
+        return _Walk(
+            self.members[which], self.times, [distance[which] for distance in self.distances]
+        )
 
     def met(self, time: int, distances: FloatArray) -> _Walk:
         return _Walk(self.members, [*self.times, time], [*self.distances, distances])
@@ -138,9 +152,11 @@ Scan = tuple[NDArray[np.int64], FloatArray, FloatArray]
 
 
 def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan]:
-    """Members (k,), times 0 = t_0 < t_1 < ... (p,) and upper bounds on d(t_i) (p, k), down to `SMALLEST_DISTANCE`.
+    """Members (k,), times 0 = t_0 < t_1 < ... (p,) and upper bounds on d(t_i) (p, k), down to
+    `SMALLEST_DISTANCE`.
 
-    Squaring finds the octave in which a chain begins to mix; from there it is scanned in steps of 1/32 octave.
+    Squaring finds the octave in which a chain begins to mix; from there it is scanned in steps of
+    1/32 octave.
     """
     walk = _Walk(np.arange(len(chains)), [0], [np.ones(len(chains))])
     squares = deque([chains], maxlen=POINTS_PER_OCTAVE.bit_length() + 1)
@@ -150,15 +166,22 @@ def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan
         begins = distance <= 0.5
         if begins.any():
             earlier = [square[begins] for square in squares]
-            if time > 1:  # step back to where the distance was last above a half, which is on the list already
+            if (
+                time > 1
+                # step back to where the distance was last above a half, which is on the list
+                # already
+            ):
                 yield from _scan(walk.only(begins), earlier[:-1], time // 2, kernel)
             else:
-                yield from _scan(walk.only(begins).met(time, distance[begins]), earlier, time, kernel)
+                yield from _scan(
+                    walk.only(begins).met(time, distance[begins]), earlier, time, kernel
+                )
         if begins.all():
             return
         if _rounding(chains, time) > 0.25:
             raise ProblemError(
-                f"mixing constants: the chain has not mixed after {time} steps, more than rounding allows to follow: "
+                f"mixing constants: the chain has not mixed after {time} steps, more than "
+                "rounding allows to follow: "
                 "use a policy that explores more"
             )
         walk = walk.only(~begins).met(time, distance[~begins])
@@ -167,19 +190,29 @@ def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan
         time *= 2
 
 
-def _scan(walk: _Walk, squares: list[FloatArray], time: int, kernel: sparse.csr_array | None) -> Iterator[Scan]:
-    """`_scans` from `time` on, for chains that begin to mix there; the last of `squares` is their power at `time`."""
+def _scan(
+    walk: _Walk, squares: list[FloatArray], time: int, kernel: sparse.csr_array | None
+) -> Iterator[Scan]:
+    """`_scans` from `time` on, for chains that begin to mix there; the last of `squares` is their
+    power at `time`."""
     power = squares[-1]
     stride = max(1, time // POINTS_PER_OCTAVE)
-    # A single step is taken with the sparse kernel, which costs far less; powers of one chain commute.
-    step: Any = kernel if stride == 1 and kernel is not None else squares[-(time // stride).bit_length()]
+    # A single step is taken with the sparse kernel, which costs far less; powers of one chain
+    # commute.
+    step: Any = (
+        kernel if stride == 1 and kernel is not None else squares[-(time // stride).bit_length()]
+    )
     while True:
         for _ in range(POINTS_PER_OCTAVE):
             # Below ten times the rounding a distance would promise less at the next time, not more.
             done = walk.distances[-1] <= max(SMALLEST_DISTANCE, 10.0 * _rounding(power, time))
             if done.any():
                 finished = walk.only(done)
-                yield finished.members, np.array(finished.times, dtype=np.float64), np.array(finished.distances)
+                yield (
+                    finished.members,
+                    np.array(finished.times, dtype=np.float64),
+                    np.array(finished.distances),
+                )
                 if done.all():
                     return
                 walk, power, step = walk.only(~done), power[~done], step[~done]
@@ -201,7 +234,8 @@ def _bounded_distance(powers: FloatArray, time: int) -> FloatArray:
 
 
 def _distance(powers: FloatArray) -> FloatArray:
-    """(k,): the largest total variation between two rows; for many rows, twice the largest to their mean."""
+    """(k,): the largest total variation between two rows; for many rows, twice the largest to their
+    mean."""
     if powers.shape[-1] <= PAIRWISE_LIMIT:
         return _pairwise_distance(np.ascontiguousarray(powers))
     return np.abs(powers - powers.mean(axis=1, keepdims=True)).sum(axis=2).max(axis=1)

@@ -55,12 +55,15 @@ def random(states: int, actions: int, count: int, seed: int) -> FloatArray:
     """
     shape = array_shape(count=count, states=states, actions=actions)
     # Exponentials divided by their sum are uniform on the simplex.
-    weights = np.random.default_rng(integer(seed, "seed", least=0, most=None)).standard_exponential(shape)
+    weights = np.random.default_rng(integer(seed, "seed", least=0, most=None)).standard_exponential(
+        shape
+    )
     return weights / weights.sum(axis=2, keepdims=True)
 
 
 def greedy(q: ArrayLike) -> FloatArray:
-    """The best action of each state with probability one; of several, the one with the lowest index.
+    """The best action of each state with probability one; of several, the one with the lowest
+    index.
 
     Parameters
     ----------
@@ -79,7 +82,9 @@ def greedy(q: ArrayLike) -> FloatArray:
     """
     worth = finite_array(q, "q", "(S, A)")
     if worth.ndim != 2 or 0 in worth.shape:
-        raise ProblemError(f"q has shape {worth.shape}, but needs a row per state: give shape (S, A)")
+        raise ProblemError(
+            f"q has shape {worth.shape}, but needs a row per state: give shape (S, A)"
+        )
     policy = np.zeros(worth.shape)
     policy[np.arange(len(worth)), worth.argmax(axis=1)] = 1.0
     return policy
@@ -131,7 +136,8 @@ def check_policy(policy: ArrayLike, states: int, actions: int, name: str) -> Flo
     table = real_array(policy, name, "(S, A)")
     if table.shape != (states, actions):
         raise ProblemError(
-            f"{name} has shape {table.shape}, but the MDP has {states} states and {actions} actions: "
+            f"{name} has shape {table.shape}, but the MDP has {states} states and {actions} "
+            "actions: "
             f"give shape {(states, actions)}"
         )
     rows = stochastic_rows(sparse.csr_array(table), lambda state: f"{name} in state {state}")
@@ -157,6 +163,8 @@ def check_coverage(target: FloatArray, behaviors: FloatArray, who: str) -> None:
     if missing.size:
         kind, state, action = (int(i) for i in missing[0])
         raise ProblemError(
-            f"{who}: agent kind {kind} never takes action {action} in state {state}, but target_policy does with "
-            f"probability {target[state, action]:g}: make behavior_policies[{kind}, {state}, {action}] positive"
+            f"{who}: agent kind {kind} never takes action {action} in state {state}, but "
+            "target_policy does with "
+            f"probability {target[state, action]:g}: make behavior_policies[{kind}, {state}, "
+            f"{action}] positive"
         )

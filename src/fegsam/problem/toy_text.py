@@ -15,11 +15,13 @@ _Outcomes = dict[int, list[tuple[float, int, float, bool]]]
 
 
 def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
-    """A toy-text environment of Gymnasium: FrozenLake, Taxi, CliffWalking, in the versions that are installed.
+    """A toy-text environment of Gymnasium: FrozenLake, Taxi, CliffWalking, in the versions that are
+    installed.
 
-    States that cannot be reached from the start law are dropped; ``labels`` holds Gymnasium's number of each state that
-    is kept. The reward is E[r | s, a]. A state that ends the episode is one whose every action pays 0 and leads to the
-    start law, so that values include the episodes that follow; there is no time limit.
+    States that cannot be reached from the start law are dropped; ``labels`` holds Gymnasium's
+    number of each state that is kept. The reward is E[r | s, a]. A state that ends the episode is
+    one whose every action pays 0 and leads to the start law, so that values include the episodes
+    that follow; there is no time limit.
 
     Parameters
     ----------
@@ -35,7 +37,10 @@ def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
     MDP(states=16, actions=4, discount=0.99, successors=148)
     """
     if not isinstance(env_id, str):
-        raise ProblemError(f"env_id is {shown(env_id)}; give the name of an environment, for example 'FrozenLake-v1'.")
+        raise ProblemError(
+            f"env_id is {shown(env_id)}; give the name of an environment, for example "
+            "'FrozenLake-v1'."
+        )
     env = _make(env_id, options)
     start = np.asarray(env.initial_state_distrib, dtype=np.float64)
     beginning = [int(state) for state in np.flatnonzero(start)]
@@ -61,28 +66,36 @@ def _make(env_id: str, options: dict[str, Any]) -> Any:
     try:
         import gymnasium
     except ImportError:
-        raise ProblemError(f"{env_id} needs Gymnasium; run: pip install 'fegsam[gymnasium]'") from None
+        raise ProblemError(
+            f"{env_id} needs Gymnasium; run: pip install 'fegsam[gymnasium]'"
+        ) from None
     try:
         env = gymnasium.make(env_id, **options).unwrapped
     except (gymnasium.error.Error, TypeError) as error:
         raise ProblemError(
-            f"Gymnasium cannot make {env_id!r}: {str(error).rstrip('.')}; check its name and its options"
+            f"Gymnasium cannot make {env_id!r}: {str(error).rstrip('.')}; check its name and its "
+            "options"
         ) from error
     if not hasattr(env, "P") or not hasattr(env, "initial_state_distrib"):
         raise ProblemError(
-            f"{env_id} does not publish its transition table, so it cannot be read as a finite MDP: "
+            f"{env_id} does not publish its transition table, so it cannot be read as a finite "
+            "MDP: "
             "use FrozenLake, Taxi or CliffWalking"
         )
     if getattr(env, "fickle_passenger", False):
         raise ProblemError(
-            f"{env_id} with fickle_passenger=True changes destinations in ways its transition table leaves out: "
+            f"{env_id} with fickle_passenger=True changes destinations in ways its transition "
+            "table leaves out: "
             "use fickle_passenger=False"
         )
     return env
 
 
-def _explore(env_id: str, table: Any, beginning: list[int]) -> tuple[dict[int, _Outcomes], set[int]]:
-    """What can happen in each state that an episode visits and goes on from, and the states that end one."""
+def _explore(
+    env_id: str, table: Any, beginning: list[int]
+) -> tuple[dict[int, _Outcomes], set[int]]:
+    """What can happen in each state that an episode visits and goes on from, and the states that
+    end one."""
     visited: dict[int, _Outcomes] = {}
     ends: set[int] = set()
     waiting = list(beginning)
@@ -91,7 +104,9 @@ def _explore(env_id: str, table: Any, beginning: list[int]) -> tuple[dict[int, _
         if state in visited:
             continue
         visited[state] = {
-            int(action): [(p, int(reached), r, bool(end)) for p, reached, r, end in results if p > 0.0]
+            int(action): [
+                (p, int(reached), r, bool(end)) for p, reached, r, end in results if p > 0.0
+            ]
             for action, results in table[state].items()
         }
         for results in visited[state].values():
@@ -100,7 +115,8 @@ def _explore(env_id: str, table: Any, beginning: list[int]) -> tuple[dict[int, _
     both = sorted(ends & visited.keys())
     if both:
         raise ProblemError(
-            f"{env_id}: state {both[0]} ends the episode when reached on some ways and not on others, so it is not one "
+            f"{env_id}: state {both[0]} ends the episode when reached on some ways and not on "
+            "others, so it is not one "
             "state of an MDP: use another environment"
         )
     return visited, ends

@@ -1,4 +1,5 @@
-"""Figures for print (matplotlib), and one page to read in a browser (Plotly) with a verdict on every claim."""
+"""Figures for print (matplotlib), and one page to read in a browser (Plotly) with a verdict on
+every claim."""
 
 from __future__ import annotations
 

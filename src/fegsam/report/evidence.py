@@ -1,4 +1,5 @@
-"""The table of everything that was checked: the claim, the theorem, how it can fail, the threshold and where it comes from."""
+"""The table of everything that was checked: the claim, the theorem, how it can fail, the threshold
+and where it comes from."""
 
 from __future__ import annotations
 
@@ -8,18 +9,34 @@ from html import escape
 from fegsam.report.verdict import Section, Verdict, tally
 
 MEANING_OF_KINDS = (
-    "Measured: judged in runs, by an interval over seeds. Exact: computed without sampling, so that it has no interval. "
+    "Measured: judged in runs, by an interval over seeds. Exact: computed without sampling, so "
+    "that it has no interval. "
     "Identity: true by algebra, whatever the data are; it checks the code and is not counted."
 )
-_HEADS = ("Claim", "Theorem", "Kind", "How it can fail", "Threshold", "Where the threshold comes from", "Outcome")
+_HEADS = (
+    "Claim",
+    "Theorem",
+    "Kind",
+    "How it can fail",
+    "Threshold",
+    "Where the threshold comes from",
+    "Outcome",
+)
 
 
 def evidence(sections: Sequence[Section]) -> str:
-    """HTML: one row for each sentence that was checked, however often; empty where no verdict says where it comes from.
+    """HTML: one row for each sentence that was checked, however often; empty where no verdict says
+    where it comes from.
 
     Examples
     --------
-    >>> told = Verdict("coin", "Heads is as likely as tails.", "holds", threshold="0.4 to 0.6", source="The claim itself.")
+    >>> told = Verdict(
+    ...     "coin",
+    ...     "Heads is as likely as tails.",
+    ...     "holds",
+    ...     threshold="0.4 to 0.6",
+    ...     source="The claim itself.",
+    ... )
     >>> "The claim itself." in evidence([Section("a", "Coins", "Coins are fair.", (told,))])
     True
     >>> evidence([Section("a", "Coins", "Coins are fair.")])
@@ -31,7 +48,8 @@ def evidence(sections: Sequence[Section]) -> str:
     rows = [_row(section, group) for section in sections for group in _by_sentence(section)]
     return (
         f'<h2>Every verdict</h2>\n<p class="lead">{MEANING_OF_KINDS}</p>\n'
-        f'<table class="verdicts" role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<table class="verdicts" role="table"><thead role="rowgroup"><tr '
+        f'role="row">{head}</tr></thead>'
         f'<tbody role="rowgroup">\n{chr(10).join(rows)}\n</tbody></table>'
     )
 
@@ -46,7 +64,14 @@ def _by_sentence(section: Section) -> list[list[Verdict]]:
 
 def _row(section: Section, group: Sequence[Verdict]) -> str:
     first, letter = group[0], escape(section.claim)
-    cells = (first.theorem, first.kind, first.fails, first.threshold, first.source, _outcomes(group))
+    cells = (
+        first.theorem,
+        first.kind,
+        first.fails,
+        first.threshold,
+        first.source,
+        _outcomes(group),
+    )
     return (
         f'<tr role="row"><th role="rowheader" scope="row"><a href="#claim-{letter}">({letter})</a> '
         f"{escape(first.sentence)}</th>"
@@ -60,5 +85,9 @@ def _row(section: Section, group: Sequence[Verdict]) -> str:
 
 def _outcomes(group: Sequence[Verdict]) -> str:
     if group[0].kind == "identity":
-        return "as it must" if all(verdict.outcome == "holds" for verdict in group) else "FAILED: a fault of the code"
+        return (
+            "as it must"
+            if all(verdict.outcome == "holds" for verdict in group)
+            else "FAILED: a fault of the code"
+        )
     return tally(group)

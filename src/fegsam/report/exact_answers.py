@@ -1,4 +1,5 @@
-"""What is known of the cells of a study without sampling: exact curves, their limits, and the theorem's bound."""
+"""What is known of the cells of a study without sampling: exact curves, their limits, and the
+theorem's bound."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from fegsam.experiments.sweep.sweep import Results
 
 
 class ExactAnswers:
-    """Each is found once, and none where finding it would run code that the study names and nobody trusts."""
+    """Each is found once, and none where finding it would run code that the study names and nobody
+    trusts."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -27,7 +29,8 @@ class ExactAnswers:
         if not self._left_out:
             return ()
         return (
-            f"Exact curves and bounds are left out where finding them would run {', '.join(self._left_out)}. If you trust "
+            f"Exact curves and bounds are left out where finding them would run "
+            f"{', '.join(self._left_out)}. If you trust "
             f"whoever wrote that, fegsam report {os.fspath(directory)} --trust draws them.",
         )
 
@@ -40,7 +43,11 @@ class ExactAnswers:
         """The theorem's bound in the 2-norm."""
         if not self._may_build(cell):
             return None
-        settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "num_steps": cell.num_steps}
+        settings = {
+            "step_size": cell.step_size,
+            "sync_period": cell.sync_period,
+            "num_steps": cell.num_steps,
+        }
         return fg.theory.error_bound(*cell.build(), **settings).total_2
 
     def curve(self, cell: Cell) -> np.ndarray | None:
@@ -53,7 +60,8 @@ class ExactAnswers:
         return self._curves[cell.key]
 
     def excess(self, cell: Cell) -> float | None:
-        """How far the exact curve lies above its limit late in the run; None where the limit is not known."""
+        """How far the exact curve lies above its limit late in the run; None where the limit is not
+        known."""
         curve, times = self.curve(cell), self._times(cell)
         # The limit is that of the errors just after a synchronisation, under Markov sampling.
         late = (times >= cell.num_steps / 2) & (times % cell.sync_period == 0)
@@ -62,7 +70,9 @@ class ExactAnswers:
         problem, algorithm = cell.build()
         settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "order": 1}
         try:
-            return float(curve[late].mean() - fg.exact.stationary_error(problem, algorithm, **settings))
+            return float(
+                curve[late].mean() - fg.exact.stationary_error(problem, algorithm, **settings)
+            )
         except ProblemError:
             return None
 
@@ -73,8 +83,14 @@ class ExactAnswers:
 def _exact_curve(cell: Cell, times: np.ndarray) -> np.ndarray | None:
     problem, algorithm = cell.build()
     start = cell.arguments(algorithm.dimension(problem))["initial_params"]
-    settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "sampling": cell.sampling}
+    settings = {
+        "step_size": cell.step_size,
+        "sync_period": cell.sync_period,
+        "sampling": cell.sampling,
+    }
     try:
-        return fg.exact.moments(problem, algorithm, times=times, initial_params=start, order=1, **settings).mse
+        return fg.exact.moments(
+            problem, algorithm, times=times, initial_params=start, order=1, **settings
+        ).mse
     except ProblemError:
         return None

@@ -1,6 +1,7 @@
 """A figure as data: what both renderers draw, and what a reader downloads.
 
-Labels are plain text in Unicode (``E‖θ − θ*‖²``), no TeX: a page that opens without a network has none.
+Labels are plain text in Unicode (``E‖θ − θ*‖²``), no TeX: a page that opens without a network has
+none.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Series:
         The interval of y.
     style : {"sampled", "exact", "bound", "reference"}
     group : str or None
-        Series of one group share a colour and an entry of the legend: the sampled points and the exact curve through them.
-        None: the name.
+        Series of one group share a colour and an entry of the legend: the sampled points and the
+        exact curve through them. None: the name.
 
     Examples
     --------
@@ -71,15 +72,32 @@ class Series:
         group: str | None = None,
     ) -> None:
         if style not in get_args(Style):
-            raise ProblemError(f"Series {name!r} has style {style!r}; give one of {', '.join(map(repr, get_args(Style)))}.")
+            raise ProblemError(
+                f"Series {name!r} has style {style!r}; give one of "
+                f"{', '.join(map(repr, get_args(Style)))}."
+            )
         if (low is None) != (high is None):
-            raise ProblemError(f"Series {name!r} has one end of an interval; give both low and high, or neither.")
-        values = {"x": x, "y": y} | ({} if low is None or high is None else {"low": low, "high": high})
+            raise ProblemError(
+                f"Series {name!r} has one end of an interval; give both low and high, or neither."
+            )
+        values = {"x": x, "y": y} | (
+            {} if low is None or high is None else {"low": low, "high": high}
+        )
         arrays = {key: _flat(name, key, value) for key, value in values.items()}
         lengths = {key: len(array) for key, array in arrays.items()}
         if len(set(lengths.values())) != 1 or not lengths["x"]:
-            raise ProblemError(f"Series {name!r} has arrays of lengths {lengths}; give one y, low and high for each x.")
-        fields = {"name": name, "low": None, "high": None, **arrays, "style": style, "group": name if group is None else group}
+            raise ProblemError(
+                f"Series {name!r} has arrays of lengths {lengths}; give one y, low and high for "
+                "each x."
+            )
+        fields = {
+            "name": name,
+            "low": None,
+            "high": None,
+            **arrays,
+            "style": style,
+            "group": name if group is None else group,
+        }
         for key, value in fields.items():
             object.__setattr__(self, key, value)
 
@@ -103,7 +121,16 @@ class FigureData:
     Examples
     --------
     >>> line = Series("N = 4", [0, 10], [1.0, 0.1], style="exact")
-    >>> figure = FigureData("error", "Error over time", "The error falls.", "steps", "squared error", "linear", "log", (line,))
+    >>> figure = FigureData(
+    ...     "error",
+    ...     "Error over time",
+    ...     "The error falls.",
+    ...     "steps",
+    ...     "squared error",
+    ...     "linear",
+    ...     "log",
+    ...     (line,),
+    ... )
     >>> print(figure.csv(), end="")
     series,style,x,y,low,high
     N = 4,exact,0,1,,
@@ -122,10 +149,14 @@ class FigureData:
     def __post_init__(self) -> None:
         object.__setattr__(self, "series", tuple(self.series))
         if not re.fullmatch(r"[a-z0-9_-]+", self.key):
-            raise ProblemError(f"A figure's key is {self.key!r}; use small letters, digits, '_' and '-' alone.")
+            raise ProblemError(
+                f"A figure's key is {self.key!r}; use small letters, digits, '_' and '-' alone."
+            )
         for scale in (self.x_scale, self.y_scale):
             if scale not in get_args(Scale):
-                raise ProblemError(f"Figure {self.key!r} has a scale {scale!r}; give 'log' or 'linear'.")
+                raise ProblemError(
+                    f"Figure {self.key!r} has a scale {scale!r}; give 'log' or 'linear'."
+                )
         if not self.series:
             raise ProblemError(f"Figure {self.key!r} has no series; give at least one.")
 
@@ -146,10 +177,22 @@ class FigureData:
         writer.writerow(("series", "style", "x", "y", "low", "high"))
         for s in self.series:
             blank = [""] * len(s.x)
-            columns = (s.x, s.y, s.low if s.low is not None else blank, s.high if s.high is not None else blank)
+            columns = (
+                s.x,
+                s.y,
+                s.low if s.low is not None else blank,
+                s.high if s.high is not None else blank,
+            )
             for row in zip(*columns, strict=True):
                 writer.writerow(
-                    (s.name, s.style, *(cell if cell == "" else repr(float(cell)).removesuffix(".0") for cell in row))
+                    (
+                        s.name,
+                        s.style,
+                        *(
+                            cell if cell == "" else repr(float(cell)).removesuffix(".0")
+                            for cell in row
+                        ),
+                    )
                 )
         return text.getvalue()
 
@@ -166,8 +209,8 @@ class Drawable(NamedTuple):
 def drawable(figure: FigureData, series: Series) -> Drawable:
     """The points that the figure's scales can show.
 
-    A logarithmic axis has no place for zero. Such points are left out, and an interval that reaches down to zero is cut off
-    at a hundredth of its curve's smallest value, out of sight.
+    A logarithmic axis has no place for zero. Such points are left out, and an interval that reaches
+    down to zero is cut off at a hundredth of its curve's smallest value, out of sight.
     """
     kept = np.isfinite(series.x) & np.isfinite(series.y)
     if figure.x_scale == "log":
@@ -177,7 +220,9 @@ def drawable(figure: FigureData, series: Series) -> Drawable:
     x, y = series.x[kept], series.y[kept]
     if series.low is None or series.high is None:
         return Drawable(x, y, None, None)
-    low, high = (np.where(np.isfinite(end[kept]), end[kept], y) for end in (series.low, series.high))
+    low, high = (
+        np.where(np.isfinite(end[kept]), end[kept], y) for end in (series.low, series.high)
+    )
     if figure.y_scale == "log" and y.size:
         low = np.maximum(low, 0.01 * y.min())
     return Drawable(x, y, low, high)
@@ -190,7 +235,9 @@ def shown_range(figure: FigureData) -> tuple[float, float] | None:
     if not values.size:
         return None
     low, high = values.min(), values.max()
-    ends = np.concatenate([values, *(end for part in parts for end in (part.low, part.high) if end is not None)])
+    ends = np.concatenate(
+        [values, *(end for part in parts for end in (part.low, part.high) if end is not None)]
+    )
     near = ends[(ends >= low / 2) & (ends <= high * 2)] if figure.y_scale == "log" else ends
     low, high = near.min(), near.max()
     if figure.y_scale == "log":
@@ -201,14 +248,17 @@ def shown_range(figure: FigureData) -> tuple[float, float] | None:
 
 
 def few_places(figure: FigureData) -> list[float]:
-    """The x values themselves, as ticks, where they are few and short: 1, 2, 4, 8, ... agents; none otherwise."""
+    """The x values themselves, as ticks, where they are few and short: 1, 2, 4, 8, ... agents; none
+    otherwise."""
     drawn = [(s.style, drawable(figure, s).x) for s in figure.series]
     measured = [x for style, x in drawn if style == "sampled"]
     places = np.unique(np.concatenate(measured)) if measured else np.empty(0)
     if figure.x_scale != "log" or not 2 <= len(places) <= 12:
         return []
     numbers, spans, ticks = [f"{place:g}" for place in places], np.log(places), [0]
-    reach = np.log(max(x.max() for _, x in drawn if len(x))) - np.log(min(x.min() for _, x in drawn if len(x)))
+    reach = np.log(max(x.max() for _, x in drawn if len(x))) - np.log(
+        min(x.min() for _, x in drawn if len(x))
+    )
     if max(map(len, numbers)) > _LONG_NUMBER or spans[-1] - spans[0] < _MOST_OF * reach:
         return []
     for k in range(1, len(places)):

@@ -62,7 +62,9 @@ _STYLE = {
 
 
 def save(
-    figure: FigureData, directory: str | os.PathLike[str], formats: Sequence[str] = ("svg", "pdf", "png")
+    figure: FigureData,
+    directory: str | os.PathLike[str],
+    formats: Sequence[str] = ("svg", "pdf", "png"),
 ) -> list[pathlib.Path]:
     """Write ``directory/key.svg`` and so on; the folder is made if need be. Returns the paths.
 
@@ -71,7 +73,9 @@ def save(
     >>> import tempfile
     >>> from fegsam.report.figure_data import Series
     >>> line = Series("N = 4", [0, 10], [1.0, 0.1], style="exact")
-    >>> figure = FigureData("error", "Error", "The error falls.", "steps", "squared error", "linear", "log", (line,))
+    >>> figure = FigureData(
+    ...     "error", "Error", "The error falls.", "steps", "squared error", "linear", "log", (line,)
+    ... )
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in save(figure, folder, formats=("svg",))]
     ['error.svg']
@@ -86,14 +90,18 @@ def save(
         drawn.draw_without_rendering()
         drawn.set_layout_engine("none")
         for path in paths:
-            # Under a name of its own first: what lies under the path may be a link that leads out of the folder.
+            # Under a name of its own first: what lies under the path may be a link that leads out
+            # of the folder.
             with whole(path) as temporary:
-                drawn.savefig(temporary, format=path.suffix[1:], metadata=_metadata(path.suffix, figure))
+                drawn.savefig(
+                    temporary, format=path.suffix[1:], metadata=_metadata(path.suffix, figure)
+                )
     return paths
 
 
 def draw(figure: FigureData) -> Figure:
-    """The figure as a matplotlib figure, without a title: the caption goes below it, in the paper."""
+    """The figure as a matplotlib figure, without a title: the caption goes below it, in the
+    paper."""
     matplotlib = require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -105,7 +113,9 @@ def draw(figure: FigureData) -> Figure:
             _draw_series(axes, figure, series, looked.get(str(series.group)))
         axes.set(xscale=figure.x_scale, yscale=figure.y_scale, xlabel=figure.x_label)
         # A formula is not broken.
-        words = re.sub("‖[^‖]*‖", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), figure.y_label)
+        words = re.sub(
+            "‖[^‖]*‖", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), figure.y_label
+        )
         axes.set_ylabel(textwrap.fill(words, _TALL))
         _place_ticks(axes, figure)
         handles = _legend(figure, looked)
@@ -120,12 +130,19 @@ def _draw_series(axes: Axes, figure: FigureData, series: Series, look: Look | No
     if not len(x):
         return
     if look is None or series.style == "reference":
-        colour, dash = GREY if look is None else look.colour, reference_dashes(figure)[reference_name(series)][0]
-        axes.plot(x, y, color=colour, linewidth=0.9, linestyle=dash, zorder=1.5 if look is None else 2.1)
+        colour, dash = (
+            GREY if look is None else look.colour,
+            reference_dashes(figure)[reference_name(series)][0],
+        )
+        axes.plot(
+            x, y, color=colour, linewidth=0.9, linestyle=dash, zorder=1.5 if look is None else 2.1
+        )
         return
     if series.style != "sampled":
         dash = "dashdot" if series.style == "bound" else look.dash[0]
-        axes.plot(x, y, color=look.colour, linestyle=dash, zorder=2.5 if series.style == "exact" else 2)
+        axes.plot(
+            x, y, color=look.colour, linestyle=dash, zorder=2.5 if series.style == "exact" else 2
+        )
         if low is not None and high is not None:
             axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
         return
@@ -136,8 +153,22 @@ def _draw_series(axes: Axes, figure: FigureData, series: Series, look: Look | No
         axes.fill_between(x, low, high, color=look.colour, alpha=0.22, linewidth=0, zorder=1.8)
     elif low is not None and high is not None:
         bars = np.maximum(np.stack([y - low, high - y]), 0.0)
-        axes.errorbar(x, y, bars, fmt="none", ecolor=look.colour, elinewidth=0.8, capsize=2, capthick=0.8, zorder=2.8)
-    spots = {"marker": look.marker[0], "markerfacecolor": "white" if through else look.colour, "markeredgewidth": 0.9}
+        axes.errorbar(
+            x,
+            y,
+            bars,
+            fmt="none",
+            ecolor=look.colour,
+            elinewidth=0.8,
+            capsize=2,
+            capthick=0.8,
+            zorder=2.8,
+        )
+    spots = {
+        "marker": look.marker[0],
+        "markerfacecolor": "white" if through else look.colour,
+        "markeredgewidth": 0.9,
+    }
     axes.plot(x[kept], y[kept], color=look.colour, linestyle="none", zorder=3, **spots)
 
 
@@ -171,13 +202,16 @@ def _number_short_range(axis: Axis, scale: str, limits: tuple[float, float]) -> 
 
     low, high = limits
     if scale == "log" and high < 11 * low:
-        axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if high > 3 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)))
+        axis.set_major_locator(
+            ticker.LogLocator(subs=(1, 2, 5) if high > 3 * low else (1, 1.5, 2, 3, 4, 5, 6, 8))
+        )
         axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(ticker.NullLocator())
 
 
 def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
-    """Handles: one per group, one per reference, then what markers and lines mean where a group has both."""
+    """Handles: one per group, one per reference, then what markers and lines mean where a group has
+    both."""
     from matplotlib.lines import Line2D
 
     handles, shared = [], set()
@@ -187,13 +221,37 @@ def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
         marker = look.marker[0] if "sampled" in styles else ""
         dash: Any = "dashdot" if styles == {"bound"} else look.dash[0]
         face = "white" if {"sampled", "exact"} <= styles else look.colour
-        handles.append(Line2D([], [], color=look.colour, marker=marker, linestyle=dash, markerfacecolor=face, label=group))
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=look.colour,
+                marker=marker,
+                linestyle=dash,
+                markerfacecolor=face,
+                label=group,
+            )
+        )
     for name, (dash, _) in reference_dashes(figure).items():
         handles.append(Line2D([], [], color=GREY, linewidth=0.9, linestyle=dash, label=name))
-    keys: dict[str, tuple[str, Any]] = {"sampled": ("o", "none"), "exact": ("", "solid"), "bound": ("", "dashdot")}
+    keys: dict[str, tuple[str, Any]] = {
+        "sampled": ("o", "none"),
+        "exact": ("", "solid"),
+        "bound": ("", "dashdot"),
+    }
     for style in (style for style in keys if style in shared):
         marker, dash = keys[style]
-        handles.append(Line2D([], [], color="#444444", marker=marker, linestyle=dash, label=style, markerfacecolor="white"))
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color="#444444",
+                marker=marker,
+                linestyle=dash,
+                label=style,
+                markerfacecolor="white",
+            )
+        )
     return handles
 
 

@@ -1,4 +1,5 @@
-"""The same figures for a browser: values under the pointer, series that a click on the legend hides."""
+"""The same figures for a browser: values under the pointer, series that a click on the legend
+hides."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ def interactive(figure: FigureData) -> Any:
     Examples
     --------
     >>> line = Series("N = 4", [0, 10], [1.0, 0.1], style="exact")
-    >>> shown = interactive(FigureData("error", "Error", "It falls.", "steps", "squared error", "linear", "log", (line,)))
+    >>> shown = interactive(
+    ...     FigureData(
+    ...         "error", "Error", "It falls.", "steps", "squared error", "linear", "log", (line,)
+    ...     )
+    ... )
     >>> shown.data[0].name, shown.data[0].y.tolist()
     ('N = 4', [1.0, 0.1])
     """
@@ -49,7 +54,9 @@ def plotly_script() -> str:
     return get_plotlyjs()
 
 
-def _traces(figure: FigureData, series: Series, look: Look | None, group: str, first: bool) -> list[dict[str, Any]]:
+def _traces(
+    figure: FigureData, series: Series, look: Look | None, group: str, first: bool
+) -> list[dict[str, Any]]:
     x, y, low, high = drawable(figure, series)
     colour = GREY if look is None else look.colour
     banded = low is not None and (series.style != "sampled" or len(x) > POINTS_WITH_BARS)
@@ -69,14 +76,20 @@ def _traces(figure: FigureData, series: Series, look: Look | None, group: str, f
         dash = reference_dashes(figure)[reference_name(series)][1]
         main |= {"mode": "lines", "line": {"color": colour, "width": 1.5, "dash": dash}}
     elif series.style != "sampled":
-        main |= {"mode": "lines", "line": main["line"] | {"dash": "dashdot" if series.style == "bound" else look.dash[1]}}
+        main |= {
+            "mode": "lines",
+            "line": main["line"] | {"dash": "dashdot" if series.style == "bound" else look.dash[1]},
+        }
     else:
         _mark(main, figure, series, look, banded)
     return [*(_band(main, colour) if banded else []), main]
 
 
-def _mark(main: dict[str, Any], figure: FigureData, series: Series, look: Look, banded: bool) -> None:
-    """Markers, hollow where an exact curve runs through them; few of many points, though all answer the pointer."""
+def _mark(
+    main: dict[str, Any], figure: FigureData, series: Series, look: Look, banded: bool
+) -> None:
+    """Markers, hollow where an exact curve runs through them; few of many points, though all answer
+    the pointer."""
     through = any(s.style == "exact" and s.group == series.group for s in figure.series)
     x, y = main["x"], main["y"]
     size = np.zeros(len(x))
@@ -84,27 +97,43 @@ def _mark(main: dict[str, Any], figure: FigureData, series: Series, look: Look, 
     symbol = look.marker[1] + ("-open" if through else "")
     main |= {"mode": "markers" if through else "lines+markers"}
     main["line"] |= {"width": 1.5}
-    main["marker"] = {"symbol": symbol, "size": size if (size == 0).any() else 8, "color": look.colour}
+    main["marker"] = {
+        "symbol": symbol,
+        "size": size if (size == 0).any() else 8,
+        "color": look.colour,
+    }
     main["marker"]["line"] = {"width": 1.6 if through else 0, "color": look.colour}
     if "customdata" in main and not banded:
         low, high = main["customdata"].T
         bars = {"array": np.maximum(high - y, 0.0), "arrayminus": np.maximum(y - low, 0.0)}
-        main["error_y"] = bars | {"type": "data", "symmetric": False, "thickness": 1.2, "width": 4, "color": look.colour}
+        main["error_y"] = bars | {
+            "type": "data",
+            "symmetric": False,
+            "thickness": 1.2,
+            "width": 4,
+            "color": look.colour,
+        }
 
 
 def _band(main: dict[str, Any], colour: str) -> list[dict[str, Any]]:
     low, high = main["customdata"].T
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     edge = {key: main[key] for key in ("type", "name", "legendgroup", "x")}
-    edge |= {"mode": "lines", "line": {"width": 0, "color": colour}, "showlegend": False, "hoverinfo": "skip"}
-    return [edge | {"y": low}, edge | {"y": high, "fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"}]
+    edge |= {
+        "mode": "lines",
+        "line": {"width": 0, "color": colour},
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+    return [
+        edge | {"y": low},
+        edge | {"y": high, "fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"},
+    ]
 
 
 def _hover(figure: FigureData, series: Series, interval: bool) -> str:
     bounds = "<br>interval: %{customdata[0]:.3g} to %{customdata[1]:.3g}" if interval else ""
-    return (
-        f"<b>{_escaped(series.name)}</b><br>{_escaped(figure.x_label)}: %{{x:.6~g}}<br>value: %{{y:.4g}}{bounds}<extra></extra>"
-    )
+    return f"<b>{_escaped(series.name)}</b><br>{_escaped(figure.x_label)}: %{{x:.6~g}}<br>value: %{{y:.4g}}{bounds}<extra></extra>"
 
 
 def _layout(figure: FigureData) -> dict[str, Any]:
@@ -118,27 +147,45 @@ def _layout(figure: FigureData) -> dict[str, Any]:
     }
     parts, limits = [drawable(figure, s) for s in figure.series], shown_range(figure)
     if limits is not None:
-        layout["yaxis"]["range"] = list(np.log10(limits)) if figure.y_scale == "log" else list(limits)
+        layout["yaxis"]["range"] = (
+            list(np.log10(limits)) if figure.y_scale == "log" else list(limits)
+        )
     places = few_places(figure)
     if places:
         layout["xaxis"] |= {"tickvals": places, "ticktext": [f"{place:g}" for place in places]}
-    for axis, values in (("xaxis", [part.x for part in parts]), ("yaxis", [part.y for part in parts])):
+    for axis, values in (
+        ("xaxis", [part.x for part in parts]),
+        ("yaxis", [part.y for part in parts]),
+    ):
         layout[axis] |= (
-            _tick_format(layout[axis]["type"], np.abs(np.concatenate(values))) if not places or axis == "yaxis" else {}
+            _tick_format(layout[axis]["type"], np.abs(np.concatenate(values)))
+            if not places or axis == "yaxis"
+            else {}
         )
     return layout
 
 
 def _tick_format(scale: str, sizes: np.ndarray) -> dict[str, Any]:
-    """Whole decades on a long logarithmic axis; numbers in full on a linear one, as far as they are readable."""
+    """Whole decades on a long logarithmic axis; numbers in full on a linear one, as far as they are
+    readable."""
     least, most = sizes.min(initial=np.inf), sizes.max(initial=0.0)
     if scale == "log":
-        return {"dtick": 1, "exponentformat": "power"} if most > 30 * least else {"exponentformat": "power"}
+        return (
+            {"dtick": 1, "exponentformat": "power"}
+            if most > 30 * least
+            else {"exponentformat": "power"}
+        )
     return {"exponentformat": "none" if 1e-3 < most < 1e7 else "power", "separatethousands": True}
 
 
 def _axis(label: str, scale: str) -> dict[str, Any]:
-    return {"title": {"text": _escaped(label)}, "type": scale, "automargin": True, "zeroline": False, "ticks": "outside"}
+    return {
+        "title": {"text": _escaped(label)},
+        "type": scale,
+        "automargin": True,
+        "zeroline": False,
+        "ticks": "outside",
+    }
 
 
 def _escaped(text: str) -> str:

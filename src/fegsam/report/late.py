@@ -1,4 +1,5 @@
-"""The late errors of a study: its plateaus, or the errors at the last time where a run was too short to reach one."""
+"""The late errors of a study: its plateaus, or the errors at the last time where a run was too
+short to reach one."""
 
 from __future__ import annotations
 
@@ -29,19 +30,25 @@ class Late:
         self._plateaus: dict[tuple[str, bool], Plateau] = {}
 
     def settled(self, exact: bool) -> bool:
-        """Whether no cell of the study is known to have missed its plateau; `exact`: by its exact error where there is one."""
+        """Whether no cell of the study is known to have missed its plateau; `exact`: by its exact
+        error where there is one."""
         return all(self._plateau(cell, exact).reached is not False for cell in self._results.cells)
 
     def errors(self, cells: Sequence[Cell], exact: bool) -> list[Estimate]:
-        """One each: the level of its plateau, or the error at the last time if a cell of the study has missed its plateau."""
+        """One each: the level of its plateau, or the error at the last time if a cell of the study
+        has missed its plateau."""
         return [mean_estimate(each, positive=True) for each in self._samples(cells, exact)]
 
     def ratios(self, cells: Sequence[Cell], exact: bool) -> list[Estimate]:
-        """How many times lower each one's error is than that of the first; seeds that both share are compared in pairs."""
+        """How many times lower each one's error is than that of the first; seeds that both share
+        are compared in pairs."""
         first, *others = self._samples(cells, exact)
         seeds = [self._results.history(cell).settings.seeds for cell in cells]
         pairs = zip(others, seeds[1:], strict=True)
-        return [Estimate(1.0, 1.0, 1.0), *(ratio_estimate(first, each, paired=own == seeds[0]) for each, own in pairs)]
+        return [
+            Estimate(1.0, 1.0, 1.0),
+            *(ratio_estimate(first, each, paired=own == seeds[0]) for each, own in pairs),
+        ]
 
     def exact_errors(self, cells: Sequence[Cell]) -> np.ndarray | None:
         """What `errors` estimates, where it is known of every cell."""
@@ -50,11 +57,14 @@ class Late:
         for cell, curve in zip(cells, curves, strict=True):
             if curve is None:
                 return None
-            levels.append(curve[self._times(cell) >= cell.num_steps / 2].mean() if settled else curve[-1])
+            levels.append(
+                curve[self._times(cell) >= cell.num_steps / 2].mean() if settled else curve[-1]
+            )
         return np.array(levels)
 
     def notice(self, exact: bool) -> str:
-        """What a caption must say of runs that reached no plateau, or of which it cannot be told; nothing if all did."""
+        """What a caption must say of runs that reached no plateau, or of which it cannot be told;
+        nothing if all did."""
         cells = self._results.cells
         found = [self._plateau(cell, exact) for cell in cells]
         lost = [not np.isfinite(each.level.value) for each in found]
@@ -62,13 +72,19 @@ class Late:
         unsure = [each.reached is None and not gone for each, gone in zip(found, lost, strict=True)]
         said = (
             (lost, "Runs diverged by {}"),
-            (unsure, "These seeds and recorded times cannot tell whether a plateau was reached by {}"),
+            (
+                unsure,
+                "These seeds and recorded times cannot tell whether a plateau was reached by {}",
+            ),
             (missed, "No plateau was reached by {}"),
         )
-        return " ".join(f"{words.format(self._where(which))}." for which, words in said if any(which))
+        return " ".join(
+            f"{words.format(self._where(which))}." for which, words in said if any(which)
+        )
 
     def _where(self, which: Sequence[bool]) -> str:
-        """``T = 2000 with N = 4; N = 16``: by when, and of which cells, unless it is all of them."""
+        """``T = 2000 with N = 4; N = 16``: by when, and of which cells, unless it is all of
+        them."""
         cells = [cell for cell, chosen in zip(self._results.cells, which, strict=True) if chosen]
         ends = {cell.num_steps for cell in cells}
         when = f"T = {ends.pop()}" if len(ends) == 1 else "the end of the run"

@@ -1,4 +1,5 @@
-"""Colours, markers and dashes that both renderers share: told apart by the colour-blind, and on a grey print."""
+"""Colours, markers and dashes that both renderers share: told apart by the colour-blind, and on a
+grey print."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any
 from fegsam.report.figure_data import FigureData, Series
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette, without the yellow that a white page swallows; black is the page's ink."""
+"""Okabe and Ito's palette, without the yellow that a white page swallows; black is the page's
+ink."""
 MARKERS = (
     ("o", "circle"),
     ("s", "square"),
@@ -19,10 +21,19 @@ MARKERS = (
     ("X", "x"),
 )
 """In matplotlib's words and in Plotly's."""
-DASHES = (("solid", "solid"), ("dotted", "dot"), ((0, (7, 2)), "longdash"), ((0, (7, 2, 1, 2)), "longdashdot"))
+DASHES = (
+    ("solid", "solid"),
+    ("dotted", "dot"),
+    ((0, (7, 2)), "longdash"),
+    ((0, (7, 2, 1, 2)), "longdashdot"),
+)
 GREY = "#767676"
 """Of reference lines: readable on white and on black."""
-_REFERENCES: tuple[tuple[Any, str], ...] = (((0, (4, 2.5)), "dash"), ((0, (1, 1.5)), "dot"), ((0, (7, 2, 1, 2)), "longdashdot"))
+_REFERENCES: tuple[tuple[Any, str], ...] = (
+    ((0, (4, 2.5)), "dash"),
+    ((0, (1, 1.5)), "dot"),
+    ((0, (7, 2, 1, 2)), "longdashdot"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,10 +57,17 @@ def reference_dashes(figure: FigureData) -> dict[str, tuple[Any, str]]:
     Examples
     --------
     >>> lines = [Series(f"slope {k}", [1, 2], [1.0, k], style="reference") for k in (1, 2)]
-    >>> [dash for _, dash in reference_dashes(FigureData("f", "F", "Lines.", "x", "y", series=lines)).values()]
+    >>> [
+    ...     dash
+    ...     for _, dash in reference_dashes(
+    ...         FigureData("f", "F", "Lines.", "x", "y", series=lines)
+    ...     ).values()
+    ... ]
     ['dash', 'dot']
     """
-    names = dict.fromkeys(reference_name(series) for series in figure.series if series.style == "reference")
+    names = dict.fromkeys(
+        reference_name(series) for series in figure.series if series.style == "reference"
+    )
     return {name: _REFERENCES[k % len(_REFERENCES)] for k, name in enumerate(names)}
 
 
@@ -69,5 +87,7 @@ def looks(figure: FigureData) -> dict[str, Look]:
         dash = DASHES[0]
         if group not in sampled:
             dash, bare = DASHES[bare % len(DASHES)], bare + 1
-        found[group] = Look(COLOURS[k % len(COLOURS)], MARKERS[(k + k // len(COLOURS)) % len(MARKERS)], dash)
+        found[group] = Look(
+            COLOURS[k % len(COLOURS)], MARKERS[(k + k // len(COLOURS)) % len(MARKERS)], dash
+        )
     return found

@@ -1,4 +1,5 @@
-"""The report: one HTML file that needs nothing else, a tab for each claim, and a verdict on everything that was checked."""
+"""The report: one HTML file that needs nothing else, a tab for each claim, and a verdict on
+everything that was checked."""
 
 from __future__ import annotations
 
@@ -29,9 +30,14 @@ _BADGES: dict[Outcome, tuple[str, str]] = {
 
 
 def write_report(
-    sections: Sequence[Section], directory: str | os.PathLike[str], *, title: str, settings: Mapping[str, Any] | None = None
+    sections: Sequence[Section],
+    directory: str | os.PathLike[str],
+    *,
+    title: str,
+    settings: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
-    """Write ``directory/report.html``, whole or not at all; the folder is made if need be. Returns its path.
+    """Write ``directory/report.html``, whole or not at all; the folder is made if need be. Returns
+    its path.
 
     Parameters
     ----------
@@ -39,20 +45,28 @@ def write_report(
         One tab each, in order; their letters differ.
     title : str
     settings : mapping
-        Shown on a tab of its own beside the package's version; mappings within it become tables of their own.
+        Shown on a tab of its own beside the package's version; mappings within it become tables of
+        their own.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = write_report([Section("a", "Speed-up", "N agents are N times as accurate.")], folder, title="Claims")
+    ...     path = write_report(
+    ...         [Section("a", "Speed-up", "N agents are N times as accurate.")],
+    ...         folder,
+    ...         title="Claims",
+    ...     )
     ...     path.name, "N agents are N times as accurate." in path.read_text(encoding="utf-8")
     ('report.html', True)
     """
     letters = Counter(section.claim for section in sections)
     for letter, count in letters.items():
         if count > 1 or not letter.isalnum():
-            raise ProblemError(f"{count} sections have the letter {letter!r}; give each one of its own, in letters and digits.")
+            raise ProblemError(
+                f"{count} sections have the letter {letter!r}; give each one of its own, in "
+                "letters and digits."
+            )
     folder = pathlib.Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "report.html"
@@ -71,7 +85,15 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
     panels = [
         *([("summary", "Summary", None, _summary(sections))] if everything else []),
         *([("evidence", "Every verdict", None, table)] if (table := evidence(sections)) else []),
-        *((f"claim-{s.claim}", f"({s.claim}) {s.title}", s.outcome if everything else None, _section(s)) for s in sections),
+        *(
+            (
+                f"claim-{s.claim}",
+                f"({s.claim}) {s.title}",
+                s.outcome if everything else None,
+                _section(s),
+            )
+            for s in sections
+        ),
         ("settings", "Settings", None, _settings({"fegsam": version, **settings})),
     ]
     return Template(_part("page.html")).substitute(
@@ -83,7 +105,8 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
         plotly=plotly_script(),
         tabs="\n".join(_tab(key, name, outcome) for key, name, outcome, _ in panels),
         panels="\n".join(
-            f'<section id="{key}" role="tabpanel" tabindex="0" aria-labelledby="tab-{key}">\n{body}\n</section>'
+            f'<section id="{key}" role="tabpanel" tabindex="0" '
+            f'aria-labelledby="tab-{key}">\n{body}\n</section>'
             for key, _, _, body in panels
         ),
     )
@@ -99,7 +122,8 @@ def _tab(key: str, name: str, outcome: Outcome | None) -> str:
         kind, sign = _BADGES[outcome]
         mark = f'<span class="mark {kind}" role="img" aria-label="{outcome}" title="{outcome}">{sign}</span>'
     return (
-        f'<button type="button" role="tab" id="tab-{key}" aria-controls="{key}" aria-selected="false">'
+        f'<button type="button" role="tab" id="tab-{key}" aria-controls="{key}" '
+        'aria-selected="false">'
         f"<span>{escape(name)}</span>{mark}</button>"
     )
 
@@ -118,16 +142,20 @@ def _mark(verdict: Verdict) -> str:
 
 def _summary(sections: Sequence[Section]) -> str:
     items = "\n".join(
-        f'<li><p><a href="#claim-{s.claim}"><strong>({escape(s.claim)}) {escape(s.title)}</strong></a></p>{_badge(s.outcome)}'
+        f'<li><p><a href="#claim-{s.claim}"><strong>({escape(s.claim)}) '
+        f"{escape(s.title)}</strong></a></p>{_badge(s.outcome)}"
         f'<p>{escape(s.sentence)}</p><p class="tally">{tally(s.verdicts)}</p></li>'
         for s in sections
     )
     return (
         "<h2>Summary</h2>\n"
         '<p class="lead">Each claim in one sentence, with what the data say of it. '
-        "A claim holds if everything checked for it does: if each measured interval lies within a threshold that was written "
-        "down before the run. It does not hold if one interval lies outside; otherwise it cannot be told. Numbers that were "
-        "computed without sampling have no interval, and identities, which cannot fail, are not counted.</p>\n"
+        "A claim holds if everything checked for it does: if each measured interval lies within a "
+        "threshold that was written "
+        "down before the run. It does not hold if one interval lies outside; otherwise it cannot "
+        "be told. Numbers that were "
+        "computed without sampling have no interval, and identities, which cannot fail, are not "
+        "counted.</p>\n"
         f'<ul class="claims">\n{items}\n</ul>'
     )
 
@@ -138,7 +166,8 @@ def _section(section: Section) -> str:
     badge = _badge(section.outcome) if section.verdicts else ""
     return (
         f"<h2>({escape(section.claim)}) {escape(section.title)} {badge}</h2>\n"
-        f'<p class="lead">{escape(section.sentence)}</p>\n{_verdicts(section.verdicts)}\n{notes}\n{figures}'
+        f"<p "
+        f'class="lead">{escape(section.sentence)}</p>\n{_verdicts(section.verdicts)}\n{notes}\n{figures}'
     )
 
 
@@ -151,20 +180,32 @@ def _verdicts(verdicts: Sequence[Verdict]) -> str:
     for v in verdicts:
         detail = f'<span class="detail">{escape(v.detail)}</span>' if v.detail else ""
         number = escape(value_text(v).replace("-", "\N{MINUS SIGN}")) or "none"
-        source = f'<details class="detail"><summary>where from</summary>{escape(v.source)}</details>' if v.source else ""
+        source = (
+            f'<details class="detail"><summary>where from</summary>{escape(v.source)}</details>'
+            if v.source
+            else ""
+        )
         rows.append(
             f'<tr role="row"><th role="rowheader" scope="row">{escape(v.claim)}</th>'
             f'<td role="cell">{escape(v.sentence)}{detail}</td>'
             f'<td role="cell">{_mark(v)}</td>'
             f'<td role="cell" class="number" data-label="{measured}">{number}</td>'
-            f'<td role="cell" data-label="Threshold">{escape(v.threshold) or "none"}{source}</td></tr>'
+            f'<td role="cell" '
+            f'data-label="Threshold">{escape(v.threshold) or "none"}{source}</td></tr>'
         )
     head = "".join(
         f'<th role="columnheader" scope="col">{name}</th>'
-        for name in ("Where", "What is claimed", "Verdict", measured, "Threshold set before the run")
+        for name in (
+            "Where",
+            "What is claimed",
+            "Verdict",
+            measured,
+            "Threshold set before the run",
+        )
     )
     return (
-        f'<table class="verdicts" role="table"><thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<table class="verdicts" role="table"><thead role="rowgroup"><tr '
+        f'role="row">{head}</tr></thead>'
         f'<tbody role="rowgroup">\n{chr(10).join(rows)}\n</tbody></table>'
     )
 
@@ -194,7 +235,10 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _rows(values: Mapping[str, Any]) -> str:
-    rows = "\n".join(f'<tr><th scope="row">{escape(str(k))}</th><td>{escape(_text(v))}</td></tr>' for k, v in values.items())
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(str(k))}</th><td>{escape(_text(v))}</td></tr>'
+        for k, v in values.items()
+    )
     return f'<table class="settings"><tbody>\n{rows}\n</tbody></table>'
 
 

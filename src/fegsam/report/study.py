@@ -21,26 +21,40 @@ from fegsam.report.page import write_report
 from fegsam.report.verdict import Section
 
 ERROR = "squared error E‖θ − θ*‖²"
-_SHORT = {"num_agents": "N", "sync_period": "K", "step_size": "α", "horizon": "n", "num_steps": "T", "heterogeneity": "h"}
+_SHORT = {
+    "num_agents": "N",
+    "sync_period": "K",
+    "step_size": "α",
+    "horizon": "n",
+    "num_steps": "T",
+    "heterogeneity": "h",
+}
 
 
 def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> pathlib.Path:
     """Draw the stored results of a study into its directory; the path of the HTML page.
 
-    What is exact and what is a bound is found anew, from the problem. If that would run code that the study names (a rule of
-    its own, an environment of Gymnasium), it is left out and the page says so, unless `trust` is true.
+    What is exact and what is a bound is found anew, from the problem. If that would run code that
+    the study names (a rule of its own, an environment of Gymnasium), it is left out and the page
+    says so, unless `trust` is true.
     """
     results = load_results(directory, trust=trust)
     wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
     late = Late(results, lambda cell: _label(results, cell))
-    figures = tuple(_FIGURES[spec.kind](results, spec, place, late) for place, spec in enumerate(wanted, 1))
+    figures = tuple(
+        _FIGURES[spec.kind](results, spec, place, late) for place, spec in enumerate(wanted, 1)
+    )
     folder = pathlib.Path(directory)
     for figure in figures:
         save(figure, folder / "figures")
     title = results.study.title or results.study.name
     lead = "The error of the agents' average, over the seeds of the study."
     section = Section("1", title, lead, figures=figures, notes=late.exact.notes(directory))
-    settings = {"study": results.study.name, "cells": len(results.cells), "spec": results.study.text}
+    settings = {
+        "study": results.study.name,
+        "cells": len(results.cells),
+        "spec": results.study.text,
+    }
     return write_report([section], folder, title=title, settings=settings)
 
 
@@ -56,22 +70,54 @@ def _error_curves(results: Results, spec: FigureSpec, place: int, late: Late) ->
             series.append(Series(f"{name}, exact", times, exact, style="exact", group=name))
         total = late.exact.bound(cell) if spec.bound else None
         if total is not None:
-            series.append(Series(f"{name}, bound", times[[0, -1]], [total, total], style="bound", group=name))
+            series.append(
+                Series(f"{name}, bound", times[[0, -1]], [total, total], style="bound", group=name)
+            )
     notice = late.notice(spec.exact)
-    caption = "The error of the average over time." if notice else "The error of the average falls from its start to a floor."
-    return _figure(spec, place, "Error over time", (caption, notice), "steps of each agent", ERROR, "linear", series)
+    caption = (
+        "The error of the average over time."
+        if notice
+        else "The error of the average falls from its start to a floor."
+    )
+    return _figure(
+        spec,
+        place,
+        "Error over time",
+        (caption, notice),
+        "steps of each agent",
+        ERROR,
+        "linear",
+        series,
+    )
 
 
 def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     series, most = [], [1.0]
     for name, cells in _families(results, "num_agents").items():
-        agents, levels = [cell.num_agents for cell in cells], late.exact_errors(cells) if spec.exact else None
-        series += _measured(name, agents, late.ratios(cells, spec.exact), None if levels is None else levels[0] / levels)
+        agents, levels = (
+            [cell.num_agents for cell in cells],
+            late.exact_errors(cells) if spec.exact else None,
+        )
+        series += _measured(
+            name,
+            agents,
+            late.ratios(cells, spec.exact),
+            None if levels is None else levels[0] / levels,
+        )
         most = max(most, [agents[0], agents[-1]], key=lambda ends: ends[-1])
     series.append(Series("linear speed-up", most, np.array(most) / most[0], style="reference"))
     what, notice = _what(late, spec, "the error's floor", "the error")
     caption = f"How many times lower {what} is with more agents than with the fewest."
-    return _figure(spec, place, "Speed-up", (caption, notice), "number of agents", "times lower error", "log", series)
+    return _figure(
+        spec,
+        place,
+        "Speed-up",
+        (caption, notice),
+        "number of agents",
+        "times lower error",
+        "log",
+        series,
+    )
 
 
 def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
@@ -81,7 +127,16 @@ def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
         series += _late_errors(name, met, late, cells, spec)
     what, notice = _what(late, spec, "The error that is left", "The error")
     caption = (f"{what}, against how often the agents meet.", notice)
-    return _figure(spec, place, "The price of fewer communications", caption, "communications", ERROR, "log", series)
+    return _figure(
+        spec,
+        place,
+        "The price of fewer communications",
+        caption,
+        "communications",
+        ERROR,
+        "log",
+        series,
+    )
 
 
 def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
@@ -89,15 +144,22 @@ def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> Figure
     for name, cells in _families(results, axis).items():
         series += _late_errors(name, [float(cell.axes[axis]) for cell in cells], late, cells, spec)
     what, notice = _what(late, spec, "floor of the error", "error at the last time")
-    caption = "The error that is left once the start is forgotten." if late.settled(spec.exact) else ""
-    return _figure(spec, place, f"The {what}", (caption, notice), axis.replace("_", " "), ERROR, "log", series)
+    caption = (
+        "The error that is left once the start is forgotten." if late.settled(spec.exact) else ""
+    )
+    return _figure(
+        spec, place, f"The {what}", (caption, notice), axis.replace("_", " "), ERROR, "log", series
+    )
 
 
 def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, str]:
     """What a figure shows, in words, and what must be said of it."""
     if late.settled(spec.exact):
         return plateau, late.notice(spec.exact)
-    return last, f"{late.notice(spec.exact).removesuffix('.')}; the error at the last time is shown."
+    return (
+        last,
+        f"{late.notice(spec.exact).removesuffix('.')}; the error at the last time is shown.",
+    )
 
 
 _FIGURES: dict[str, Callable[[Results, FigureSpec, int, Late], FigureData]] = {
@@ -121,30 +183,49 @@ def _figure(
     """`words` are a caption, which the study may replace, and a notice, which it may not."""
     caption = " ".join(filter(None, (spec.caption or words[0], words[1])))
     key = f"{place}-{spec.kind.replace('_', '-')}"
-    return FigureData(key, spec.title or title, caption, x_label, y_label, x_scale, "log", tuple(series))
+    return FigureData(
+        key, spec.title or title, caption, x_label, y_label, x_scale, "log", tuple(series)
+    )
 
 
 def _measured(name: str, x: Any, found: list[Estimate], exact: np.ndarray | None) -> list[Series]:
     name = name or "measured"
-    series = [Series(name, x, [e.value for e in found], [e.low for e in found], [e.high for e in found])]
-    return series if exact is None else [*series, Series(f"{name}, exact", x, exact, style="exact", group=name)]
+    series = [
+        Series(name, x, [e.value for e in found], [e.low for e in found], [e.high for e in found])
+    ]
+    return (
+        series
+        if exact is None
+        else [*series, Series(f"{name}, exact", x, exact, style="exact", group=name)]
+    )
 
 
-def _late_errors(name: str, x: Any, late: Late, cells: list[Cell], spec: FigureSpec) -> list[Series]:
-    return _measured(name, x, late.errors(cells, spec.exact), late.exact_errors(cells) if spec.exact else None)
+def _late_errors(
+    name: str, x: Any, late: Late, cells: list[Cell], spec: FigureSpec
+) -> list[Series]:
+    return _measured(
+        name, x, late.errors(cells, spec.exact), late.exact_errors(cells) if spec.exact else None
+    )
 
 
 def _label(results: Results, cell: Cell, without: str | None = None) -> str:
     """The coordinates that tell the cell from others: ``N = 4, K = 10``."""
-    told = [axis for axis, values in results.study.axes.items() if len(values) > 1 and axis != without]
+    told = [
+        axis for axis, values in results.study.axes.items() if len(values) > 1 and axis != without
+    ]
     return ", ".join(f"{_SHORT.get(axis, axis)} = {cell.axes[axis]}" for axis in told)
 
 
 def _families(results: Results, axis: str) -> dict[str, list[Cell]]:
     """The cells that differ in `axis` alone, in its order, by what they share."""
     if axis not in results.study.axes:
-        raise ProblemError(f"A figure goes over {axis}, which is no axis of the study; give it values in [grid].")
+        raise ProblemError(
+            f"A figure goes over {axis}, which is no axis of the study; give it values in [grid]."
+        )
     families: dict[str, list[Cell]] = {}
     for cell in results.cells:
         families.setdefault(_label(results, cell, without=axis), []).append(cell)
-    return {name: sorted(cells, key=lambda cell: float(cell.axes[axis])) for name, cells in families.items()}
+    return {
+        name: sorted(cells, key=lambda cell: float(cell.axes[axis]))
+        for name, cells in families.items()
+    }

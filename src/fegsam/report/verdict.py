@@ -18,11 +18,16 @@ Outcome = Literal["holds", "does not hold", "cannot be told"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Kind = Literal["measured", "exact", "identity"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_PLURAL: dict[Outcome, str] = {"holds": "hold", "does not hold": "do not hold", "cannot be told": "cannot be told"}
+_PLURAL: dict[Outcome, str] = {
+    "holds": "hold",
+    "does not hold": "do not hold",
+    "cannot be told": "cannot be told",
+}
 
 
 def judge(estimate: Estimate, low: float | None = None, high: float | None = None) -> Outcome:
-    """Whether the truth lies in [low, high], as far as the interval of `estimate` can tell; None is no bound.
+    """Whether the truth lies in [low, high], as far as the interval of `estimate` can tell; None is
+    no bound.
 
     Examples
     --------
@@ -35,7 +40,10 @@ def judge(estimate: Estimate, low: float | None = None, high: float | None = Non
     """
     least, most = -math.inf if low is None else low, math.inf if high is None else high
     if not least <= most:
-        raise ProblemError(f"The threshold runs from {least} to {most}; give a lower bound that is not above the upper one.")
+        raise ProblemError(
+            f"The threshold runs from {least} to {most}; give a lower bound that is not above the "
+            "upper one."
+        )
     if math.isnan(estimate.low) or math.isnan(estimate.high):
         return "cannot be told"
     if least <= estimate.low and estimate.high <= most:
@@ -61,8 +69,9 @@ class Verdict:
     detail : str
         Whatever else a reader should know.
     kind : {"measured", "exact", "identity"}
-        Measured in runs and judged by an interval; computed without sampling; or true by algebra whatever the data are. An
-        identity checks the code, not the claim, so it is shown but not counted as evidence.
+        Measured in runs and judged by an interval; computed without sampling; or true by algebra
+        whatever the data are. An identity checks the code, not the claim, so it is shown but not
+        counted as evidence.
     theorem : str
         The statement of the paper that is checked.
     fails : str
@@ -73,7 +82,13 @@ class Verdict:
     Examples
     --------
     >>> estimate = Estimate(7.9, 7.5, 8.3)
-    >>> Verdict("Garnet", "8 agents are 8 times as accurate as one.", judge(estimate, 7, 9), estimate, "7 to 9").outcome
+    >>> Verdict(
+    ...     "Garnet",
+    ...     "8 agents are 8 times as accurate as one.",
+    ...     judge(estimate, 7, 9),
+    ...     estimate,
+    ...     "7 to 9",
+    ... ).outcome
     'holds'
     """
 
@@ -92,7 +107,9 @@ class Verdict:
         if self.kind not in KINDS:
             raise ProblemError(f"kind is {self.kind!r}; give one of {', '.join(map(repr, KINDS))}.")
         if self.outcome not in OUTCOMES:
-            raise ProblemError(f"outcome is {self.outcome!r}; give one of {', '.join(map(repr, OUTCOMES))}.")
+            raise ProblemError(
+                f"outcome is {self.outcome!r}; give one of {', '.join(map(repr, OUTCOMES))}."
+            )
 
 
 @dataclass(frozen=True)
@@ -124,7 +141,8 @@ class Section:
     def outcome(self) -> Outcome:
         """That of all verdicts together: holds if each does, does not hold if one does not.
 
-        Identities alone tell nothing. One that does not hold is a fault, and so is the claim's outcome.
+        Identities alone tell nothing. One that does not hold is a fault, and so is the claim's
+        outcome.
         """
         if "does not hold" in {verdict.outcome for verdict in self.verdicts}:
             return "does not hold"
@@ -137,8 +155,18 @@ def summary(sections: Sequence[Section]) -> str:
 
     Examples
     --------
-    >>> verdict = Verdict("Garnet", "8 agents are 8 times as accurate.", "holds", Estimate(7.9, 7.5, 8.3), "7 to 9")
-    >>> print(summary([Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]))
+    >>> verdict = Verdict(
+    ...     "Garnet",
+    ...     "8 agents are 8 times as accurate.",
+    ...     "holds",
+    ...     Estimate(7.9, 7.5, 8.3),
+    ...     "7 to 9",
+    ... )
+    >>> print(
+    ...     summary(
+    ...         [Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]
+    ...     )
+    ... )
         where    verdict   kind       value [95 % interval]   threshold
     (a) Linear speed-up: holds
       8 agents are 8 times as accurate.
@@ -153,7 +181,9 @@ def summary(sections: Sequence[Section]) -> str:
         lines.append(f"({section.claim}) {section.title}: {section.outcome}")
         for sentence in dict.fromkeys(verdict.sentence for verdict in section.verdicts):
             lines.append(f"  {sentence}")
-            for verdict in (verdict for verdict in section.verdicts if verdict.sentence == sentence):
+            for verdict in (
+                verdict for verdict in section.verdicts if verdict.sentence == sentence
+            ):
                 lines.append(_line(_cells(verdict), widths, verdict.threshold))
     return "\n".join([*lines, tally(everything)])
 
@@ -163,14 +193,22 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
     Examples
     --------
-    >>> tally([Verdict("a", "One.", "holds"), Verdict("b", "Two.", "holds"), Verdict("c", "Three.", "cannot be told")])
+    >>> tally(
+    ...     [
+    ...         Verdict("a", "One.", "holds"),
+    ...         Verdict("b", "Two.", "holds"),
+    ...         Verdict("c", "Three.", "cannot be told"),
+    ...     ]
+    ... )
     '2 hold, 1 cannot be told.'
     >>> tally([Verdict("a", "One.", "holds"), Verdict("b", "1 = 1.", "holds", kind="identity")])
     '1 holds. Not counted: 1 identity, true by algebra.'
     """
     parts = []
     for outcome in OUTCOMES:
-        count = sum(verdict.outcome == outcome for verdict in verdicts if verdict.kind != "identity")
+        count = sum(
+            verdict.outcome == outcome for verdict in verdicts if verdict.kind != "identity"
+        )
         if count:
             parts.append(f"{count} {outcome if count == 1 else _PLURAL[outcome]}")
     counted = f"{', '.join(parts)}." if parts else "Nothing was checked."

@@ -1,4 +1,5 @@
-"""The paper's missing experiments: every claim run, drawn and judged against thresholds that stand in `specs`."""
+"""The paper's missing experiments: every claim run, drawn and judged against thresholds that stand
+in `specs`."""
 
 from __future__ import annotations
 

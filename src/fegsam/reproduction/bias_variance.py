@@ -1,7 +1,9 @@
-"""(e) Bias and variance: the start is forgotten geometrically, and what remains is proportional to alpha / N (Theorem 3.1).
+"""(e) Bias and variance: the start is forgotten geometrically, and what remains is proportional to
+alpha / N (Theorem 3.1).
 
-The theorem's first term is S_1 c^T with c = 1 - alpha phi_2 / 2, its second S_2 alpha / N. The true rate for small steps is
-that of the slowest direction of the mean increment's matrix: ``(1 - alpha lambda)^(2t)`` for the squared error.
+The theorem's first term is S_1 c^T with c = 1 - alpha phi_2 / 2, its second S_2 alpha / N. The true
+rate for small steps is that of the slowest direction of the mean increment's matrix: ``(1 - alpha
+lambda)^(2t)`` for the squared error.
 """
 
 from __future__ import annotations
@@ -43,25 +45,38 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "The squared error falls by the same factor in every step until the start is forgotten, and then stays at a level "
+        "The squared error falls by the same factor in every step until the start is forgotten, "
+        "and then stays at a level "
         "proportional to the step size divided by the number of agents.",
         tuple(verdicts),
         tuple(figures),
         (
-            "For the rate of decay, runs begin far from the fixed point in the direction that is forgotten most slowly, where "
-            "the squared error falls by the factor (1 - αλ)² a step, λ the smallest eigenvalue of the mean increment's matrix. "
-            "The theorem's own rate is a lower bound for it. Q-learning has several such matrices, one for each choice of "
+            "For the rate of decay, runs begin far from the fixed point in the direction that is "
+            "forgotten most slowly, where "
+            "the squared error falls by the factor (1 - αλ)² a step, λ the smallest eigenvalue of "
+            "the mean increment's matrix. "
+            "The theorem's own rate is a lower bound for it. Q-learning has several such "
+            "matrices, one for each choice of "
             "best actions, and its prediction follows the mean increments step by step.",
         ),
     )
 
 
-def _floors(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[Verdict, list[Series]]:
+def _floors(
+    case: Case, spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[Verdict, list[Series]]:
     """Step sizes and numbers of agents changed together, on one axis."""
     sizes = spec.sizes
     chosen = sorted(sizes.settings, key=lambda pair: pair[0] / pair[1])
-    settings = {"relaxations": sizes.relaxations, "sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
-    histories = [plateau_run(case, n, step_size=share * case.step_size, **settings) for share, n in chosen]
+    settings = {
+        "relaxations": sizes.relaxations,
+        "sync_period": sizes.sync_period,
+        "seeds": sizes.seeds,
+        "engine": engine,
+    }
+    histories = [
+        plateau_run(case, n, step_size=share * case.step_size, **settings) for share, n in chosen
+    ]
     x = [case.step_size * share / n for share, n in chosen]
     table = np.stack([levels(history) for history in histories], axis=1)
     drawn, detail = [sampled(case.place, x, list(table.T), case.place)], ""
@@ -75,14 +90,18 @@ def _floors(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[V
 def slow_start(case: Case, agents: int) -> np.ndarray:
     """(d,): a start in the slowest direction, so far out that noise hardly counts."""
     problem = case.federate(agents)
-    point, matrix = fixed_point(problem, case.algorithm), mean_matrix(case.number, problem, case.algorithm)
+    point, matrix = (
+        fixed_point(problem, case.algorithm),
+        mean_matrix(case.number, problem, case.algorithm),
+    )
     rates, directions = np.linalg.eig(-matrix)
     direction = np.real(directions[:, int(np.argmin(np.real(rates)))])
     return point + 10.0 * max(1.0, float(np.abs(point).max())) * direction / np.abs(direction).max()
 
 
 def mean_fall(case: Case, agents: int, start: np.ndarray, steps: int) -> float:
-    """log of the factor by which the squared error falls if every increment is replaced by its mean."""
+    """log of the factor by which the squared error falls if every increment is replaced by its
+    mean."""
     problem = case.federate(agents)
     point = fixed_point(problem, case.algorithm)
     left = start - point
@@ -90,7 +109,8 @@ def mean_fall(case: Case, agents: int, start: np.ndarray, steps: int) -> float:
         matrix = mean_matrix(case.number, problem, case.algorithm)
         decayed = np.linalg.matrix_power(np.eye(len(point)) + case.step_size * matrix, steps) @ left
         return float(np.log(np.sum(left**2) / np.sum(decayed**2)))
-    # The maximum over actions makes Q-learning's mean increment piecewise linear, so it is followed step by step.
+    # The maximum over actions makes Q-learning's mean increment piecewise linear, so it is followed
+    # step by step.
     assert isinstance(problem, Federation)
     q = MeanQLearning.of(problem).after(start, case.step_size, 1, steps)
     return float(np.log(np.sum(left**2) / np.sum((q - point) ** 2)))
@@ -101,14 +121,24 @@ def _decay(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> Verdict:
     start = slow_start(case, sizes.decay_agents)
     steps = round(sizes.decay_relaxations * case.relaxation)
     history = run_case(
-        case, sizes.decay_agents, sync_period=sizes.sync_period, num_steps=steps, seeds=sizes.seeds, engine=engine,
-        record=[0, steps], initial_params=start,
-    )  # fmt: skip
+        case,
+        sizes.decay_agents,
+        sync_period=sizes.sync_period,
+        num_steps=steps,
+        seeds=sizes.seeds,
+        engine=engine,
+        record=[0, steps],
+        initial_params=start,
+    )
     errors = history.data.squared_error_2.transpose("seed", "time").values
     fall = ratio_estimate(errors[:, 0], errors[:, -1], paired=True)
     predicted = mean_fall(case, sizes.decay_agents, start, steps)
-    share = Estimate(*(float(np.log(bound) / predicted) for bound in (fall.value, fall.low, fall.high)))
-    detail = f"in {steps} steps the squared error falls by {fall}, predicted {np.exp(predicted):.3g}"
+    share = Estimate(
+        *(float(np.log(bound) / predicted) for bound in (fall.value, fall.low, fall.high))
+    )
+    detail = (
+        f"in {steps} steps the squared error falls by {fall}, predicted {np.exp(predicted):.3g}"
+    )
     return spec.verdict("rate", case.name, share, detail)
 
 
@@ -118,7 +148,8 @@ def _floor_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"floor-{number}",
         title=f"{ALGORITHMS[number]}: what remains of the error",
-        caption="Whatever the step size and the number of agents, the long-run error depends on their ratio alone.",
+        caption="Whatever the step size and the number of agents, the long-run error depends on "
+        "their ratio alone.",
         x_label="step size α / agents N",
         y_label="long-run squared error E‖θ − θ*‖²",
         series=(*series, line),
@@ -129,14 +160,23 @@ def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureD
     """The error over time at three step sizes, from a start at zero."""
     sizes = spec.sizes
     steps = round(sizes.curve_relaxations * case.relaxation / min(SHARES))
-    settings = {"num_steps": steps, "sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
+    settings = {
+        "num_steps": steps,
+        "sync_period": sizes.sync_period,
+        "seeds": sizes.seeds,
+        "engine": engine,
+    }
     series: list[Series] = []
     reached: dict[str, bool | None] = {}
     for share in SHARES:
         name = f"α = {share * case.step_size:g}"
         history = run_case(
-            case, sizes.curve_agents, step_size=share * case.step_size, record=max(1, steps // 80), **settings
-        )  # fmt: skip
+            case,
+            sizes.curve_agents,
+            step_size=share * case.step_size,
+            record=max(1, steps // 80),
+            **settings,
+        )
         drawn, reached[name] = _curve(case, history, name)
         series += drawn
     return FigureData(
@@ -151,12 +191,15 @@ def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureD
 
 
 def _curve_caption(reached: Mapping[str, bool | None]) -> str:
-    """What the curves show, given whether each reached its plateau; no floor is spoken of that was not reached.
+    """What the curves show, given whether each reached its plateau; no floor is spoken of that was
+    not reached.
 
     >>> _curve_caption({"α = 0.2": True, "α = 0.1": None, "α = 0.05": False}).partition(". ")[2]
     'No floor was reached at α = 0.05. Whether one was reached cannot be told at α = 0.1.'
     """
-    short, unclear = ([name for name, found in reached.items() if found is kind] for kind in (False, None))
+    short, unclear = (
+        [name for name, found in reached.items() if found is kind] for kind in (False, None)
+    )
     if not short and not unclear:
         return "Larger steps forget the start sooner and end at a higher floor."
     caption = "Larger steps forget the start sooner."
@@ -169,7 +212,10 @@ def _curve_caption(reached: Mapping[str, bool | None]) -> str:
 
 def _curve(case: Case, history: History, name: str) -> tuple[list[Series], bool | None]:
     """The error over time, and whether it reached its plateau."""
-    found, times = curve_estimate(history.data.squared_error_2, positive=True), history.data.time.values
+    found, times = (
+        curve_estimate(history.data.squared_error_2, positive=True),
+        history.data.time.values,
+    )
     drawn = [Series(name, times, found.value, found.low, found.high, group=name)]
     excess = None
     if case.has_exact:

@@ -1,11 +1,15 @@
-"""(j) How far agents part between two averagings, against the consensus lemma (Lemma "consensus_error").
+"""(j) How far agents part between two averagings, against the consensus lemma (Lemma
+"consensus_error").
 
-With k = t - sK steps since the last averaging, and alpha (K - 1) <= sqrt(ln(5/4) / (2 (1 + A~_1))), the lemma says
+With k = t - sK steps since the last averaging, and alpha (K - 1) <= sqrt(ln(5/4) / (2 (1 + A~_1))),
+the lemma says
 
-    E Omega_t <= 5 alpha^2 k B~^2 (1 + Lag + 4 m_3 (k - 1) eps / B) + 5 alpha^2 k A~_2 sum_{sK <= t' < t} E||theta_t'||_c^2,
+    E Omega_t <= 5 alpha^2 k B~^2 (1 + Lag + 4 m_3 (k - 1) eps / B) + 5 alpha^2 k A~_2 sum_{sK <= t'
+    < t} E||theta_t'||_c^2,
 
-where Omega_t is the mean over the agents of ||theta^i_t - theta_t||_c^2, theta is measured from the fixed point and eps is the
-heterogeneity. Errors are known exactly in the 2-norm, so where the c-norm is another one the check is on the safe side.
+where Omega_t is the mean over the agents of ||theta^i_t - theta_t||_c^2, theta is measured from the
+fixed point and eps is the heterogeneity. Errors are known exactly in the 2-norm, so where the
+c-norm is another one the check is on the safe side.
 """
 
 from __future__ import annotations
@@ -37,12 +41,17 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Between two averagings the agents' parameters part. The spread stays below the paper's bound. It grows with the "
-        "square of the step size, in proportion to the steps since the last averaging for like agents, and up to their square "
+        "Between two averagings the agents' parameters part. The spread stays below the paper's "
+        "bound. It grows with the "
+        "square of the step size, in proportion to the steps since the last averaging for like "
+        "agents, and up to their square "
         "for agents that are pulled to different places.",
         tuple(verdicts),
         tuple(figures),
-        ("The steps are as large as the lemma admits. That is far larger than the theorem itself does.",),
+        (
+            "The steps are as large as the lemma admits. That is far larger than the theorem "
+            "itself does.",
+        ),
     )
 
 
@@ -62,13 +71,17 @@ def longest_step(given: Assumptions, period: int) -> float:
     return math.sqrt(math.log(1.25) / (2 * (1 + A_tilde))) / (period - 1) / given.beta
 
 
-def allowed_spread(given: Assumptions, step_size: float, period: int, squares: np.ndarray) -> Spread:
+def allowed_spread(
+    given: Assumptions, step_size: float, period: int, squares: np.ndarray
+) -> Spread:
     """What the lemma allows, from E||theta_t||_c^2 at the times 0, 1, ..."""
     c = constants_from(given, step_size)
     times = np.arange(len(squares))
     phase = times % period
     since_sync = np.array([squares[t - t % period : t].sum() for t in times])
-    disagreement = 4 * c.m_3 * np.maximum(phase - 1, 0) * given.heterogeneity / c.B if c.B > 0 else 0.0
+    disagreement = (
+        4 * c.m_3 * np.maximum(phase - 1, 0) * given.heterogeneity / c.B if c.B > 0 else 0.0
+    )
     noise = c.B_tilde**2 * (1 + c.Lag + disagreement)
     return Spread(times, phase, 5 * c.alpha**2 * phase * (noise + c.A_tilde_2 * since_sync))
 
@@ -111,7 +124,8 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
         ratio = mean_estimate(data.sync_error.values[:, -1] / exact[-1])
         verdicts.append(spec.verdict("exact", f"{case.name}, sampled", ratio))
     else:
-        # The error in the theorem's norm, but the spread in the 2-norm, which is no smaller than the sup norm.
+        # The error in the theorem's norm, but the spread in the 2-norm, which is no smaller than
+        # the sup norm.
         spread = allowed_spread(given, step, period, data.squared_error.mean("seed").values)
         within = np.flatnonzero(spread.phase > 0)
         samples = data.sync_error.values[:, within] / spread.allowed[within]
@@ -123,14 +137,27 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
             "lemma",
             case.name,
             worst,
-            f"At its worst time, step size {step:.2g}; the bound is {1 / worst.value:.2g} times the spread.",
+            f"At its worst time, step size {step:.2g}; the bound is {1 / worst.value:.2g} times "
+            "the spread.",
             kind="exact" if case.has_exact else "measured",
         ),
     )
-    return verdicts, _figure(case, spread.phase[-period:], data.sync_error.values[:, -period:], exact, spread.allowed[-period:])
+    return verdicts, _figure(
+        case,
+        spread.phase[-period:],
+        data.sync_error.values[:, -period:],
+        exact,
+        spread.allowed[-period:],
+    )
 
 
-def _figure(case: Case, phase: np.ndarray, samples: np.ndarray, exact: np.ndarray | None, allowed: np.ndarray) -> FigureData:
+def _figure(
+    case: Case,
+    phase: np.ndarray,
+    samples: np.ndarray,
+    exact: np.ndarray | None,
+    allowed: np.ndarray,
+) -> FigureData:
     curve = curve_estimate(samples, positive=True)
     series = [Series("spread", phase, curve.value, curve.low, curve.high)]
     if exact is not None:
@@ -148,11 +175,12 @@ def _figure(case: Case, phase: np.ndarray, samples: np.ndarray, exact: np.ndarra
     )
 
 
-# --- Coins -----------------------------------------------------------------------------------------------------------
+# --- Coins ----------------------------------------------------------------------------------------
 
 
 def coin_spread(offsets: Any, agents: int, step: float, period: int) -> tuple[Spread, np.ndarray]:
-    """x += alpha (X - x) with X one of the kind's two `offsets` (kinds, 2) by the toss of a coin; and the exact spread."""
+    """x += alpha (X - x) with X one of the kind's two `offsets` (kinds, 2) by the toss of a coin;
+    and the exact spread."""
     kinds = len(offsets)
     problem = fg.MarkovNoise(np.full((kinds, 2, 2), 0.5), num_agents=agents)
     algorithm = fg.LinearSA(np.full((kinds, 2, 1, 1), -1.0), np.reshape(offsets, (kinds, 2, 1)))
@@ -174,19 +202,43 @@ def _coins(spec: ClaimSpec) -> tuple[list[Verdict], list[FigureData]]:
 
     loose = float((noise.allowed[later] / noisy[later]).max())
     verdicts = [
-        spec.verdict("alike_exponent", "coins, like agents", slope_estimate(noise.phase[later], noisy[later])),
-        spec.verdict("apart_exponent", "coins, agents pulled apart", slope_estimate(pull.phase[later], pulled[later])),
+        spec.verdict(
+            "alike_exponent", "coins, like agents", slope_estimate(noise.phase[later], noisy[later])
+        ),
+        spec.verdict(
+            "apart_exponent",
+            "coins, agents pulled apart",
+            slope_estimate(pull.phase[later], pulled[later]),
+        ),
         spec.verdict("step_exponent", "coins, step size", slope_estimate(steps, ends)),
         spec.verdict("loose", "coins, bound", certain(loose)),
     ]
     series = []
-    for name, spread, exact in (("like agents", noise, noisy), ("agents pulled apart", pull, pulled)):
-        series.append(Series(f"{name}, exact", spread.phase[later], exact[later], style="exact", group=name))
+    for name, spread, exact in (
+        ("like agents", noise, noisy),
+        ("agents pulled apart", pull, pulled),
+    ):
         series.append(
-            Series(f"{name}, the lemma's bound", spread.phase[later], spread.allowed[later], style="bound", group=name)
+            Series(f"{name}, exact", spread.phase[later], exact[later], style="exact", group=name)
+        )
+        series.append(
+            Series(
+                f"{name}, the lemma's bound",
+                spread.phase[later],
+                spread.allowed[later],
+                style="bound",
+                group=name,
+            )
         )
     caption = "Agents that see noise part in proportion to the steps taken, agents that are pulled apart with their square."
     title = "Noise and disagreement"
     return verdicts, [
-        FigureData("consensus_coins", title, caption, "steps since the last averaging", "sync error Ω", series=tuple(series))
+        FigureData(
+            "consensus_coins",
+            title,
+            caption,
+            "steps since the last averaging",
+            "sync error Ω",
+            series=tuple(series),
+        )
     ]

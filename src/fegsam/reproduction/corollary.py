@@ -1,9 +1,11 @@
-"""(d) The corollary's choice: alpha = 8 log(N T) / (phi_2 T), and K = T / N or, for agents that differ, sqrt(T) / N.
+"""(d) The corollary's choice: alpha = 8 log(N T) / (phi_2 T), and K = T / N or, for agents that
+differ, sqrt(T) / N.
 
-It promises an error of order 1 / (N T) up to logarithms, at N communications in all, or N sqrt(T), which is sqrt(N / accuracy).
-The step falls with T, but begins beyond all use unless phi_2 is large: a few states and a small discount. Whether the theorem
-that the corollary is derived from admits its choice "for T large enough" is judged too, by the smallest such T or by a proof
-that there is none (`fegsam.theory.large_enough`).
+It promises an error of order 1 / (N T) up to logarithms, at N communications in all, or N sqrt(T),
+which is sqrt(N / accuracy). The step falls with T, but begins beyond all use unless phi_2 is large:
+a few states and a small discount. Whether the theorem that the corollary is derived from admits its
+choice "for T large enough" is judged too, by the smallest such T or by a proof that there is none
+(`fegsam.theory.large_enough`).
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from fegsam.problem import examples, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, ingredients, small_lake, smooth_features
+from fegsam.reproduction.problems import (
+    ALGORITHMS,
+    HAVE_EXACT,
+    ingredients,
+    small_lake,
+    smooth_features,
+)
 from fegsam.reproduction.runs import sampled
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
 from fegsam.run import Engine, run
@@ -53,23 +61,36 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         if series:
             figures.append(_figure(number, series))
     notes = [
-        f"Usable is where phi_2, the theorem's rate of contraction, is at least {spec.claim.drift:g}: small problems with "
-        f"discount {spec.sizes.discount:g}. The error is that of the random output time, averaged over its distribution.",
-        "At these T the corollary's step size lies outside the conditions of the theorem that it is derived from. For larger T "
-        "the step passes. K = √T/N, for agents that differ, then passes too; K = T/N, for agents that agree, does not pass at "
-        "any large T, since α(K − 1) grows as log T while condition c2a keeps it below a number. The schedule works all the "
+        f"Usable is where phi_2, the theorem's rate of contraction, is at least "
+        f"{spec.claim.drift:g}: small problems with "
+        f"discount {spec.sizes.discount:g}. The error is that of the random output time, averaged "
+        "over its distribution.",
+        "At these T the corollary's step size lies outside the conditions of the theorem that it "
+        "is derived from. For larger T "
+        "the step passes. K = √T/N, for agents that differ, then passes too; K = T/N, for agents "
+        "that agree, does not pass at "
+        "any large T, since α(K − 1) grows as log T while condition c2a keeps it below a number. "
+        "The schedule works all the "
         "same: conditions that suffice are not needed.",
-        "Q-learning on FrozenLake as it is has several equally good actions. The maximum over noisy values is too large there, "
-        "by the noise of one agent, as agents hardly ever meet: an error that N does not divide. Where the moves have prices, "
+        "Q-learning on FrozenLake as it is has several equally good actions. The maximum over "
+        "noisy values is too large there, "
+        "by the noise of one agent, as agents hardly ever meet: an error that N does not divide. "
+        "Where the moves have prices, "
         "different for each, no two are equally good.",
     ]
     if unusable:
-        notes.append("Left out, as the corollary's step would be too large to use: " + "; ".join(unusable) + ".")
+        notes.append(
+            "Left out, as the corollary's step would be too large to use: "
+            + "; ".join(unusable)
+            + "."
+        )
     return Section(
         spec.letter,
         spec.title,
-        "With the paper's step size and sync period, the error falls in proportion to the samples of all agents together, N "
-        "times T, up to a logarithm, while the agents meet about N times in all (N√T times if they differ).",
+        "With the paper's step size and sync period, the error falls in proportion to the samples "
+        "of all agents together, N "
+        "times T, up to a logarithm, while the agents meet about N times in all (N√T times if "
+        "they differ).",
         tuple(verdicts),
         tuple(figures),
         tuple(notes),
@@ -98,7 +119,8 @@ def setting(number: int, place: str, discount: float) -> tuple[Any, Callable[[in
 
 
 def _two_policies(mdp: MDP, place: str) -> np.ndarray:
-    """(2, S, A): each prefers an action of its own, but no pair of a state and an action is rare."""
+    """(2, S, A): each prefers an action of its own, but no pair of a state and an action is
+    rare."""
     both = np.tile(policies.uniform(mdp.num_states, mdp.num_actions), (2, 1, 1))
     if place.startswith("FrozenLake 1 x 2"):
         # Moving left never leads to the goal, so that every other move makes the goal less rare.
@@ -108,7 +130,9 @@ def _two_policies(mdp: MDP, place: str) -> np.ndarray:
     return 0.75 * both + 0.25 * np.eye(mdp.num_actions)[[middle - 1, middle], None, :]
 
 
-def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
+def _check(
+    number: int, place: str, spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[list[Verdict], list[Series]]:
     name = f"{ALGORITHMS[number]}, {place}"
     chosen = sorted(spec.sizes.runs, key=lambda pair: pair[0] * pair[1])
     product = np.array([agents * steps for agents, steps in chosen], float)
@@ -120,13 +144,22 @@ def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None
         plans.append(plan)
         history = _run(problem, algorithm, plan, spec, engine)
         samples.append(
-            _at_output(history, history.data.time.values, history.data.squared_error_2.transpose("seed", "time").values)
+            _at_output(
+                history,
+                history.data.time.values,
+                history.data.squared_error_2.transpose("seed", "time").values,
+            )
         )
         if number in HAVE_EXACT:
             times = np.unique(np.linspace(0.8 * steps, steps - 1, 20).astype(int))
             at_times = moments(
-                problem, algorithm, step_size=plan.step_size, sync_period=plan.sync_period, times=times, order=1
-            )  # fmt: skip
+                problem,
+                algorithm,
+                step_size=plan.step_size,
+                sync_period=plan.sync_period,
+                times=times,
+                order=1,
+            )
             truth.append(_at_output(history, times, at_times.mse))
     slope = slope_estimate(product, np.stack(samples, axis=1) / np.log(product))
     last, (agents, steps) = plans[-1], chosen[-1]
@@ -143,24 +176,39 @@ def _check(number: int, place: str, spec: ClaimSpec, engine: str | Engine | None
 
 
 def _run(
-    problem: Federation | MarkovNoise, algorithm: Any, plan: Schedule, spec: ClaimSpec, engine: str | Engine | None
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    plan: Schedule,
+    spec: ClaimSpec,
+    engine: str | Engine | None,
 ) -> History:
     """Recorded in the last fifth, where nearly all of the output time's distribution lies."""
-    times = np.unique(np.linspace(0.8 * plan.num_steps, plan.num_steps - 1, spec.sizes.points).astype(int))
+    times = np.unique(
+        np.linspace(0.8 * plan.num_steps, plan.num_steps - 1, spec.sizes.points).astype(int)
+    )
     return run(
-        problem, algorithm, step_size=plan.step_size, sync_period=plan.sync_period, num_steps=plan.num_steps,
-        seeds=fresh_seeds(spec.sizes.seeds), record=times, engine="cpu" if engine is None else engine,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        step_size=plan.step_size,
+        sync_period=plan.sync_period,
+        num_steps=plan.num_steps,
+        seeds=fresh_seeds(spec.sizes.seeds),
+        record=times,
+        engine="cpu" if engine is None else engine,
+    )
 
 
 def _at_output(history: History, times: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """The mean of (..., time) errors under the output time's distribution."""
-    weights = np.exp((times - history.settings.num_steps) * -math.log(history.settings.output_decay))
+    weights = np.exp(
+        (times - history.settings.num_steps) * -math.log(history.settings.output_decay)
+    )
     return errors @ weights / weights.sum()
 
 
 def _admitted(name: str, found: LargeEnough, spec: ClaimSpec) -> Verdict:
-    """Whether some T is large enough; where none was found and nothing is proved, the number is not known."""
+    """Whether some T is large enough; where none was found and nothing is proved, the number is not
+    known."""
     known = found.holds or math.isfinite(found.log_fails_from)
     steps = certain(found.num_steps if known else math.nan)
     return spec.verdict("admitted", name, steps, f"N = {found.num_agents}: {found.why}")
@@ -178,7 +226,8 @@ def _figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"corollary-{number}",
         title=f"{ALGORITHMS[number]}: error under the corollary's schedule",
-        caption="With the corollary's step size and sync period, the error falls in proportion to log(NT)/(NT).",
+        caption="With the corollary's step size and sync period, the error falls in proportion to "
+        "log(NT)/(NT).",
         x_label="samples of all agents, N T",
         y_label="squared error at the output time",
         series=(*series, Series("proportional to log(NT)/(NT)", x, line, style="reference")),

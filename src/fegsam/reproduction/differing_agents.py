@@ -1,4 +1,5 @@
-"""Agents that differ: by opposite behaviour policies (Algorithm 5), or by their environments (the others).
+"""Agents that differ: by opposite behaviour policies (Algorithm 5), or by their environments (the
+others).
 
 `strength` between 0 and 1 says how much. At 0 all agents are alike.
 """
@@ -23,7 +24,8 @@ _MOST = 0.8
 
 
 def preferences(actions: int) -> np.ndarray:
-    """(2, A): two opposite laws on the actions: the inner or the outer half of them, with two actions either one.
+    """(2, A): two opposite laws on the actions: the inner or the outer half of them, with two
+    actions either one.
 
     >>> preferences(4)
     array([[0.5, 0. , 0. , 0.5],
@@ -37,15 +39,31 @@ def preferences(actions: int) -> np.ndarray:
 def by_policies(place: str, strength: float, step_size: float) -> Case:
     """Off-policy linear TD whose agents behave in opposite ways."""
     mdp = environment(place, tabular=False)
-    target, phi = policies.uniform(mdp.num_states, mdp.num_actions), smooth_features(mdp.num_states, 2)
-    own = [(1 - _MOST * strength) * target + _MOST * strength * preferred for preferred in preferences(mdp.num_actions)]
+    target, phi = (
+        policies.uniform(mdp.num_states, mdp.num_actions),
+        smooth_features(mdp.num_states, 2),
+    )
+    own = [
+        (1 - _MOST * strength) * target + _MOST * strength * preferred
+        for preferred in preferences(mdp.num_actions)
+    ]
     return _case(
-        5, f"{place}, opposite policies", OffPolicyLinearTD(), step_size, own=own, mdps=mdp, target=target, features=phi
-    )  # fmt: skip
+        5,
+        f"{place}, opposite policies",
+        OffPolicyLinearTD(),
+        step_size,
+        own=own,
+        mdps=mdp,
+        target=target,
+        features=phi,
+    )
 
 
-def by_environments(number: int, place: str, strength: float, step_size: float, *, only_rewards: bool = False) -> Case:
-    """TD or Q-learning in two environments: a wind takes over some of the moves, or other states pay."""
+def by_environments(
+    number: int, place: str, strength: float, step_size: float, *, only_rewards: bool = False
+) -> Case:
+    """TD or Q-learning in two environments: a wind takes over some of the moves, or other states
+    pay."""
     mdp = _small(place) if number in (3, 4) else environment(place, tabular=False)
     states, actions = mdp.num_states, mdp.num_actions
     mdps = [_other_rewards(mdp, end, strength) for end in (0, states - 1)]
@@ -54,9 +72,15 @@ def by_environments(number: int, place: str, strength: float, step_size: float, 
     algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning()}[number]
     what = "rewards alone differ" if only_rewards else "environments differ"
     return _case(
-        number, f"{place}, {what}", algorithm, step_size, own=None, mdps=mdps, target=policies.uniform(states, actions),
+        number,
+        f"{place}, {what}",
+        algorithm,
+        step_size,
+        own=None,
+        mdps=mdps,
+        target=policies.uniform(states, actions),
         features=smooth_features(states, 2) if number == 2 else None,
-    )  # fmt: skip
+    )
 
 
 def _small(place: str) -> MDP:
@@ -81,9 +105,24 @@ def _other_rewards(mdp: MDP, paid: int, strength: float) -> MDP:
 
 
 def _case(
-    number: int, place: str, algorithm: Any, step_size: float, *, own: Any, mdps: Any, target: Any, features: Any
-) -> Case:  # fmt: skip
+    number: int,
+    place: str,
+    algorithm: Any,
+    step_size: float,
+    *,
+    own: Any,
+    mdps: Any,
+    target: Any,
+    features: Any,
+) -> Case:
     def federate(agents: int) -> Federation:
         return Federation(mdps, own, num_agents=agents, target_policy=target, features=features)
 
-    return Case(number, place, algorithm, federate, step_size, relaxation(number, federate(2), algorithm, step_size))
+    return Case(
+        number,
+        place,
+        algorithm,
+        federate,
+        step_size,
+        relaxation(number, federate(2), algorithm, step_size),
+    )

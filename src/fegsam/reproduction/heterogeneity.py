@@ -1,14 +1,18 @@
-"""(c) Agents with different fixed points drift apart between synchronisations, which leaves a floor (Theorem 3.1, fourth term).
+"""(c) Agents with different fixed points drift apart between synchronisations, which leaves a floor
+(Theorem 3.1, fourth term).
 
-The theorem charges ``S_4 (K - 1)^2 epsilon alpha^2``. The truth to first order is the square of the drift
+The theorem charges ``S_4 (K - 1)^2 epsilon alpha^2``. The truth to first order is the square of the
+drift
 
     alpha (K - 1) / 2 |A^-1 mean_i (A_i b_i)|,
 
-with b_i agent i's mean increment at the common fixed point. It goes as (K - 1)^2 too, but is zero where the agents' matrices
-A_i agree, however different their fixed points; and where matrices and fixed points move apart together, it falls as epsilon^4.
+with b_i agent i's mean increment at the common fixed point. It goes as (K - 1)^2 too, but is zero
+where the agents' matrices A_i agree, however different their fixed points; and where matrices and
+fixed points move apart together, it falls as epsilon^4.
 
-The drift is measured in the direction that the law says, as a difference to the run with K = 1 on the same draws, which takes
-nearly all noise out. Draws are independent: along Markov paths local steps add another bias, which is not heterogeneity's.
+The drift is measured in the direction that the law says, as a difference to the run with K = 1 on
+the same draws, which takes nearly all noise out. Draws are independent: along Markov paths local
+steps add another bias, which is not heterogeneity's.
 """
 
 from __future__ import annotations
@@ -42,10 +46,17 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     sizes = spec.sizes
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
-    for number, places in ((5, sizes.places), (2, sizes.places), (3, sizes.places), (4, sizes.q_places)):
+    for number, places in (
+        (5, sizes.places),
+        (2, sizes.places),
+        (3, sizes.places),
+        (4, sizes.q_places),
+    ):
         series: list[Series] = []
         for place in places:
-            found, drawn = _over_periods(_differing(number, place, sizes.strength, sizes), _sized(number, spec), engine)
+            found, drawn = _over_periods(
+                _differing(number, place, sizes.strength, sizes), _sized(number, spec), engine
+            )
             verdicts += found
             series += drawn
         figures.append(_period_figure(number, series))
@@ -61,21 +72,31 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents with different fixed points who meet every K steps end at a distance from the right answer that no number of "
+        "Agents with different fixed points who meet every K steps end at a distance from the "
+        "right answer that no number of "
         "agents removes: its square grows as (K - 1)², and vanishes with their differences.",
         (*verdicts, *found),
         (*figures, contrast),
         (
-            "The theorem's term is (K - 1)² times ε, the mean distance of the agents' fixed points from the common one. The "
-            "power of K - 1 is the true one. The power of ε is a bound: the true floor falls much faster, as ε⁴ in the limit "
-            "of small differences in behaviour, because it takes agents that differ in their matrices as well as in their "
+            "The theorem's term is (K - 1)² times ε, the mean distance of the agents' fixed "
+            "points from the common one. The "
+            "power of K - 1 is the true one. The power of ε is a bound: the true floor falls much "
+            "faster, as ε⁴ in the limit "
+            "of small differences in behaviour, because it takes agents that differ in their "
+            "matrices as well as in their "
             "fixed points to make a drift. Agents whose rewards alone differ do not drift at all.",
-            "Draws are independent here, so that heterogeneity is seen alone: along Markov paths, local steps leave a further "
-            "bias, of order α and independent of K once K exceeds the mixing time, that agents without differences have too.",
-            "Q-learning has no exact answer. Its lines without noise follow the mean increments, and its law is that of the "
-            "increments made linear at the fixed point, which takes one best action in every state. FrozenLake has states "
-            "where several actions are equally good: there the maximum over noisy values makes a far larger bias, which "
-            "changes with K too. Moves that have a price, different for each, leave no such states, and the law comes back.",
+            "Draws are independent here, so that heterogeneity is seen alone: along Markov paths, "
+            "local steps leave a further "
+            "bias, of order α and independent of K once K exceeds the mixing time, that agents "
+            "without differences have too.",
+            "Q-learning has no exact answer. Its lines without noise follow the mean increments, "
+            "and its law is that of the "
+            "increments made linear at the fixed point, which takes one best action in every "
+            "state. FrozenLake has states "
+            "where several actions are equally good: there the maximum over noisy values makes a "
+            "far larger bias, which "
+            "changes with K too. Moves that have a price, different for each, leave no such "
+            "states, and the law comes back.",
         ),
     )
 
@@ -94,32 +115,60 @@ def _sized(number: int, spec: ClaimSpec) -> ClaimSpec:
     return spec.resized(seeds=spec.sizes.table_seeds, relaxations=spec.sizes.table_relaxations)
 
 
-def _drifts(case: Case, periods: list[int], spec: ClaimSpec, engine: str | Engine | None) -> tuple[np.ndarray, list, list]:
-    """(seeds, periods): displacement along the law's drift; and at each period the exact one and the law's own."""
+def _drifts(
+    case: Case, periods: list[int], spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[np.ndarray, list, list]:
+    """(seeds, periods): displacement along the law's drift; and at each period the exact one and
+    the law's own."""
     sizes, problem = spec.sizes, case.federate(spec.sizes.agents)
-    settings = {"relaxations": sizes.relaxations, "seeds": sizes.seeds, "engine": engine, "sampling": "iid"}
+    settings = {
+        "relaxations": sizes.relaxations,
+        "seeds": sizes.seeds,
+        "engine": engine,
+        "sampling": "iid",
+    }
     point = fixed_point(problem, case.algorithm)
     laws = [_law(case, problem, point, period) for period in periods]
     along = laws[-1] / np.linalg.norm(laws[-1])
-    runs = [plateau_run(case, sizes.agents, sync_period=period, record_params=True, **settings) for period in (1, *periods)]
-    means = [run.data.average_params.mean("time", skipna=False).transpose("seed", "param").values for run in runs]
+    runs = [
+        plateau_run(case, sizes.agents, sync_period=period, record_params=True, **settings)
+        for period in (1, *periods)
+    ]
+    means = [
+        run.data.average_params.mean("time", skipna=False).transpose("seed", "param").values
+        for run in runs
+    ]
     truth = [float((_long_run(case, problem, point, period) - point) @ along) for period in periods]
-    return np.stack([(mean - means[0]) @ along for mean in means[1:]], axis=1), truth, [float(law @ along) for law in laws]
+    return (
+        np.stack([(mean - means[0]) @ along for mean in means[1:]], axis=1),
+        truth,
+        [float(law @ along) for law in laws],
+    )
 
 
 def _law(case: Case, problem: Any, point: np.ndarray, period: int) -> np.ndarray:
     """(d,): the drift to first order in the step size."""
     if not case.has_exact:
         return MeanQLearning.of(problem).drift(point, case.step_size, period)
-    return small_step_law(problem, case.algorithm, step_size=case.step_size, sync_period=period).drift
+    return small_step_law(
+        problem, case.algorithm, step_size=case.step_size, sync_period=period
+    ).drift
 
 
 def _long_run(case: Case, problem: Any, point: np.ndarray, period: int) -> np.ndarray:
-    """(d,): the mean parameters after five relaxation times, for Q-learning those of a run without noise."""
+    """(d,): the mean parameters after five relaxation times, for Q-learning those of a run without
+    noise."""
     steps = round(5 * case.relaxation)
     if not case.has_exact:
-        return MeanQLearning.of(problem).after(point, case.step_size, period, math.ceil(steps / period))
-    common = {"step_size": case.step_size, "sync_period": period, "initial_params": point, "sampling": "iid"}
+        return MeanQLearning.of(problem).after(
+            point, case.step_size, period, math.ceil(steps / period)
+        )
+    common = {
+        "step_size": case.step_size,
+        "sync_period": period,
+        "initial_params": point,
+        "sampling": "iid",
+    }
     return moments(problem, case.algorithm, times=[steps], **common).mean[0]
 
 
@@ -127,7 +176,9 @@ def _truth(case: Case) -> str:
     return "exact" if case.has_exact else "without noise"
 
 
-def _over_periods(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
+def _over_periods(
+    case: Case, spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[list[Verdict], list[Series]]:
     periods = spec.sizes.periods
     measured, truth, law = _drifts(case, periods, spec, engine)
     x = np.array(periods) - 1.0
@@ -137,12 +188,20 @@ def _over_periods(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> t
     slope, lost = _floor_slope(x, measured), _lost(measured, law, spec)
     verdicts = [
         _judged(case, "period_slope", slope, spec, exact, lost),
-        spec.verdict("law", case.name, share, f"{_truth(case)} ratio {truth[-1] / law[-1]:.3f}", period=periods[-1]),
+        spec.verdict(
+            "law",
+            case.name,
+            share,
+            f"{_truth(case)} ratio {truth[-1] / law[-1]:.3f}",
+            period=periods[-1],
+        ),
     ]
     return verdicts, _floor_series(case, x, measured, truth, law)
 
 
-def _over_epsilon(differing: list[Case], spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
+def _over_epsilon(
+    differing: list[Case], spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[list[Verdict], list[Series]]:
     """Agents more and more different, at one sync period."""
     case, agents = differing[0], spec.sizes.agents
     x = np.array([heterogeneity(each.federate(agents), each.algorithm) for each in differing])
@@ -150,7 +209,8 @@ def _over_epsilon(differing: list[Case], spec: ClaimSpec, engine: str | Engine |
     measured = np.concatenate([each[0] for each in found], axis=1)
     truth, law = ([each[part][0] for each in found] for part in (1, 2))
     slope, lost = _floor_slope(x, measured), _lost(measured, law, spec)
-    # The points lie on a curve, so slopes are compared under the same weights: that of the quotient is their difference.
+    # The points lie on a curve, so slopes are compared under the same weights: that of the quotient
+    # is their difference.
     excess = _floor_slope(x, measured / np.array(law))
     detail = f"measured {slope}; {_truth(case)} {slope_estimate(x, np.square(truth)).value:.2f}; theorem's term 1"
     verdicts = [
@@ -160,14 +220,26 @@ def _over_epsilon(differing: list[Case], spec: ClaimSpec, engine: str | Engine |
     return verdicts, _floor_series(case, x, measured, truth, law)
 
 
-def _rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], FigureData]:
+def _rewards_alone(
+    spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[list[Verdict], FigureData]:
     """Rewards that differ make different fixed points, but no drift."""
     sizes, periods = spec.sizes, [1, *spec.sizes.periods]
-    settings = {"relaxations": sizes.relaxations, "seeds": sizes.seeds, "engine": engine, "sampling": "iid"}
+    settings = {
+        "relaxations": sizes.relaxations,
+        "seeds": sizes.seeds,
+        "engine": engine,
+        "sampling": "iid",
+    }
     verdicts, series, drifts = [], [], []
     for only, name in ((True, "rewards alone differ"), (False, "transitions alone differ")):
-        case = by_environments(2, sizes.places[0], sizes.strength, sizes.step_size, only_rewards=only)
-        histories = [plateau_run(case, 4 * sizes.agents, sync_period=period, **settings) for period in periods]
+        case = by_environments(
+            2, sizes.places[0], sizes.strength, sizes.step_size, only_rewards=only
+        )
+        histories = [
+            plateau_run(case, 4 * sizes.agents, sync_period=period, **settings)
+            for period in periods
+        ]
         found = [levels(history) for history in histories]
         series.append(sampled(name, periods, found, name))
         rise = ratio_estimate(found[-1], found[0], paired=True)
@@ -188,7 +260,8 @@ def _rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[V
     figure = FigureData(
         key="heterogeneity-rewards",
         title="On-policy TD: which differences matter",
-        caption="Local steps are free where rewards alone differ, though fixed points do too; other differences cost.",
+        caption="Local steps are free where rewards alone differ, though fixed points do too; "
+        "other differences cost.",
         x_label="sync period K",
         y_label="long-run squared error E‖θ − θ*‖²",
         series=tuple(series),
@@ -197,7 +270,8 @@ def _rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[V
 
 
 def _floor_slope(x: np.ndarray, measured: np.ndarray) -> Estimate | None:
-    """That of the squared drift; None where a mean drift is not even positive, so that there is no power law to fit."""
+    """That of the squared drift; None where a mean drift is not even positive, so that there is no
+    power law to fit."""
     if not (measured.mean(axis=0) > 0).all():
         return None
     slope = slope_estimate(x, measured, method="t")
@@ -206,19 +280,29 @@ def _floor_slope(x: np.ndarray, measured: np.ndarray) -> Estimate | None:
 
 def _lost(measured: np.ndarray, law: list[float], spec: ClaimSpec) -> Outcome:
     """Without a power law: is the drift known to be smaller than predicted, or lost in noise?"""
-    shares = [mean_estimate(column).high / value for column, value in zip(measured.T, law, strict=True)]
-    return "does not hold" if min(shares) < (spec.checks["law"].bounds[0] or 0.0) else "cannot be told"
+    shares = [
+        mean_estimate(column).high / value for column, value in zip(measured.T, law, strict=True)
+    ]
+    return (
+        "does not hold" if min(shares) < (spec.checks["law"].bounds[0] or 0.0) else "cannot be told"
+    )
 
 
-def _judged(case: Case, check: str, slope: Estimate | None, spec: ClaimSpec, detail: str, lost: Outcome) -> Verdict:
+def _judged(
+    case: Case, check: str, slope: Estimate | None, spec: ClaimSpec, detail: str, lost: Outcome
+) -> Verdict:
     """On a slope, or on there being none."""
     if slope is None:
         nothing = spec.verdict(check, case.name, certain(math.nan), "no such drift is seen")
-        return replace(nothing, outcome=lost, estimate=None, threshold="a drift in the predicted direction")
+        return replace(
+            nothing, outcome=lost, estimate=None, threshold="a drift in the predicted direction"
+        )
     return spec.verdict(check, case.name, slope, detail)
 
 
-def _floor_series(case: Case, x: np.ndarray, measured: np.ndarray, truth: list[float], law: list[float]) -> list[Series]:
+def _floor_series(
+    case: Case, x: np.ndarray, measured: np.ndarray, truth: list[float], law: list[float]
+) -> list[Series]:
     name = case.place
     means = [mean_estimate(column) for column in measured.T]
     squared = [Estimate(m.value**2, max(m.low, 0.0) ** 2, m.high**2) for m in means]
@@ -238,7 +322,8 @@ def _period_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"heterogeneity-period-{number}",
         title=f"{ALGORITHMS[number]}: the floor of agents that differ, against the local steps",
-        caption="The squared distance from the right answer grows as the square of K - 1." + _line_words(number),
+        caption="The squared distance from the right answer grows as the square of K - 1."
+        + _line_words(number),
         x_label="local steps K − 1",
         y_label="floor ‖E θ − θ*‖²",
         series=tuple(series),
@@ -247,12 +332,17 @@ def _period_figure(number: int, series: list[Series]) -> FigureData:
 
 def _epsilon_figure(number: int, series: list[Series]) -> FigureData:
     first = series[0]
-    line = Series("proportional to ε, the theorem's", first.x, first.y[-1] * first.x / first.x[-1], style="reference")
+    line = Series(
+        "proportional to ε, the theorem's",
+        first.x,
+        first.y[-1] * first.x / first.x[-1],
+        style="reference",
+    )
     return FigureData(
         key=f"heterogeneity-epsilon-{number}",
         title=f"{ALGORITHMS[number]}: the floor of agents that differ, against their differences",
-        caption="The floor vanishes much faster than in proportion to the distance between the agents' fixed points."
-        + _line_words(number),
+        caption="The floor vanishes much faster than in proportion to the distance between the "
+        "agents' fixed points." + _line_words(number),
         x_label="heterogeneity ε",
         y_label="floor ‖E θ − θ*‖²",
         series=(*series, line),

@@ -1,7 +1,9 @@
-"""(m) The theorem's inequality itself: the bound against the exact error of the output, at settings that the theorem admits.
+"""(m) The theorem's inequality itself: the bound against the exact error of the output, at settings
+that the theorem admits.
 
-For the linear algorithms `fegsam.exact.weighted_error` knows the expected squared 2-norm of the error at the random output
-time, for runs of any length. Where the theorem's norm is another one, the exact error is taken on the safe side:
+For the linear algorithms `fegsam.exact.weighted_error` knows the expected squared 2-norm of the
+error at the random output time, for runs of any length. Where the theorem's norm is another one,
+the exact error is taken on the safe side:
 ||x||_c^2 <= u ||x||_2^2 with the smallest such u. The bound is `fegsam.theory.error_bound`, with corrected constants.
 """
 
@@ -35,7 +37,8 @@ def examine(spec: ClaimSpec) -> Section:
     figure = FigureData(
         key="inequality",
         title="The bound and what it bounds",
-        caption="Exact error at the random output time and the theorem's bound, at the largest admitted step.",
+        caption="Exact error at the random output time and the theorem's bound, at the largest "
+        "admitted step.",
         x_label="steps T",
         y_label="squared error at the output time",
         series=tuple(series),
@@ -43,15 +46,19 @@ def examine(spec: ClaimSpec) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "At every step size, sync period and number of steps that the theorem admits, the expected squared error of its output "
+        "At every step size, sync period and number of steps that the theorem admits, the "
+        "expected squared error of its output "
         "is at most the theorem's bound.",
         tuple(verdicts),
         (figure,),
         (
-            f"Agents and sync periods {spec.sizes.settings}, steps of {spec.sizes.shares} times the largest that the theorem "
-            "admits, and run lengths from a tenth of the time in which the bound forgets its start to 64 times it. "
+            f"Agents and sync periods {spec.sizes.settings}, steps of {spec.sizes.shares} times "
+            "the largest that the theorem "
+            "admits, and run lengths from a tenth of the time in which the bound forgets its "
+            "start to 64 times it. "
             "Nothing is sampled.",
-            "Q-learning is left out: its error is not known exactly, and the steps that the theorem admits are too small to "
+            "Q-learning is left out: its error is not known exactly, and the steps that the "
+            "theorem admits are too small to "
             "sample anything but the start.",
         ),
     )
@@ -70,7 +77,8 @@ class Point(NamedTuple):
 
 
 def compared(spec: ClaimSpec, number: int, place: str) -> list[Point]:
-    """The bound and the exact error at every setting; those that the theorem does not admit are left out."""
+    """The bound and the exact error at every setting; those that the theorem does not admit are
+    left out."""
     algorithm, federate = setting(number, place, spec.sizes.discount)
     points = []
     for agents, period in spec.sizes.settings:
@@ -85,7 +93,9 @@ def compared(spec: ClaimSpec, number: int, place: str) -> list[Point]:
                 steps = math.ceil(length / rest)
                 bound = fg.theory.error_bound(problem, algorithm, num_steps=steps, **settings)
                 if bound.holds:
-                    error = fg.exact.weighted_error(problem, algorithm, num_steps=steps, decay=1 - rest, order=1, **settings)
+                    error = fg.exact.weighted_error(
+                        problem, algorithm, num_steps=steps, decay=1 - rest, order=1, **settings
+                    )
                     points.append(Point(agents, period, share, steps, most * error, bound.total))
     return points
 
@@ -93,10 +103,13 @@ def compared(spec: ClaimSpec, number: int, place: str) -> list[Point]:
 def _bound(spec: ClaimSpec, number: int, place: str, points: list[Point]) -> Verdict:
     worst = max(points, key=lambda point: point.error / point.bound)
     detail = (
-        f"{len(points)} admitted settings; the bound is at least {worst.bound / worst.error:.3g} times the error, at "
+        f"{len(points)} admitted settings; the bound is at least {worst.bound / worst.error:.3g} "
+        "times the error, at "
         f"N = {worst.agents}, K = {worst.period}, T = {worst.steps:.3g}"
     )
-    return spec.verdict("bound", f"{ALGORITHMS[number]}, {place}", certain(worst.error / worst.bound), detail)
+    return spec.verdict(
+        "bound", f"{ALGORITHMS[number]}, {place}", certain(worst.error / worst.bound), detail
+    )
 
 
 def _curves(number: int, points: list[Point]) -> list[Series]:
@@ -105,6 +118,10 @@ def _curves(number: int, points: list[Point]) -> list[Series]:
     chosen = [point for point in points if point[:3] == first[:3]]
     steps, name = [point.steps for point in chosen], ALGORITHMS[number]
     return [
-        Series(f"{name}, exact", steps, [point.error for point in chosen], style="exact", group=name),
-        Series(f"{name}, bound", steps, [point.bound for point in chosen], style="bound", group=name),
+        Series(
+            f"{name}, exact", steps, [point.error for point in chosen], style="exact", group=name
+        ),
+        Series(
+            f"{name}, bound", steps, [point.bound for point in chosen], style="bound", group=name
+        ),
     ]

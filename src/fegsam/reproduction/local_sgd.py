@@ -1,11 +1,13 @@
-"""(k) Local SGD as an instance of Algorithm 1 (the paper's eq. SA_main names stochastic gradient descent as one).
+"""(k) Local SGD as an instance of Algorithm 1 (the paper's eq. SA_main names stochastic gradient
+descent as one).
 
 Agent i fits labels u by inputs z, ``min E (z'theta - u)^2 / 2``, one data point y at a step:
 
     theta += alpha (u_y z_y - z_y z_y' theta),
 
-that is `LinearSA` with matrices -z z' and offsets u z. Points are drawn independently, or by an agent that looks at the same
-point again with a given chance. Agents share one data set, or have one of two whose inputs or labels differ.
+that is `LinearSA` with matrices -z z' and offsets u z. Points are drawn independently, or by an
+agent that looks at the same point again with a given chance. Agents share one data set, or have one
+of two whose inputs or labels differ.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ import fegsam as fg
 from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, ratio_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.runs import ENDLESS
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, exponent, fresh_seeds, widest
+from fegsam.reproduction.thresholds import (
+    ClaimSpec,
+    certain,
+    claim_spec,
+    exponent,
+    fresh_seeds,
+    widest,
+)
 
 
 def section(quick: bool, engine: Any = None) -> Section:
@@ -33,15 +42,20 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Stochastic gradient descent in which agents take several steps on their own between averagings is a case of the "
-        "paper's algorithm, and behaves as the theory says: N agents are N times as accurate, and agents with different data "
+        "Stochastic gradient descent in which agents take several steps on their own between "
+        "averagings is a case of the "
+        "paper's algorithm, and behaves as the theory says: N agents are N times as accurate, and "
+        "agents with different data "
         "drift from the common solution in proportion to the steps between averagings.",
         (*speed, *drift),
         (first, second),
         (
-            f"Least squares in {spec.sizes.dim} dimensions on data sets of {spec.sizes.points} points, one point a step.",
-            "Different data alone do not make agents drift. Those that agree on the inputs and differ in the labels have the "
-            "same curvature, and the averages of their local runs stay at the common solution. The paper's bound charges both.",
+            f"Least squares in {spec.sizes.dim} dimensions on data sets of {spec.sizes.points} "
+            "points, one point a step.",
+            "Different data alone do not make agents drift. Those that agree on the inputs and "
+            "differ in the labels have the "
+            "same curvature, and the averages of their local runs stay at the common solution. "
+            "The paper's bound charges both.",
         ),
     )
 
@@ -55,7 +69,10 @@ class Regression(NamedTuple):
     """(kinds, points)"""
 
     def algorithm(self) -> fg.LinearSA:
-        return fg.LinearSA(-np.einsum("kpi,kpj->kpij", self.inputs, self.inputs), self.labels[:, :, None] * self.inputs)
+        return fg.LinearSA(
+            -np.einsum("kpi,kpj->kpij", self.inputs, self.inputs),
+            self.labels[:, :, None] * self.inputs,
+        )
 
     def problem(self, num_agents: int, memory: float = 0.0) -> fg.MarkovNoise:
         kinds, points = self.labels.shape
@@ -74,10 +91,14 @@ def regression(spec: ClaimSpec, differ: str = "") -> Regression:
     points, dim = spec.sizes.points, spec.sizes.dim
     kinds = 2 if differ else 1
     inputs = rng.normal(size=(kinds, points, dim))
-    weights = np.stack([np.ones(dim), -np.ones(dim)])[:kinds] if differ else rng.normal(size=(1, dim))
+    weights = (
+        np.stack([np.ones(dim), -np.ones(dim)])[:kinds] if differ else rng.normal(size=(1, dim))
+    )
     if differ == "labels":
         inputs[1] = inputs[0]
-    labels = np.einsum("kpd,kd->kp", inputs, weights) + spec.sizes.noise * rng.normal(size=(kinds, points))
+    labels = np.einsum("kpd,kd->kp", inputs, weights) + spec.sizes.noise * rng.normal(
+        size=(kinds, points)
+    )
     return Regression(inputs, labels)
 
 
@@ -99,24 +120,41 @@ def _speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
         for agents in sizes.agents:
             problem, algorithm = data.problem(agents, memory), data.algorithm()
             history = fg.run(
-                problem, algorithm, num_steps=int(times[-1]), seeds=fresh_seeds(sizes.seeds), record=times, engine=engine,
-                output_decay=0.5, **settings,
-            )  # fmt: skip
+                problem,
+                algorithm,
+                num_steps=int(times[-1]),
+                seeds=fresh_seeds(sizes.seeds),
+                record=times,
+                engine=engine,
+                output_decay=0.5,
+                **settings,
+            )
             columns.append(history.data.squared_error_2.mean("time").values)
             exact.append(fg.exact.stationary_error(problem, algorithm, order=1, **settings))
         table = np.stack(columns, axis=1)
-        floor = fg.exact.stationary_error(data.problem(ENDLESS, memory), data.algorithm(), order=1, **settings)
+        floor = fg.exact.stationary_error(
+            data.problem(ENDLESS, memory), data.algorithm(), order=1, **settings
+        )
         slope = exponent(sizes.agents, table - floor)
         ratio = widest(mean_estimate(table[:, j] / exact[j]) for j in range(len(exact)))
         detail = f"without taking off the floor {floor:.2g}, {exponent(sizes.agents, table)}"
-        verdicts.append(spec.verdict("slope", f"speed-up, {name}", slope, detail, data=name, period=sizes.sync_period))
+        verdicts.append(
+            spec.verdict(
+                "slope", f"speed-up, {name}", slope, detail, data=name, period=sizes.sync_period
+            )
+        )
         verdicts.append(spec.verdict("exact", f"sampled against exact, {name}", ratio))
         curve = curve_estimate(table, positive=True)
         series.append(Series(name, sizes.agents, curve.value, curve.low, curve.high))
         series.append(Series(f"{name}, exact", sizes.agents, exact, style="exact", group=name))
     caption = "Long-run error of local SGD on a shared data set: it falls as 1/N, with independent and with Markov data."
     return verdicts, FigureData(
-        "local_sgd_speed_up", "Linear speed-up", caption, "agents N", "E‖θ − θ*‖²", series=tuple(series)
+        "local_sgd_speed_up",
+        "Linear speed-up",
+        caption,
+        "agents N",
+        "E‖θ − θ*‖²",
+        series=tuple(series),
     )
 
 
@@ -126,7 +164,8 @@ def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     laws = [_law(spec, data, period) for period in periods]
     direction = laws[-1] / np.linalg.norm(laws[-1])
     offsets = [_offsets(spec, data, period, engine).mean(axis=1) @ direction for period in periods]
-    # The same seeds have the same data: what averaging at every step is off by is noise that all share.
+    # The same seeds have the same data: what averaging at every step is off by is noise that all
+    # share.
     drifts = np.stack([each - offsets[0] for each in offsets[1:]], axis=1)
     predicted = np.array([law @ direction for law in laws[1:]])
     beyond = np.array(periods[1:]) - 1
@@ -137,7 +176,9 @@ def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     rise = ratio_estimate(alike_error[1], alike_error[0], paired=True)
     share = Estimate(*(bound * often / rarely for bound in (rise.value, rise.low, rise.high)))
     verdicts = [
-        spec.verdict("drift_exponent", "drift, different inputs and labels", exponent(beyond, drifts)),
+        spec.verdict(
+            "drift_exponent", "drift, different inputs and labels", exponent(beyond, drifts)
+        ),
         spec.verdict(
             "drift_law",
             "drift against its law",
@@ -154,7 +195,8 @@ def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
             "no_drift_error",
             "error, different labels alone",
             share,
-            f"With K = {periods[-1]} the error is {rise} times that with K = 1, exactly {rarely / often:.3f}.",
+            f"With K = {periods[-1]} the error is {rise} times that with K = 1, exactly "
+            f"{rarely / often:.3f}.",
             period=periods[-1],
         ),
     ]
@@ -168,7 +210,9 @@ def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     )
     caption = "How far the long-run mean lies from the common solution: agents with different inputs drift, others do not."
     label, axis = "drift from θ*", "local steps beyond the first, K − 1"
-    return verdicts, FigureData("local_sgd_drift", "Drift", caption, axis, label, "linear", "linear", series)
+    return verdicts, FigureData(
+        "local_sgd_drift", "Drift", caption, axis, label, "linear", "linear", series
+    )
 
 
 def _offsets(spec: ClaimSpec, data: Regression, period: int, engine: Any) -> np.ndarray:
@@ -177,15 +221,28 @@ def _offsets(spec: ClaimSpec, data: Regression, period: int, engine: Any) -> np.
     problem, algorithm = data.problem(sizes.drift_agents), data.algorithm()
     times = _times(spec, data, sizes.drift_step_size, max(sizes.drift_sync_periods))
     history = fg.run(
-        problem, algorithm, step_size=sizes.drift_step_size, sync_period=period, num_steps=int(times[-1]),
-        seeds=fresh_seeds(sizes.drift_seeds), record=times, record_params=True, engine=engine, output_decay=0.5,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        step_size=sizes.drift_step_size,
+        sync_period=period,
+        num_steps=int(times[-1]),
+        seeds=fresh_seeds(sizes.drift_seeds),
+        record=times,
+        record_params=True,
+        engine=engine,
+        output_decay=0.5,
+    )
     return history.data.average_params.values - fg.fixed_point(problem, algorithm)
 
 
 def _exact(spec: ClaimSpec, data: Regression, period: int) -> tuple[float, float]:
-    """The long-run distance of the mean from the common solution, and the long-run error, right after an averaging."""
-    problem, algorithm, step = data.problem(spec.sizes.drift_agents), data.algorithm(), spec.sizes.drift_step_size
+    """The long-run distance of the mean from the common solution, and the long-run error, right
+    after an averaging."""
+    problem, algorithm, step = (
+        data.problem(spec.sizes.drift_agents),
+        data.algorithm(),
+        spec.sizes.drift_step_size,
+    )
     times = _times(spec, data, step, max(spec.sizes.drift_sync_periods))[-1:]
     point = fg.fixed_point(problem, algorithm)
     settings: dict[str, Any] = {"step_size": step, "sync_period": period, "initial_params": point}
@@ -196,4 +253,6 @@ def _exact(spec: ClaimSpec, data: Regression, period: int) -> tuple[float, float
 def _law(spec: ClaimSpec, data: Regression, period: int) -> np.ndarray:
     """(d,): the bias to first order in the step size."""
     problem = data.problem(spec.sizes.drift_agents)
-    return fg.theory.small_step_law(problem, data.algorithm(), step_size=spec.sizes.drift_step_size, sync_period=period).bias
+    return fg.theory.small_step_law(
+        problem, data.algorithm(), step_size=spec.sizes.drift_step_size, sync_period=period
+    ).bias

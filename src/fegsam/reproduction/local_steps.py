@@ -1,7 +1,9 @@
-"""(b) Agents with one fixed point may communicate rarely (Corollary sample_complexity: N communications in all).
+"""(b) Agents with one fixed point may communicate rarely (Corollary sample_complexity: N
+communications in all).
 
-The number of steps T stays the same, the sync period K goes from 1 to T / N. The theorem charges (K - 1) alpha^2 for it; the
-truth to first order is less: the noise does not change, and a bias of order alpha that N divides at K = 1 is no longer divided.
+The number of steps T stays the same, the sync period K goes from 1 to T / N. The theorem charges (K
+- 1) alpha^2 for it; the truth to first order is less: the noise does not change, and a bias of
+order alpha that N divides at K = 1 is no longer divided.
 """
 
 from __future__ import annotations
@@ -11,7 +13,14 @@ import numpy as np
 from fegsam.experiments.estimates import Estimate, ratio_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases
-from fegsam.reproduction.runs import SHARES, estimates, exact_level, exact_plateau, levels, plateau_run
+from fegsam.reproduction.runs import (
+    SHARES,
+    estimates,
+    exact_level,
+    exact_plateau,
+    levels,
+    plateau_run,
+)
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
 from fegsam.run import Engine
 
@@ -28,7 +37,11 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         series: list[Series] = []
         # Algorithm 5 has one fixed point only if its agents behave alike; see (c) for the others.
         alike = cases(spec.sizes.one_problem, (number,))
-        private = cases(spec.sizes.one_problem, (number,), kinds=spec.sizes.kinds) if number in (3, 4) else alike
+        private = (
+            cases(spec.sizes.one_problem, (number,), kinds=spec.sizes.kinds)
+            if number in (3, 4)
+            else alike
+        )
         for case, same in zip(private, alike, strict=True):
             found, drawn = _prices(case, spec, engine)
             verdicts += found
@@ -39,24 +52,36 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents that learn the same thing need to meet only about as often as there are agents, however long they learn: the "
+        "Agents that learn the same thing need to meet only about as often as there are agents, "
+        "however long they learn: the "
         "error stays nearly that of agents who meet after every step.",
         tuple(verdicts),
         tuple(figures),
         (
-            f"{spec.sizes.agents} agents, started at the fixed point, all runs of a problem with the same number of steps, the "
-            "same step size and the same random paths. Agents of off-policy tabular TD and of Q-learning have private "
+            f"{spec.sizes.agents} agents, started at the fixed point, all runs of a problem with "
+            "the same number of steps, the "
+            "same step size and the same random paths. Agents of off-policy tabular TD and of "
+            "Q-learning have private "
             "behaviour policies, yet one fixed point.",
-            "The price that is left is a bias of the order of the step size: each agent's own, which averaging at every step "
-            "would divide by N. It goes away with smaller steps, not with more agents. By the small-step law the error with "
-            "K = 1 is Vα/N, and long local runs add the squared bias wα² of one agent, so that the price is 1 + Nαw/V.",
-            "Agents with private policies forget at different rates. Over a round in which the start of the round is forgotten "
-            "that changes the noise of their average even for the smallest steps, so that their price tends to a number other "
+            "The price that is left is a bias of the order of the step size: each agent's own, "
+            "which averaging at every step "
+            "would divide by N. It goes away with smaller steps, not with more agents. By the "
+            "small-step law the error with "
+            "K = 1 is Vα/N, and long local runs add the squared bias wα² of one agent, so that "
+            "the price is 1 + Nαw/V.",
+            "Agents with private policies forget at different rates. Over a round in which the "
+            "start of the round is forgotten "
+            "that changes the noise of their average even for the smallest steps, so that their "
+            "price tends to a number other "
             "than 1, which may lie below 1.",
-            "Q-learning pays most, on the grid world and on FrozenLake in trial runs of the full form. A likely cause are "
-            "actions that are equally good: the maximum over noisy values lies above the true one by about their noise, and "
-            "between synchronisations that is the noise of one agent, not of N. Breaking the ties removed nearly all of the "
-            "price on the grid world but only part of it on FrozenLake, so there is more to it. Smaller steps lowered both.",
+            "Q-learning pays most, on the grid world and on FrozenLake in trial runs of the full "
+            "form. A likely cause are "
+            "actions that are equally good: the maximum over noisy values lies above the true one "
+            "by about their noise, and "
+            "between synchronisations that is the noise of one agent, not of N. Breaking the ties "
+            "removed nearly all of the "
+            "price on the grid world but only part of it on FrozenLake, so there is more to it. "
+            "Smaller steps lowered both.",
         ),
     )
 
@@ -70,23 +95,38 @@ def sync_periods(num_steps: int, agents: int, count: int) -> list[int]:
     return [round(float(period)) for period in np.geomspace(1, num_steps // agents, count)]
 
 
-def _prices(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
+def _prices(
+    case: Case, spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[list[Verdict], list[Series]]:
     sizes = spec.sizes
     steps = round(sizes.relaxations * case.relaxation)
     periods = sync_periods(steps, sizes.agents, sizes.periods)
     settings = {"relaxations": sizes.relaxations, "seeds": sizes.seeds, "engine": engine}
-    histories = [plateau_run(case, sizes.agents, sync_period=period, **settings) for period in periods]
+    histories = [
+        plateau_run(case, sizes.agents, sync_period=period, **settings) for period in periods
+    ]
     found = [levels(history) for history in histories]
     prices = [ratio_estimate(each, found[0], paired=True) for each in found]
     drawn = [estimates(case.place, periods, prices, case.place)]
-    detail = f"T = {steps}, K = {periods[-1]}: {steps // periods[-1]} communications instead of {steps}"
+    detail = (
+        f"T = {steps}, K = {periods[-1]}: {steps // periods[-1]} communications instead of {steps}"
+    )
     last = prices[-1]
-    kept = Estimate(*(float(np.log(price) / np.log(sizes.agents)) for price in (last.value, last.low, last.high)))
+    kept = Estimate(
+        *(
+            float(np.log(price) / np.log(sizes.agents))
+            for price in (last.value, last.low, last.high)
+        )
+    )
     detail += f"; price {last}"
     verdicts = [spec.verdict("price", case.name, kept, detail, times=steps // periods[-1])]
     if case.has_exact:
         truth = np.array([exact_plateau(case, history) for history in histories])
-        drawn.append(Series(f"{case.place}, exact", periods, truth / truth[0], style="exact", group=case.place))
+        drawn.append(
+            Series(
+                f"{case.place}, exact", periods, truth / truth[0], style="exact", group=case.place
+            )
+        )
         exact = truth[-1] / truth[0]
         share = Estimate(last.value / exact, last.low / exact, last.high / exact)
         verdicts.append(spec.verdict("exact", case.name, share, f"exact price {exact:.3f}"))
@@ -94,12 +134,20 @@ def _prices(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[l
 
 
 def _vanishing(case: Case, spec: ClaimSpec) -> Verdict:
-    """Smaller steps take longer, so that the same number of communications means a longer period."""
+    """Smaller steps take longer, so that the same number of communications means a longer
+    period."""
     rises, period = [], round(spec.sizes.relaxations * case.relaxation) // spec.sizes.agents
     for share in SHARES:
-        often, rarely = (exact_level(case, spec.sizes.agents, K, share * case.step_size) for K in (1, round(period / share)))
+        often, rarely = (
+            exact_level(case, spec.sizes.agents, K, share * case.step_size)
+            for K in (1, round(period / share))
+        )
         rises.append(rarely / often - 1)
-    detail = "prices above 1: " + ", ".join(f"{rise:.3g}" for rise in rises) + f" at shares {SHARES} of the step size"
+    detail = (
+        "prices above 1: "
+        + ", ".join(f"{rise:.3g}" for rise in rises)
+        + f" at shares {SHARES} of the step size"
+    )
     return spec.verdict("vanishes", case.name, slope_estimate(SHARES, np.abs(rises)), detail)
 
 
@@ -108,7 +156,8 @@ def _figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"local-steps-{number}",
         title=f"{ALGORITHMS[number]}: the price of fewer communications",
-        caption="Averaging after K steps instead of after every step hardly raises the error, up to K = T/N.",
+        caption="Averaging after K steps instead of after every step hardly raises the error, up "
+        "to K = T/N.",
         x_label="sync period K",
         y_label="long-run error, relative to K = 1",
         y_scale="linear",

@@ -1,11 +1,14 @@
-"""(l) Looking n > 1 steps ahead: Theorem 7.1 asks for n large enough, Theorems 5.1 and 6.1 hold for every n.
+"""(l) Looking n > 1 steps ahead: Theorem 7.1 asks for n large enough, Theorems 5.1 and 6.1 hold for
+every n.
 
-The example that diverges for small n has two states, whatever the state a move that leads to the second one with a chance that
-the policy sets, and one feature phi that is larger there. Both rows of the target policy's chain are p, so that P^n = P and
+The example that diverges for small n has two states, whatever the state a move that leads to the
+second one with a chance that the policy sets, and one feature phi that is larger there. Both rows
+of the target policy's chain are p, so that P^n = P and
 
     A = sum_s mu(s) phi(s)^2 - gamma^n (sum_s mu(s) phi(s)) (sum_s p(s) phi(s)),
 
-which is positive, and the algorithm stable, for ``gamma^n < sum mu phi^2 / (sum mu phi sum p phi)`` and no other n.
+which is positive, and the algorithm stable, for ``gamma^n < sum mu phi^2 / (sum mu phi sum p phi)``
+and no other n.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate, slope_estimate
+from fegsam.experiments.estimates import (
+    curve_estimate,
+    mean_estimate,
+    ratio_estimate,
+    slope_estimate,
+)
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.corollary import setting
 from fegsam.reproduction.problems import ALGORITHMS, relaxation
@@ -41,18 +49,20 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Off-policy TD with features may diverge if it looks one step ahead. It converges if it looks far enough, and how far "
+        "Off-policy TD with features may diverge if it looks one step ahead. It converges if it "
+        "looks far enough, and how far "
         "is known beforehand. Whatever n is, N agents have an N-th of the error.",
         tuple(verdicts),
         tuple(figures),
         (
-            "The example has two states and one feature. Its agents follow the uniform policy and evaluate one that prefers "
+            "The example has two states and one feature. Its agents follow the uniform policy and "
+            "evaluate one that prefers "
             "the state with the larger feature.",
         ),
     )
 
 
-# --- An example that diverges ----------------------------------------------------------------------------------------
+# --- An example that diverges ---------------------------------------------------------------------
 
 
 def example(spec: ClaimSpec, agents: int) -> fg.Federation:
@@ -62,7 +72,9 @@ def example(spec: ClaimSpec, agents: int) -> fg.Federation:
     mdp = fg.MDP(moves, [[1.0, 0.0], [0.0, 1.0]], sizes.discount)
     target = np.tile([1 - sizes.target, sizes.target], (2, 1))
     features = np.array(sizes.features)[:, None]
-    return fg.Federation(mdp, np.full((1, 2, 2), 0.5), num_agents=agents, target_policy=target, features=features)
+    return fg.Federation(
+        mdp, np.full((1, 2, 2), 0.5), num_agents=agents, target_policy=target, features=features
+    )
 
 
 def matrix_and_point(spec: ClaimSpec, horizon: int) -> tuple[float, float]:
@@ -70,7 +82,13 @@ def matrix_and_point(spec: ClaimSpec, horizon: int) -> tuple[float, float]:
     sizes, phi, mu = spec.sizes, np.array(spec.sizes.features), np.array([0.5, 0.5])
     p = np.array([1 - sizes.target, sizes.target])
     # In state 0 the first action pays 1, in state 1 the second.
-    rewards = np.sum([np.linalg.matrix_power(sizes.discount * np.tile(p, (2, 1)), k) @ p for k in range(horizon)], axis=0)
+    rewards = np.sum(
+        [
+            np.linalg.matrix_power(sizes.discount * np.tile(p, (2, 1)), k) @ p
+            for k in range(horizon)
+        ],
+        axis=0,
+    )
     matrix = float(mu @ phi**2 - sizes.discount**horizon * (mu @ phi) * (p @ phi))
     return matrix, float((mu * phi) @ rewards) / matrix
 
@@ -86,30 +104,53 @@ def first_horizon(spec: ClaimSpec) -> int:
 
 def _example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     first, sizes = first_horizon(spec), spec.sizes
-    scan = fg.theory.scan_horizons(example(spec, 1), fg.OffPolicyLinearTD(), range(1, 2 * first + 2))
-    found = next((n for n, level in zip(scan.horizons, scan.levels, strict=True) if level in ("identity", "common")), math.inf)
+    scan = fg.theory.scan_horizons(
+        example(spec, 1), fg.OffPolicyLinearTD(), range(1, 2 * first + 2)
+    )
+    found = next(
+        (
+            n
+            for n, level in zip(scan.horizons, scan.levels, strict=True)
+            if level in ("identity", "common")
+        ),
+        math.inf,
+    )
     # As long as the error of agents that diverge takes to grow well beyond its start.
     steps = round(sizes.relaxations / (sizes.step_size * abs(matrix_and_point(spec, first - 1)[0])))
     where, series, problem = "two states, one feature", [], example(spec, sizes.example_agents)
-    verdicts = [spec.verdict("first", where, certain(found / first), f"n = {found:g}, closed form {first}")]
+    verdicts = [
+        spec.verdict("first", where, certain(found / first), f"n = {found:g}, closed form {first}")
+    ]
     for horizon in (first - 1, first, first + 1):
         matrix, point = matrix_and_point(spec, horizon)
         history = fg.run(
-            problem, fg.OffPolicyLinearTD(horizon=horizon), step_size=sizes.step_size, sync_period=4, num_steps=steps,
-            seeds=fresh_seeds(sizes.seeds), record=max(1, steps // 20), fixed_point=[point], output_decay=0.5,
+            problem,
+            fg.OffPolicyLinearTD(horizon=horizon),
+            step_size=sizes.step_size,
+            sync_period=4,
+            num_steps=steps,
+            seeds=fresh_seeds(sizes.seeds),
+            record=max(1, steps // 20),
+            fixed_point=[point],
+            output_decay=0.5,
             engine=engine,
-        )  # fmt: skip
+        )
         errors = history.data.squared_error_2.transpose("seed", "time").values
         change = ratio_estimate(errors[:, -1], errors[:, 0], paired=True)
         detail = f"the mean increment is {-matrix:.3g} alpha times the error; {steps} steps"
-        verdicts.append(spec.verdict("below" if matrix < 0 else "above", f"{where}, n = {horizon}", change, detail))
+        verdicts.append(
+            spec.verdict(
+                "below" if matrix < 0 else "above", f"{where}, n = {horizon}", change, detail
+            )
+        )
         curve = curve_estimate(errors / errors[:, :1], positive=True)
         times = history.data.time.values
         series.append(Series(f"n = {horizon}", times, curve.value, curve.low, curve.high))
     return verdicts, FigureData(
         key="look-ahead",
         title="Too short a look ahead diverges",
-        caption="Off-policy linear TD on two states: below the n that Theorem 7.1 asks for, the error grows.",
+        caption="Off-policy linear TD on two states: below the n that Theorem 7.1 asks for, the "
+        "error grows.",
         x_label="steps",
         y_label="squared error, relative to the start",
         x_scale="linear",
@@ -117,16 +158,21 @@ def _example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     )
 
 
-# --- Every n that is large enough ------------------------------------------------------------------------------------
+# --- Every n that is large enough -----------------------------------------------------------------
 
 
 def random_problem(spec: ClaimSpec, seed: int) -> fg.Federation:
     """A Garnet whose agents follow policies of their own, and random features."""
     sizes = spec.sizes
     states = sizes.random_states
-    mdp = fg.examples.garnet(states, 3, 2, discount=sizes.random_discount, seed=seed, connected=True)
+    mdp = fg.examples.garnet(
+        states, 3, 2, discount=sizes.random_discount, seed=seed, connected=True
+    )
     features = np.random.default_rng(seed).normal(size=(states, sizes.random_features))
-    own, target = fg.policies.random(states, 3, count=4, seed=seed), fg.policies.random(states, 3, count=1, seed=seed + 1000)[0]
+    own, target = (
+        fg.policies.random(states, 3, count=4, seed=seed),
+        fg.policies.random(states, 3, count=1, seed=seed + 1000)[0],
+    )
     return fg.Federation(mdp, own, num_agents=4, target_policy=target, features=features)
 
 
@@ -138,17 +184,19 @@ def _threshold(spec: ClaimSpec) -> Verdict:
         scan = fg.theory.scan_horizons(problem, fg.OffPolicyLinearTD(), [1, needed, needed + 1])
         without += scan.levels[0] != "identity"
         horizons.append(needed)
-        # A number below 1 proves that the agents contract in the 2-norm; that the search says so is checked as well.
+        # A number below 1 proves that the agents contract in the 2-norm; that the search says so is
+        # checked as well.
         found = zip(scan.operator_norms[1:], scan.levels[1:], strict=True)
         norms += [norm if level == "identity" else math.inf for norm, level in found]
     detail = (
-        f"{len(horizons)} problems, n from {min(horizons)} to {max(horizons)}; at n = 1 the agents of {without} of them "
+        f"{len(horizons)} problems, n from {min(horizons)} to {max(horizons)}; at n = 1 the "
+        f"agents of {without} of them "
         "do not contract in the 2-norm"
     )
     return spec.verdict("threshold", "random problems", certain(max(norms)), detail)
 
 
-# --- Linear speed-up for n > 1 ---------------------------------------------------------------------------------------
+# --- Linear speed-up for n > 1 --------------------------------------------------------------------
 
 
 def _speed_up(spec: ClaimSpec, number: int, engine: Any) -> tuple[list[Verdict], FigureData]:
@@ -159,14 +207,23 @@ def _speed_up(spec: ClaimSpec, number: int, engine: Any) -> tuple[list[Verdict],
     for horizon in sizes.horizons:
         algorithm, group = replace(plain, horizon=horizon), f"n = {horizon}"
         where = f"{ALGORITHMS[number]}, {sizes.place}, {group}"
-        exact = [fg.exact.stationary_error(federate(int(n)), algorithm, order=1, **settings) for n in many]
+        exact = [
+            fg.exact.stationary_error(federate(int(n)), algorithm, order=1, **settings)
+            for n in many
+        ]
         if horizon > 1:
-            verdicts.append(spec.verdict("slope", where, slope_estimate(many, exact), horizon=horizon))
+            verdicts.append(
+                spec.verdict("slope", where, slope_estimate(many, exact), horizon=horizon)
+            )
         series.append(Series(f"{group}, exact", many, exact, style="exact", group=group))
         if horizon != max(sizes.horizons):
             continue
-        columns = [_long_run(spec, number, federate(n), algorithm, settings, engine) for n in sizes.agents]
-        ratios = [mean_estimate(column / truth) for column, truth in zip(columns, exact, strict=False)]
+        columns = [
+            _long_run(spec, number, federate(n), algorithm, settings, engine) for n in sizes.agents
+        ]
+        ratios = [
+            mean_estimate(column / truth) for column, truth in zip(columns, exact, strict=False)
+        ]
         verdicts.append(spec.verdict("sampled", where, widest(ratios), horizon=horizon))
         series.append(sampled(group, sizes.agents, columns, group))
     return verdicts, FigureData(
@@ -179,13 +236,28 @@ def _speed_up(spec: ClaimSpec, number: int, engine: Any) -> tuple[list[Verdict],
     )
 
 
-def _long_run(spec: ClaimSpec, number: int, problem: Any, algorithm: Any, settings: dict[str, Any], engine: Any) -> np.ndarray:
+def _long_run(
+    spec: ClaimSpec,
+    number: int,
+    problem: Any,
+    algorithm: Any,
+    settings: dict[str, Any],
+    engine: Any,
+) -> np.ndarray:
     """(seeds,): the mean error over time, once the start is forgotten."""
     sizes = spec.sizes
     pace = relaxation(number, problem, algorithm, sizes.step_size)
-    times = np.unique(np.linspace(sizes.settled * pace, (sizes.settled + sizes.measured) * pace, 100).astype(int))
+    times = np.unique(
+        np.linspace(sizes.settled * pace, (sizes.settled + sizes.measured) * pace, 100).astype(int)
+    )
     history = fg.run(
-        problem, algorithm, num_steps=int(times[-1]), record=times, seeds=fresh_seeds(sizes.seeds), output_decay=0.5,
-        engine=engine, **settings,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        num_steps=int(times[-1]),
+        record=times,
+        seeds=fresh_seeds(sizes.seeds),
+        output_decay=0.5,
+        engine=engine,
+        **settings,
+    )
     return history.data.squared_error_2.mean("time").transpose("seed").values

@@ -1,10 +1,13 @@
-"""(g) The scalar example of the appendix "Lower Bound on the Convergence of General Stochastic Approximation".
+"""(g) The scalar example of the appendix "Lower Bound on the Convergence of General Stochastic
+Approximation".
 
-``x += alpha (X_t - x)`` with independent X_t of mean zero and variance s^2, run by N agents that average every K steps, has
+``x += alpha (X_t - x)`` with independent X_t of mean zero and variance s^2, run by N agents that
+average every K steps, has
 
     E x_t^2 = (x_0^2 - f) (1 - alpha)^(2t) + f,    f = alpha s^2 / (N (2 - alpha)),
 
-for every K. The paper has N = 1: a geometric term and a floor proportional to the step size, with no inequality used.
+for every K. The paper has N = 1: a geometric term and a floor proportional to the step size, with
+no inequality used.
 """
 
 from __future__ import annotations
@@ -15,7 +18,12 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate, slope_estimate
+from fegsam.experiments.estimates import (
+    curve_estimate,
+    mean_estimate,
+    ratio_estimate,
+    slope_estimate,
+)
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, widest
 
@@ -30,19 +38,25 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "With a constant step size the error of the last iterate falls geometrically to a floor proportional to the step size, "
+        "With a constant step size the error of the last iterate falls geometrically to a floor "
+        "proportional to the step size, "
         "and this cannot be improved in general: a scalar example has exactly that error.",
         (*curve, *_floors(spec, engine or "cpu")),
         (figure,),
         (
-            "The example is a scalar that moves a tenth of the way towards independent noise of mean zero at each step.",
-            "What it bounds is the last iterate of a constant step. The mean over time of the very same run has no such floor, "
-            "so 'cannot be improved' is about what is read out, not about what the samples can tell.",
+            "The example is a scalar that moves a tenth of the way towards independent noise of "
+            "mean zero at each step.",
+            "What it bounds is the last iterate of a constant step. The mean over time of the "
+            "very same run has no such floor, "
+            "so 'cannot be improved' is about what is read out, not about what the samples can "
+            "tell.",
         ),
     )
 
 
-def closed_form(times: np.ndarray, *, start: float, step_size: float, variance: float, agents: int = 1) -> np.ndarray:
+def closed_form(
+    times: np.ndarray, *, start: float, step_size: float, variance: float, agents: int = 1
+) -> np.ndarray:
     """E x_t^2.
 
     >>> closed_form(np.array([0, 1, 2]), start=3.0, step_size=0.1, variance=4.0)
@@ -65,13 +79,24 @@ def _variance(spec: ClaimSpec) -> float:
 def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     sizes = spec.sizes
     times = np.array(sizes.times)
-    settings: dict[str, Any] = {"step_size": sizes.step_size, "sync_period": 1, "initial_params": [sizes.start]}
+    settings: dict[str, Any] = {
+        "step_size": sizes.step_size,
+        "sync_period": 1,
+        "initial_params": [sizes.start],
+    }
     problem, algorithm = _example(spec, 1)
-    truth = closed_form(times, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec))
+    truth = closed_form(
+        times, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec)
+    )
     history = fg.run(
-        problem, algorithm, num_steps=int(times[-1]), seeds=fresh_seeds(sizes.curve_seeds), record=times, engine=engine,
+        problem,
+        algorithm,
+        num_steps=int(times[-1]),
+        seeds=fresh_seeds(sizes.curve_seeds),
+        record=times,
+        engine=engine,
         **settings,
-    )  # fmt: skip
+    )
     errors = history.data.squared_error_2.values
     # One statement about all the times at once: each interval is that much wider.
     level = 1 - 0.05 / len(times)
@@ -79,14 +104,22 @@ def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDa
     exact = fg.exact.moments(problem, algorithm, times=times, **settings).mse
     verdicts = [
         spec.verdict(
-            "curve", "scalar example, sampled", sampled, f"Measured over closed form, at {len(times)} times together."
+            "curve",
+            "scalar example, sampled",
+            sampled,
+            f"Measured over closed form, at {len(times)} times together.",
         ),
         spec.verdict(
-            "exact", "scalar example, exact", certain(np.abs(exact / truth - 1).max()), "The largest relative difference."
+            "exact",
+            "scalar example, exact",
+            certain(np.abs(exact / truth - 1).max()),
+            "The largest relative difference.",
         ),
     ]
     bars, fine = curve_estimate(errors, positive=True), np.arange(times[-1] + 1)
-    smooth = closed_form(fine, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec))
+    smooth = closed_form(
+        fine, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec)
+    )
     floor = np.full(2, smooth[-1] - (sizes.start**2) * (1 - sizes.step_size) ** (2 * times[-1]))
     series = (
         Series("one agent", times, bars.value, bars.low, bars.high),
@@ -94,7 +127,16 @@ def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDa
         Series("floor", fine[[0, -1]], floor, style="reference"),
     )
     caption = "The squared error of the example falls geometrically to a floor; points are runs, the line is the closed form."
-    return verdicts, FigureData("lower_bound", "Geometric fall to a floor", caption, "steps t", "E x²", "linear", "log", series)
+    return verdicts, FigureData(
+        "lower_bound",
+        "Geometric fall to a floor",
+        caption,
+        "steps t",
+        "E x²",
+        "linear",
+        "log",
+        series,
+    )
 
 
 def _floors(spec: ClaimSpec, engine: Any) -> list[Verdict]:
@@ -102,14 +144,21 @@ def _floors(spec: ClaimSpec, engine: Any) -> list[Verdict]:
     by_step = [_long_run(spec, engine, step_size=step) for step in sizes.step_sizes]
     last, mean = by_step[0]
     by_agents = [_long_run(spec, engine, agents=agents)[0] for agents in sizes.agents]
-    rare = [_long_run(spec, engine, agents=sizes.agents[1], period=period)[0] for period in sizes.sync_periods]
+    rare = [
+        _long_run(spec, engine, agents=sizes.agents[1], period=period)[0]
+        for period in sizes.sync_periods
+    ]
     return [
         spec.verdict(
             "floor_exponent",
             "floor against step size",
             slope_estimate(sizes.step_sizes, [floor for floor, _ in by_step], method="t"),
         ),
-        spec.verdict("agents_exponent", "floor against agents", slope_estimate(sizes.agents, by_agents, method="t")),
+        spec.verdict(
+            "agents_exponent",
+            "floor against agents",
+            slope_estimate(sizes.agents, by_agents, method="t"),
+        ),
         spec.verdict(
             "periods",
             "floor against averaging period",
@@ -126,15 +175,27 @@ def _floors(spec: ClaimSpec, engine: Any) -> list[Verdict]:
 
 
 def _long_run(
-    spec: ClaimSpec, engine: Any, *, step_size: float | None = None, agents: int = 1, period: int = 1
+    spec: ClaimSpec,
+    engine: Any,
+    *,
+    step_size: float | None = None,
+    agents: int = 1,
+    period: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(seeds,) squares of the last iterate and of the mean over the run's second half."""
     step = spec.sizes.step_size if step_size is None else step_size
     settled = math.ceil(spec.sizes.relaxations / step)
     problem, algorithm = _example(spec, agents)
     history = fg.run(
-        problem, algorithm, step_size=step, sync_period=period, num_steps=2 * settled, seeds=fresh_seeds(spec.sizes.seeds),
-        record=np.arange(settled, 2 * settled + 1, max(1, settled // 100)), record_params=True, engine=engine,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        step_size=step,
+        sync_period=period,
+        num_steps=2 * settled,
+        seeds=fresh_seeds(spec.sizes.seeds),
+        record=np.arange(settled, 2 * settled + 1, max(1, settled // 100)),
+        record_params=True,
+        engine=engine,
+    )
     path = history.data.average_params.isel(param=0).values
     return path[:, -1] ** 2, path.mean(axis=1) ** 2

@@ -1,8 +1,9 @@
 """Q-learning without its noise: every increment replaced by its mean.
 
-Agent i moves ``q += alpha mu_i (R_i + gamma P_i max q - q)``, mu_i how often it takes each action in each state. Where no
-two actions are equally good at the common fixed point, that is linear near it, ``A_i (q - q*) + b_i``, and the drift of
-agents with different environments is that of the linear algorithms.
+Agent i moves ``q += alpha mu_i (R_i + gamma P_i max q - q)``, mu_i how often it takes each action
+in each state. Where no two actions are equally good at the common fixed point, that is linear near
+it, ``A_i (q - q*) + b_i``, and the drift of agents with different environments is that of the
+linear algorithms.
 """
 
 from __future__ import annotations
@@ -58,19 +59,29 @@ class MeanQLearning:
     def increments(self, tables: np.ndarray) -> np.ndarray:
         """(M, S*A), of kind k at ``tables[k]``; a single table stands for all."""
         best = tables.reshape(len(tables), self.moves.shape[2], -1).max(axis=2)
-        return self.visits * (self.rewards + self.discount * (self.moves @ best[:, :, None])[..., 0] - tables)
+        return self.visits * (
+            self.rewards + self.discount * (self.moves @ best[:, :, None])[..., 0] - tables
+        )
 
     def matrices(self, table: np.ndarray) -> np.ndarray:
         """(M, S*A, S*A): how the increments change with a table (S*A,)."""
         best = policies.greedy(table.reshape(self.moves.shape[2], -1))
-        ahead = np.einsum("kis,sa->kisa", self.moves, best).reshape(len(self.weights), len(table), -1)
+        ahead = np.einsum("kis,sa->kisa", self.moves, best).reshape(
+            len(self.weights), len(table), -1
+        )
         return self.visits[:, :, None] * (self.discount * ahead - np.eye(len(table)))
 
     def drift(self, point: np.ndarray, step_size: float, period: int) -> np.ndarray:
-        """(S*A,): where averaging every `period` steps leaves the agents, from the fixed point, to first order in the step."""
+        """(S*A,): where averaging every `period` steps leaves the agents, from the fixed point, to
+        first order in the step."""
         matrices = self.matrices(point)
         pull = np.einsum("k,kij,kj->i", self.weights, matrices, self.increments(point[None]))
-        return -step_size * (period - 1) / 2 * np.linalg.solve(np.tensordot(self.weights, matrices, axes=1), pull)
+        return (
+            -step_size
+            * (period - 1)
+            / 2
+            * np.linalg.solve(np.tensordot(self.weights, matrices, axes=1), pull)
+        )
 
     def after(self, start: np.ndarray, step_size: float, period: int, rounds: int) -> np.ndarray:
         """(S*A,): the table after `rounds` rounds, each of `period` steps and an averaging."""

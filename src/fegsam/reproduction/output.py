@@ -1,7 +1,9 @@
-"""(h) What to hand out at the end: the average at the random time T-hat, at the last time, or its weighted mean over time.
+"""(h) What to hand out at the end: the average at the random time T-hat, at the last time, or its
+weighted mean over time.
 
-The theorems are about the average at a time drawn from q(t) ~ c^-t, c = 1 - alpha phi_2 / 2 (eq. q_dist): what their proofs
-bound is the weighted mean of the errors. By convexity the error of the weighted mean of the iterates is no larger.
+The theorems are about the average at a time drawn from q(t) ~ c^-t, c = 1 - alpha phi_2 / 2 (eq.
+q_dist): what their proofs bound is the weighted mean of the errors. By convexity the error of the
+weighted mean of the iterates is no larger.
 """
 
 from __future__ import annotations
@@ -31,14 +33,18 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "The theorems are about the parameters at a random time, later times being likelier. The last parameters are no worse, "
+        "The theorems are about the parameters at a random time, later times being likelier. The "
+        "last parameters are no worse, "
         "and a weighted mean over time is better than both.",
         tuple(verdicts),
         tuple(figures),
         (
-            "The random time is drawn before the run, so a run may end there, and nothing but one vector is kept. But its "
-            "distribution reaches back further than the error remembers. In a short run it hands out parameters close to the "
-            "start; in a long one it does so rarely, and those rare cases are a part of its mean error that a few runs do not "
+            "The random time is drawn before the run, so a run may end there, and nothing but one "
+            "vector is kept. But its "
+            "distribution reaches back further than the error remembers. In a short run it hands "
+            "out parameters close to the "
+            "start; in a long one it does so rarely, and those rare cases are a part of its mean "
+            "error that a few runs do not "
             "show. Its error is therefore averaged here over the time's distribution, run by run.",
             *notes,
         ),
@@ -54,7 +60,9 @@ class Readouts(NamedTuple):
     averaged: np.ndarray
 
 
-def _readouts(params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: float, ends: np.ndarray) -> Readouts:
+def _readouts(
+    params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: float, ends: np.ndarray
+) -> Readouts:
     """From recorded averages (seeds, times, d); `ends` are indices of recorded times."""
     errors = params - point
     squares = (errors**2).sum(axis=2)
@@ -71,15 +79,27 @@ def _readouts(params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: f
 def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData, str]:
     sizes = spec.sizes
     problem, algorithm, period = case.federate(sizes.agents), case.algorithm, sizes.sync_period
-    decay = fg.theory.default_output_decay(problem, algorithm, step_size=case.step_size, num_steps=10**9)
+    decay = fg.theory.default_output_decay(
+        problem, algorithm, step_size=case.step_size, num_steps=10**9
+    )
     look_back = 1 / (1 - decay)
     stride = period * math.ceil(sizes.long_run * look_back / sizes.records / period)
     length = stride * sizes.records
-    settings: dict[str, Any] = {"step_size": case.step_size, "sync_period": period, "num_steps": length}
+    settings: dict[str, Any] = {
+        "step_size": case.step_size,
+        "sync_period": period,
+        "num_steps": length,
+    }
     history = fg.run(
-        problem, algorithm, seeds=fresh_seeds(sizes.seeds), record=stride, record_params=True, output_decay=decay,
-        engine=engine, **settings,
-    )  # fmt: skip
+        problem,
+        algorithm,
+        seeds=fresh_seeds(sizes.seeds),
+        record=stride,
+        record_params=True,
+        output_decay=decay,
+        engine=engine,
+        **settings,
+    )
     times, point = history.data.time.values, fg.fixed_point(problem, algorithm)
     short = round(sizes.records * sizes.short_run / sizes.long_run)
     ends = np.unique(np.append(np.geomspace(4, sizes.records, 12).astype(int), short))
@@ -103,7 +123,12 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
 
 
 def _exact_random(case: Case, problem: Any, decay: float, length: int, period: int) -> float:
-    settings: dict[str, Any] = {"step_size": case.step_size, "sync_period": period, "num_steps": length, "order": 1}
+    settings: dict[str, Any] = {
+        "step_size": case.step_size,
+        "sync_period": period,
+        "num_steps": length,
+        "order": 1,
+    }
     return fg.exact.weighted_error(problem, case.algorithm, decay=decay, **settings)
 
 
@@ -111,12 +136,20 @@ def _verdicts(spec: ClaimSpec, case: Case, found: Readouts, exact: float | None)
     last, averaged, random = found.last[:, -1], found.averaged[:, -1], found.random[:, -1]
     verdicts = []
     if exact is not None:
-        verdicts.append(spec.verdict("exact", f"{case.name}, random time", mean_estimate(random / exact)))
+        verdicts.append(
+            spec.verdict("exact", f"{case.name}, random time", mean_estimate(random / exact))
+        )
     return [
         *verdicts,
         spec.verdict("last", f"{case.name}, last", ratio_estimate(last, random, paired=True)),
-        spec.verdict("averaged", f"{case.name}, weighted mean", ratio_estimate(averaged, random, paired=True)),
-        spec.verdict("averaged_last", f"{case.name}, weighted mean against last", ratio_estimate(averaged, last, paired=True)),
+        spec.verdict(
+            "averaged", f"{case.name}, weighted mean", ratio_estimate(averaged, random, paired=True)
+        ),
+        spec.verdict(
+            "averaged_last",
+            f"{case.name}, weighted mean against last",
+            ratio_estimate(averaged, last, paired=True),
+        ),
     ]
 
 
@@ -131,7 +164,8 @@ def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | 
     return FigureData(
         f"output_{case.key}",
         case.name,
-        "Error of what is handed out after a number of steps: the random time trails, the weighted mean is lowest at last.",
+        "Error of what is handed out after a number of steps: the random time trails, the "
+        "weighted mean is lowest at last.",
         "steps T",
         "E‖output − θ*‖²",
         series=tuple(series),

@@ -1,19 +1,24 @@
-"""(i) What a server learns that follows the rules and looks at what it is sent (Sections 5 and 6 promise privacy).
+"""(i) What a server learns that follows the rules and looks at what it is sent (Sections 5 and 6
+promise privacy).
 
-The server knows the algorithm, its step size, discount and period, the averages that it gives back and the parameters that
-each agent sends. It knows no transitions, rewards, policies or paths. A table differs from the average that it started the
-round with in the visited cells alone. With ``y = average + difference / alpha`` in a changed cell x of Q-learning:
+The server knows the algorithm, its step size, discount and period, the averages that it gives back
+and the parameters that each agent sends. It knows no transitions, rewards, policies or paths. A
+table differs from the average that it started the round with in the visited cells alone. With ``y =
+average + difference / alpha`` in a changed cell x of Q-learning:
 
-* Rewards: if x was visited once in the round, and the best value of the next state s' had not moved, then
-  ``R(x) = y - gamma max_a average(s', a)`` to the last digit. The server tries every s'; a value that two rounds agree upon to
-  nine digits is the reward.
-* Path: once it knows R(x), the same equation names s'. So it has steps (state, action, next state) of the round. At K = 1 this
-  needs no reward: the one cell that changed is the agent's, and the next message names the next state.
-* Policies: how often a cell changes says how often it is visited; as visits to a cell are nearly independent, a cell that
-  changes in a share f of the rounds is visited about -log(1 - f) / K times a step.
+* Rewards: if x was visited once in the round, and the best value of the next state s' had not
+  moved, then ``R(x) = y - gamma max_a average(s', a)`` to the last digit. The server tries every
+  s'; a value that two rounds agree upon to nine digits is the reward.
+* Path: once it knows R(x), the same equation names s'. So it has steps (state, action, next state)
+  of the round. At K = 1 this needs no reward: the one cell that changed is the agent's, and the
+  next message names the next state.
+* Policies: how often a cell changes says how often it is visited; as visits to a cell are nearly
+  independent, a cell that changes in a share f of the rounds is visited about -log(1 - f) / K times
+  a step.
 
-In off-policy TD the increment at s is ``ratio (R + gamma V(s') - V(s))``: one line per action through points that the server
-knows at K = 1. The line's slope is the importance ratio, so it gives the behaviour probability to the last digit.
+In off-policy TD the increment at s is ``ratio (R + gamma V(s') - V(s))``: one line per action
+through points that the server knows at K = 1. The line's slope is the importance ratio, so it gives
+the behaviour probability to the last digit.
 
 These attacks are simple. What they do not find need not be safe.
 """
@@ -41,38 +46,53 @@ _QUESTIONS = ("steps", "rewards", "policies")
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """The shares of an agent's data that its messages give away. The messages are replayed: `engine` plays no part."""
+    """The shares of an agent's data that its messages give away. The messages are replayed:
+    `engine` plays no part."""
     return examine(claim_spec("privacy", quick))
 
 
 def examine(spec: ClaimSpec) -> Section:
     periods = spec.sizes.sync_periods
     found = [learned(spec, period) for period in periods]
-    verdicts = [_verdict(spec, key, period, each) for key in _QUESTIONS for period, each in zip(periods, found, strict=True)]
-    exact = _share_estimate([share for number in range(spec.sizes.problems) for share in _ratio_shares(spec, number)])
+    verdicts = [
+        _verdict(spec, key, period, each)
+        for key in _QUESTIONS
+        for period, each in zip(periods, found, strict=True)
+    ]
+    exact = _share_estimate(
+        [share for number in range(spec.sizes.problems) for share in _ratio_shares(spec, number)]
+    )
     verdicts.append(
         spec.verdict(
             "ratios",
             "off-policy TD, averaging every step: policies",
             exact,
-            f"{exact.value:.0%} of them found to six digits, from the ratios in {spec.sizes.td_num_steps} messages.",
+            f"{exact.value:.0%} of them found to six digits, from the ratios in "
+            f"{spec.sizes.td_num_steps} messages.",
         )
     )
     return Section(
         spec.letter,
         spec.title,
-        "Agents send parameters, not data, and the paper concludes that their paths, rewards and policies stay private. A "
-        "server that only looks at the parameters it is sent finds all three if agents average at every step, and less the "
+        "Agents send parameters, not data, and the paper concludes that their paths, rewards and "
+        "policies stay private. A "
+        "server that only looks at the parameters it is sent finds all three if agents average at "
+        "every step, and less the "
         "longer they wait.",
         tuple(verdicts),
         (_figure(spec, found),),
         (
-            f"Q-learning on random problems with {spec.sizes.states} states and {spec.sizes.actions} actions, "
-            f"{spec.sizes.num_steps} steps, {spec.sizes.agents} agents with policies of their own. Each share is one of what "
-            "an agent has to hide; for policies the share that a uniform guess has right is taken off.",
-            "A table is changed in the visited cells alone, so a message always says which cells were visited since the last. "
+            f"Q-learning on random problems with {spec.sizes.states} states and "
+            f"{spec.sizes.actions} actions, "
+            f"{spec.sizes.num_steps} steps, {spec.sizes.agents} agents with policies of their "
+            "own. Each share is one of what "
+            "an agent has to hide; for policies the share that a uniform guess has right is taken "
+            "off.",
+            "A table is changed in the visited cells alone, so a message always says which cells "
+            "were visited since the last. "
             f"With {periods[-1]} steps between messages that is all of them, and says nothing.",
-            "The attacks are simple ones. A low share says that these attacks fail, not that the data are safe: that needs "
+            "The attacks are simple ones. A low share says that these attacks fail, not that the "
+            "data are safe: that needs "
             "noise or secure aggregation, which the algorithms do not have.",
         ),
     )
@@ -81,18 +101,35 @@ def examine(spec: ClaimSpec) -> Section:
 def _verdict(spec: ClaimSpec, key: str, period: int, found: dict[str, Estimate]) -> Verdict:
     often = "every step" if period == 1 else f"every {period} steps"
     detail = "Share that it finds" + (", less that of a guess." if key == "policies" else ".")
-    return spec.verdict(key, f"Q-learning, averaging {often}: {key}", found[key], detail, often=often)
+    return spec.verdict(
+        key, f"Q-learning, averaging {often}: {key}", found[key], detail, often=often
+    )
 
 
 def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:
-    names = {"steps": "steps of the path", "rewards": "rewards", "policies": "behaviour probabilities, beyond a guess"}
-    series = [estimates(name, spec.sizes.sync_periods, [each[key] for each in found]) for key, name in names.items()]
+    names = {
+        "steps": "steps of the path",
+        "rewards": "rewards",
+        "policies": "behaviour probabilities, beyond a guess",
+    }
+    series = [
+        estimates(name, spec.sizes.sync_periods, [each[key] for each in found])
+        for key, name in names.items()
+    ]
     visited = [each["visited"].value for each in found]
-    series.append(Series("share of the table that changes in a round", spec.sizes.sync_periods, visited, style="reference"))
+    series.append(
+        Series(
+            "share of the table that changes in a round",
+            spec.sizes.sync_periods,
+            visited,
+            style="reference",
+        )
+    )
     return FigureData(
         "privacy",
         "What an agent's messages give away",
-        "Share of an agent's data that the server recovers: nearly all if agents average at every step, less if they wait.",
+        "Share of an agent's data that the server recovers: nearly all if agents average at every "
+        "step, less if they wait.",
         "steps K between messages",
         "share recovered",
         "log",
@@ -101,22 +138,33 @@ def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:
     )
 
 
-# --- Q-learning ------------------------------------------------------------------------------------------------------
+# --- Q-learning -----------------------------------------------------------------------------------
 
 
 def private_problem(spec: ClaimSpec, number: int, *, evaluated: bool = False) -> fg.Federation:
-    """A random problem whose agents have policies of their own; `evaluated`: with a target policy."""
+    """A random problem whose agents have policies of their own; `evaluated`: with a target
+    policy."""
     sizes = spec.sizes
     mdp = fg.examples.garnet(
-        sizes.states, sizes.actions, sizes.branching, sizes.discount, seed=FIRST_SEED + number, connected=True
+        sizes.states,
+        sizes.actions,
+        sizes.branching,
+        sizes.discount,
+        seed=FIRST_SEED + number,
+        connected=True,
     )
-    own = fg.policies.random(sizes.states, sizes.actions, count=sizes.agents, seed=FIRST_SEED + 1000 + number)
+    own = fg.policies.random(
+        sizes.states, sizes.actions, count=sizes.agents, seed=FIRST_SEED + 1000 + number
+    )
     target = fg.policies.uniform(sizes.states, sizes.actions) if evaluated else None
-    return fg.Federation(mdp, 0.9 * own + 0.1 / sizes.actions, num_agents=sizes.agents, target_policy=target)
+    return fg.Federation(
+        mdp, 0.9 * own + 0.1 / sizes.actions, num_agents=sizes.agents, target_policy=target
+    )
 
 
 def learned(spec: ClaimSpec, period: int) -> dict[str, Estimate]:
-    """The shares that the server recovers, over problems and agents; and the share of the table that changes in a round."""
+    """The shares that the server recovers, over problems and agents; and the share of the table
+    that changes in a round."""
     sizes, rows = spec.sizes, []
     for number in range(sizes.problems):
         problem = private_problem(spec, number)
@@ -131,7 +179,10 @@ def learned(spec: ClaimSpec, period: int) -> dict[str, Estimate]:
         rows += [_shares(spec, problem, messages, agent, period) for agent in range(sizes.agents)]
     # Of policies it is a share beyond another.
     least = {"policies": -1.0}
-    return {key: _share_estimate(np.array(rows)[:, j], least.get(key, 0.0)) for j, key in enumerate((*_QUESTIONS, "visited"))}
+    return {
+        key: _share_estimate(np.array(rows)[:, j], least.get(key, 0.0))
+        for j, key in enumerate((*_QUESTIONS, "visited"))
+    }
 
 
 def _share_estimate(shares: ArrayLike, least: float = 0.0) -> Estimate:
@@ -140,7 +191,9 @@ def _share_estimate(shares: ArrayLike, least: float = 0.0) -> Estimate:
     return Estimate(found.value, max(found.low, least), min(found.high, 1.0), found.level)
 
 
-def _shares(spec: ClaimSpec, problem: fg.Federation, messages: Messages, agent: int, period: int) -> list[float]:
+def _shares(
+    spec: ClaimSpec, problem: fg.Federation, messages: Messages, agent: int, period: int
+) -> list[float]:
     sizes, states, actions = spec.sizes, problem.num_states, problem.num_actions
     looked_at = Looks.of(messages, agent, sizes.step_size, problem.discount, actions)
     steps = len(looked_at.changed) * period
@@ -151,14 +204,24 @@ def _shares(spec: ClaimSpec, problem: fg.Federation, messages: Messages, agent: 
     taken[np.arange(steps) // period, cells, messages.states[agent, 1 : steps + 1]] = True
     steps_found = (taken & named_steps(looked_at, rewards, period)).sum() / steps
     visited = np.unique(cells)
-    right = np.abs(rewards - problem.mdps[0].rewards.ravel())[visited] <= spec.claim.reward_tolerance
+    right = (
+        np.abs(rewards - problem.mdps[0].rewards.ravel())[visited] <= spec.claim.reward_tolerance
+    )
     own = behavior_policies(problem)[problem.assignment[agent]]
     often = np.bincount(visited_states, minlength=states) >= spec.claim.fewest_visits
     hits = [
         np.mean(np.abs(guess - own)[often] <= spec.claim.policy_tolerance)
-        for guess in (guessed_policy(looked_at.changed, period, actions), np.full_like(own, 1 / actions))
+        for guess in (
+            guessed_policy(looked_at.changed, period, actions),
+            np.full_like(own, 1 / actions),
+        )
     ]
-    return [float(steps_found), float(right.mean()), float(hits[0] - hits[1]), float(looked_at.changed.mean())]
+    return [
+        float(steps_found),
+        float(right.mean()),
+        float(hits[0] - hits[1]),
+        float(looked_at.changed.mean()),
+    ]
 
 
 class Looks(NamedTuple):
@@ -174,7 +237,9 @@ class Looks(NamedTuple):
     """(rounds,) the state of the first cell that changes in the next round, -1 where none does"""
 
     @classmethod
-    def of(cls, messages: Messages, agent: int, step_size: float, discount: float, num_actions: int) -> Looks:
+    def of(
+        cls, messages: Messages, agent: int, step_size: float, discount: float, num_actions: int
+    ) -> Looks:
         start, end = messages.returned[:-1], messages.sent[:, agent]
         changed = end != start
         ahead = discount * start.reshape(len(start), -1, num_actions).max(axis=2)
@@ -223,11 +288,12 @@ def _agreed(candidates: np.ndarray) -> float:
     return float(values[counts.argmax()]) if len(counts) and counts.max() > 1 else np.nan
 
 
-# --- Off-policy TD ---------------------------------------------------------------------------------------------------
+# --- Off-policy TD --------------------------------------------------------------------------------
 
 
 def _ratio_shares(spec: ClaimSpec, number: int) -> list[float]:
-    """Per agent the share of its behaviour probabilities that the importance ratios give away at K = 1."""
+    """Per agent the share of its behaviour probabilities that the importance ratios give away at K
+    = 1."""
     sizes, problem = spec.sizes, private_problem(spec, number, evaluated=True)
     settings: dict[str, Any] = {
         "step_size": sizes.step_size,
@@ -243,12 +309,16 @@ def _ratio_shares(spec: ClaimSpec, number: int) -> list[float]:
         for state in np.flatnonzero(visits >= spec.claim.fewest_visits):
             slopes = ratio_slopes(messages, agent, int(state), sizes.step_size, problem.discount)
             # The target policy is uniform and known: slope = (1 / A) / behaviour probability.
-            hits += [bool(np.any(np.abs(1 / (sizes.actions * slopes) - p) < 1e-6)) for p in own[state]]
+            hits += [
+                bool(np.any(np.abs(1 / (sizes.actions * slopes) - p) < 1e-6)) for p in own[state]
+            ]
         shares.append(float(np.mean(hits)))
     return shares
 
 
-def ratio_slopes(messages: Messages, agent: int, state: int, step_size: float, discount: float, most: int = 60) -> np.ndarray:
+def ratio_slopes(
+    messages: Messages, agent: int, state: int, step_size: float, discount: float, most: int = 60
+) -> np.ndarray:
     """The slopes of the lines that hold three or more of an agent's increments at a state."""
     start, end = messages.returned[:-1], messages.sent[:, agent]
     changed = end != start

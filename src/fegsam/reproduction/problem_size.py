@@ -1,14 +1,17 @@
-"""(n) How the theorems' constants, and the truth, grow with mu_min, |S| and 1 / (1 - gamma) (Theorems 6.1, 6.2, Corollary).
+"""(n) How the theorems' constants, and the truth, grow with mu_min, |S| and 1 / (1 - gamma)
+(Theorems 6.1, 6.2, Corollary).
 
-Three families of problems, in each of which one number varies. The next state is drawn from mu whatever the state and action
-are, but for the chance to stay where one is:
+Three families of problems, in each of which one number varies. The next state is drawn from mu
+whatever the state and action are, but for the chance to stay where one is:
 
 * mu_min: few states, one of them ever rarer; |S|: ever more states, the rarest as rare as before;
-* 1 - gamma: few states in which one stays for long, so that values differ by 1 / (1 - gamma), as the orders assume.
+* 1 - gamma: few states in which one stays for long, so that values differ by 1 / (1 - gamma), as
+  the orders assume.
 
-Everything is computed: S_2 (the variance's constant) at the largest step that the theorem admits, the number of steps that its
-bound asks for, and the number of steps that the small-step law asks for. Orders are upper bounds. The exponent is that
-between the two most extreme problems of a family.
+Everything is computed: S_2 (the variance's constant) at the largest step that the theorem admits,
+the number of steps that its bound asks for, and the number of steps that the small-step law asks
+for. Orders are upper bounds. The exponent is that between the two most extreme problems of a
+family.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ NAMES = {"mu_min": "1 / mu_min", "1-gamma": "1 / (1 - gamma)", "|S|": "|S|"}
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """Orders, printed and corrected, against the constants and the truth. Nothing is run: `engine` plays no part."""
+    """Orders, printed and corrected, against the constants and the truth. Nothing is run: `engine`
+    plays no part."""
     return examine(claim_spec("problem_size", quick))
 
 
@@ -44,15 +48,19 @@ def examine(spec: ClaimSpec) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "The corollaries say how many samples a problem takes, as powers of 1 / mu_min, of the number of states and of "
-        "1 / (1 - gamma). The theorem's own constants grow faster than the printed orders of the variance; with the corrected "
+        "The corollaries say how many samples a problem takes, as powers of 1 / mu_min, of the "
+        "number of states and of "
+        "1 / (1 - gamma). The theorem's own constants grow faster than the printed orders of the "
+        "variance; with the corrected "
         "ones they agree. The truth grows far more slowly than either.",
         tuple(verdicts),
         tuple(figures),
         (
-            "An order is an upper bound, so a smaller exponent is no contradiction. That of the variance's constant is reached "
+            "An order is an upper bound, so a smaller exponent is no contradiction. That of the "
+            "variance's constant is reached "
             "in mu_min and in 1 - gamma: there the corrected order is sharp.",
-            "One action of every state is better than the others by far more than the noise, so that the small-step law holds "
+            "One action of every state is better than the others by far more than the noise, so "
+            "that the small-step law holds "
             "for Q-learning too.",
         ),
     )
@@ -81,16 +89,29 @@ def family(parameter: str, actions: int, sizes: Any) -> tuple[np.ndarray, list[f
     """The numbers that vary, towards larger problems, and the problems.
 
     >>> x, problems = family("mu_min", 1, claim_spec("problem_size", True).sizes)
-    >>> round(float(np.min(fg.exact.kind_stationary_laws(problems[0], fg.OffPolicyTabularTD()))), 9), float(x[0])
+    >>> (
+    ...     round(
+    ...         float(np.min(fg.exact.kind_stationary_laws(problems[0], fg.OffPolicyTabularTD()))),
+    ...         9,
+    ...     ),
+    ...     float(x[0]),
+    ... )
     (0.1, 0.1)
     """
     if parameter == "mu_min":
         chosen = [_rare(sizes.few_states, rarest) for rarest in sizes.rarest]
-        return np.array(sizes.rarest), [_problem(mu, sizes.discount, actions, sizes) for mu in chosen]
+        return np.array(sizes.rarest), [
+            _problem(mu, sizes.discount, actions, sizes) for mu in chosen
+        ]
     if parameter == "1-gamma":
         mu = np.full(sizes.few_states, 1 / sizes.few_states)
-        return np.array(sizes.gaps), [_problem(mu, 1 - gap, actions, sizes, sizes.stay) for gap in sizes.gaps]
-    many = [_problem(_rare(states, sizes.rarest_of_many), sizes.discount, actions, sizes) for states in sizes.states]
+        return np.array(sizes.gaps), [
+            _problem(mu, 1 - gap, actions, sizes, sizes.stay) for gap in sizes.gaps
+        ]
+    many = [
+        _problem(_rare(states, sizes.rarest_of_many), sizes.discount, actions, sizes)
+        for states in sizes.states
+    ]
     return np.array(sizes.states, float), many
 
 
@@ -100,12 +121,15 @@ def _rare(states: int, rarest: float) -> np.ndarray:
     return mu
 
 
-def _problem(mu: np.ndarray, discount: float, actions: int, sizes: Any, stay: float = 0.0) -> fg.Federation:
+def _problem(
+    mu: np.ndarray, discount: float, actions: int, sizes: Any, stay: float = 0.0
+) -> fg.Federation:
     states = len(mu)
     chain = stay * np.eye(states) + (1 - stay) * mu
     rewards = np.zeros((states, actions))
-    # The first action pays in every other state, so that values differ; a second one pays half of it in the remaining states.
-    # Moves do not depend on the action, so the rewards alone make one action the best, and none ties.
+    # The first action pays in every other state, so that values differ; a second one pays half of
+    # it in the remaining states. Moves do not depend on the action, so the rewards alone make one
+    # action the best, and none ties.
     rewards[::2, 0] = 1.0
     rewards[1::2, 1:] = 0.5
     uniform = fg.policies.uniform(states, actions)
@@ -115,7 +139,9 @@ def _problem(mu: np.ndarray, discount: float, actions: int, sizes: Any, stay: fl
 
 def growths(spec: ClaimSpec, algorithm: Any, parameter: str) -> list[Growth]:
     """The variance's constant, the bound's number of steps, and the true number of steps."""
-    name, actions = ("Q-learning", 2) if isinstance(algorithm, fg.QLearning) else ("Off-policy tabular TD", 1)
+    name, actions = (
+        ("Q-learning", 2) if isinstance(algorithm, fg.QLearning) else ("Off-policy tabular TD", 1)
+    )
     x, problems = family(parameter, actions, spec.sizes)
     orders = fg.theory.orders(algorithm)
     logs = np.array([2 * math.log(math.log(problem.num_states * actions)) for problem in problems])
@@ -127,9 +153,15 @@ def growths(spec: ClaimSpec, algorithm: Any, parameter: str) -> list[Growth]:
         given = (order.printed.get(parameter, 0.0), order.corrected.get(parameter, 0.0))
         return Growth(name, quantity, key, parameter, x, np.exp(scaled), *given)
 
-    constants = [fg.theory.constants(p, algorithm, step_size=fg.theory.largest_step(p, algorithm))["S_2"] for p in problems]
+    constants = [
+        fg.theory.constants(p, algorithm, step_size=fg.theory.largest_step(p, algorithm))["S_2"]
+        for p in problems
+    ]
     accuracy = spec.sizes.accuracy
-    bound = [fg.theory.complexity(p, algorithm, accuracy=accuracy, source="bound").num_steps for p in problems]
+    bound = [
+        fg.theory.complexity(p, algorithm, accuracy=accuracy, source="bound").num_steps
+        for p in problems
+    ]
     truth = [fg.theory.complexity(p, algorithm, accuracy=accuracy).num_steps for p in problems]
     return [
         growth("The variance's constant S_2", "variance", constants),
@@ -139,7 +171,9 @@ def growths(spec: ClaimSpec, algorithm: Any, parameter: str) -> list[Growth]:
 
 
 def _verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
-    where = f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
+    where = (
+        f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
+    )
     detail = f"exponent {growth.exponent:.2f} from {growth.x[-2]:.3g} to {growth.x[-1]:.3g}"
     sign = 1.0 if growth.parameter == "|S|" else -1.0
     orders = {"printed": growth.printed, "corrected": growth.corrected}
@@ -165,12 +199,16 @@ def _figure(parameter: str, curves: Sequence[Growth]) -> FigureData:
     chosen = [curve for curve in curves if curve.algorithm == first.algorithm]
     series = [Series(curve.quantity, x, curve.y / curve.y[0], style="exact") for curve in chosen]
     for key, order in (("printed", first.printed), ("corrected", first.corrected)):
-        series.append(Series(f"{key} order of S_2", x, (first.x / first.x[0]) ** order, style="reference"))
+        series.append(
+            Series(f"{key} order of S_2", x, (first.x / first.x[0]) ** order, style="reference")
+        )
     return FigureData(
         key=f"problem-size-{parameter.replace('|', '').replace('_', '-').lower()}",
         title=f"{first.algorithm}: growth with {NAMES[parameter]}",
-        caption="A constant of the theorem, the number of steps that its bound asks for, and the true one.",
+        caption="A constant of the theorem, the number of steps that its bound asks for, and the "
+        "true one.",
         x_label=NAMES[parameter],
-        y_label="relative to the smallest problem" + (", without log² d" if parameter == "|S|" else ""),
+        y_label="relative to the smallest problem"
+        + (", without log² d" if parameter == "|S|" else ""),
         series=tuple(series),
     )

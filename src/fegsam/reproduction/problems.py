@@ -1,8 +1,9 @@
-"""The problems that the claims are checked on: for each of the five algorithms a Garnet, a structured one and FrozenLake.
+"""The problems that the claims are checked on: for each of the five algorithms a Garnet, a
+structured one and FrozenLake.
 
-All are small enough that `fegsam.exact` answers in seconds, so that sampled curves can be held against exact ones. A `Case`
-is one algorithm on one of them, for any number of agents. `behavior` says how the agents differ: not at all, or by private
-behaviour policies.
+All are small enough that `fegsam.exact` answers in seconds, so that sampled curves can be held
+against exact ones. A `Case` is one algorithm on one of them, for any number of agents. `behavior`
+says how the agents differ: not at all, or by private behaviour policies.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Case:
     federate : function of N
         The problem for N agents.
     step_size : float
-        One for which the noise, not the start, decides the error after some tens of thousands of steps at most.
+        One for which the noise, not the start, decides the error after some tens of thousands of
+        steps at most.
     relaxation : float
         Steps in which the slowest part of the mean error falls by the factor e, at `step_size`.
     """
@@ -93,7 +95,11 @@ def cases(quick: bool, numbers: Iterable[int] = tuple(ALGORITHMS), *, kinds: int
     >>> [case.name for case in cases(True, (2, 4))]
     ['On-policy TD, Garnet', 'Q-learning, Garnet']
     """
-    return [_case(number, place, kinds) for number in numbers for place in places(number)[: 1 if quick else None]]
+    return [
+        _case(number, place, kinds)
+        for number in numbers
+        for place in places(number)[: 1 if quick else None]
+    ]
 
 
 def places(number: int) -> tuple[str, ...]:
@@ -102,7 +108,13 @@ def places(number: int) -> tuple[str, ...]:
     >>> places(4)
     ('Garnet', 'Grid world', 'FrozenLake')
     """
-    structured = {1: "River swim", 2: "Random walk", 3: "River swim", 4: "Grid world", 5: "Random walk"}
+    structured = {
+        1: "River swim",
+        2: "Random walk",
+        3: "River swim",
+        4: "Grid world",
+        5: "Random walk",
+    }
     return "Garnet", structured[number], "FrozenLake"
 
 
@@ -127,7 +139,8 @@ def environment(place: str, tabular: bool) -> MDP:
 
 
 def small_lake(rows: list[str], discount: float, *, priced: bool = False) -> MDP:
-    """FrozenLake on a map of its own; `priced`, each of its moves has another price, so that no two are equally good.
+    """FrozenLake on a map of its own; `priced`, each of its moves has another price, so that no two
+    are equally good.
 
     >>> small_lake(["SG"], 0.5)
     MDP(states=2, actions=4, discount=0.5, successors=11)
@@ -153,17 +166,22 @@ def behaviors(states: int, actions: int, kinds: int, *, share: float = 0.5) -> n
     >>> behaviors(4, 2, 3).shape
     (3, 4, 2)
     """
-    return (1 - share) * policies.uniform(states, actions) + share * policies.random(states, actions, count=kinds, seed=7)
+    return (1 - share) * policies.uniform(states, actions) + share * policies.random(
+        states, actions, count=kinds, seed=7
+    )
 
 
-def relaxation(number: int, problem: Federation | MarkovNoise, algorithm: Any, step_size: float) -> float:
+def relaxation(
+    number: int, problem: Federation | MarkovNoise, algorithm: Any, step_size: float
+) -> float:
     """Steps in which the slowest part of the mean error falls by the factor e."""
     rates = np.linalg.eigvals(-mean_matrix(number, problem, algorithm)).real
     return float(1.0 / (step_size * rates.min()))
 
 
 def mean_matrix(number: int, problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
-    """(d, d): how the mean increment of an agent changes with the parameters, at the fixed point."""
+    """(d, d): how the mean increment of an agent changes with the parameters, at the fixed
+    point."""
     point = fixed_point(problem, algorithm)
     if number == 4:
         assert isinstance(problem, Federation)
@@ -174,7 +192,12 @@ def mean_matrix(number: int, problem: Federation | MarkovNoise, algorithm: Any) 
 
 
 _STEP = 0.05
-_STEPS = {(1, "FrozenLake"): 0.02, (2, "FrozenLake"): 0.02, (5, "FrozenLake"): 0.02, (4, "FrozenLake"): 0.1}
+_STEPS = {
+    (1, "FrozenLake"): 0.02,
+    (2, "FrozenLake"): 0.02,
+    (5, "FrozenLake"): 0.02,
+    (4, "FrozenLake"): 0.1,
+}
 """Where the common one is large against the small rewards, or slow."""
 
 
@@ -183,11 +206,21 @@ def _case(number: int, place: str, kinds: int) -> Case:
     own = behaviors(mdp.num_states, mdp.num_actions, kinds)
     algorithm, federate = ingredients(number, mdp, own, smooth_features(mdp.num_states, 3))
     step = _STEPS.get((number, place), _STEP)
-    return Case(number, place, algorithm, federate, step, relaxation(number, federate(kinds), algorithm, step))
+    return Case(
+        number,
+        place,
+        algorithm,
+        federate,
+        step,
+        relaxation(number, federate(kinds), algorithm, step),
+    )
 
 
-def ingredients(number: int, mdp: MDP, own: Any, features: np.ndarray) -> tuple[Any, Callable[[int], Any]]:
-    """The algorithm, and what N agents run it on: the uniform policy is evaluated, `own` are the policies they follow.
+def ingredients(
+    number: int, mdp: MDP, own: Any, features: np.ndarray
+) -> tuple[Any, Callable[[int], Any]]:
+    """The algorithm, and what N agents run it on: the uniform policy is evaluated, `own` are the
+    policies they follow.
 
     >>> regression, federate = ingredients(1, examples.two_state(), None, np.ones((2, 1)))
     >>> federate(4).num_agents
@@ -197,9 +230,15 @@ def ingredients(number: int, mdp: MDP, own: Any, features: np.ndarray) -> tuple[
     if number == 1:
         # Least mean squares: fit the reward by features along the path of the uniform policy.
         chain, rewards = mdp.policy_chain(target), mdp.policy_rewards(target)
-        regression = LinearSA(-features[:, :, None] * features[:, None, :], features * rewards[:, None])
+        regression = LinearSA(
+            -features[:, :, None] * features[:, None, :], features * rewards[:, None]
+        )
         return regression, lambda agents: MarkovNoise(chain.toarray(), num_agents=agents)
-    algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[number]
+    algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[
+        number
+    ]
     followed = None if number == 2 else own
     linear = {"features": features} if number in (2, 5) else {}
-    return algorithm, lambda agents: Federation(mdp, followed, num_agents=agents, target_policy=target, **linear)
+    return algorithm, lambda agents: Federation(
+        mdp, followed, num_agents=agents, target_policy=target, **linear
+    )

@@ -1,6 +1,8 @@
-"""What each agent sends to the server: a run of a tabular algorithm in plain Python, which keeps every message.
+"""What each agent sends to the server: a run of a tabular algorithm in plain Python, which keeps
+every message.
 
-Engines keep only averages. The paths are those of the engines (`fegsam.sample_path`), and so are the averages.
+Engines keep only averages. The paths are those of the engines (`fegsam.sample_path`), and so are
+the averages.
 """
 
 from __future__ import annotations
@@ -47,11 +49,17 @@ def replay(
     True
     """
     agents, tables = problem.num_agents, algorithm.tables(problem)
-    drawn = [fg.sample_path(problem, algorithm, seed=seed, agent=i, num_steps=num_steps) for i in range(agents)]
+    drawn = [
+        fg.sample_path(problem, algorithm, seed=seed, agent=i, num_steps=num_steps)
+        for i in range(agents)
+    ]
     # Rules index unsigned.
     mdps, policies = len(problem.mdps), len(algorithm.policies(problem))
     paths = [
-        Path(*(each.astype(np.uint32) for each in path), *(np.uint64(k) for k in (kind, kind % mdps, kind % policies)))
+        Path(
+            *(each.astype(np.uint32) for each in path),
+            *(np.uint64(k) for k in (kind, kind % mdps, kind % policies)),
+        )
         for path, kind in zip(drawn, problem.assignment.tolist(), strict=True)
     ]
     average = np.zeros(algorithm.dimension(problem))

@@ -32,9 +32,14 @@ CLAIMS = (
 
 
 def reproduce(
-    directory: str | Path, *, quick: bool = False, progress: bool = True, engine: str | Engine | None = None
+    directory: str | Path,
+    *,
+    quick: bool = False,
+    progress: bool = True,
+    engine: str | Engine | None = None,
 ) -> tuple[list[Section], Path]:
-    """Check every claim of the paper, and write figures (SVG, PDF, PNG) and ``report.html`` to `directory`.
+    """Check every claim of the paper, and write figures (SVG, PDF, PNG) and ``report.html`` to
+    `directory`.
 
     Parameters
     ----------
@@ -67,20 +72,33 @@ def reproduce(
     target.mkdir(parents=True, exist_ok=True)
     sections, begin = [], time.perf_counter()
     for number, name in enumerate(CLAIMS, start=1):
-        _say(progress, f"[{number}/{len(CLAIMS)}] ({chr(96 + number)}) {name.replace('_', ' ')} ...", end="")
+        _say(
+            progress,
+            f"[{number}/{len(CLAIMS)}] ({chr(96 + number)}) {name.replace('_', ' ')} ...",
+            end="",
+        )
         started = time.perf_counter()
-        found: Section = importlib.import_module(f"fegsam.reproduction.{name}").section(quick, engine)
+        found: Section = importlib.import_module(f"fegsam.reproduction.{name}").section(
+            quick, engine
+        )
         _say(progress, f" {found.outcome} ({time.perf_counter() - started:.0f} s)")
         sections.append(found)
     for figure in (figure for found in sections for figure in found.figures):
         save(figure, target / "figures")
     settings = {
-        "run": "quick: one problem for each algorithm" if quick else "full: three problems for each algorithm",
+        "run": "quick: one problem for each algorithm"
+        if quick
+        else "full: three problems for each algorithm",
         "seeds": f"from {FIRST_SEED} on; the thresholds were worked out on others",
         "engine": "cpu" if engine is None else str(getattr(engine, "name", engine)),
         "seconds": f"{time.perf_counter() - begin:.0f}",
     }
-    page = write_report(sections, target, title="Federated stochastic approximation: every claim, checked", settings=settings)
+    page = write_report(
+        sections,
+        target,
+        title="Federated stochastic approximation: every claim, checked",
+        settings=settings,
+    )
     return sections, page
 
 

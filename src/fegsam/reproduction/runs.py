@@ -1,4 +1,5 @@
-"""How the claims run their cases: from the fixed point to see the noise alone, or from elsewhere to see the way there."""
+"""How the claims run their cases: from the fixed point to see the noise alone, or from elsewhere to
+see the way there."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def run_case(
     record_params: bool = False,
     sampling: Sampling = "markov",
 ) -> History:
-    """`fegsam.run` on a case, always with the same seeds, so that settings are compared on the same paths."""
+    """`fegsam.run` on a case, always with the same seeds, so that settings are compared on the same
+    paths."""
     return run(
         case.federate(agents),
         case.algorithm,
@@ -64,11 +66,16 @@ def late_times(num_steps: int, points: int = 100) -> np.ndarray:
 
 
 def plateau_run(case: Case, agents: int, *, relaxations: float, **settings: Any) -> History:
-    """From the fixed point on, as many relaxation times as asked for at the step size that is run."""
+    """From the fixed point on, as many relaxation times as asked for at the step size that is
+    run."""
     step = settings.get("step_size") or case.step_size
-    steps = settings.pop("num_steps", None) or round(relaxations * case.relaxation * case.step_size / step)
+    steps = settings.pop("num_steps", None) or round(
+        relaxations * case.relaxation * case.step_size / step
+    )
     start = fixed_point(case.federate(agents), case.algorithm)
-    return run_case(case, agents, num_steps=steps, record=late_times(steps), initial_params=start, **settings)
+    return run_case(
+        case, agents, num_steps=steps, record=late_times(steps), initial_params=start, **settings
+    )
 
 
 def levels(history: History) -> np.ndarray:
@@ -77,11 +84,14 @@ def levels(history: History) -> np.ndarray:
 
 
 def exact_plateau(case: Case, history: History) -> float:
-    """What `levels` has for expectation, but for what is left of the start after four relaxation times: e^-8."""
+    """What `levels` has for expectation, but for what is left of the start after four relaxation
+    times: e^-8."""
     settings, problem = history.settings, case.federate(history.settings.num_agents)
     begin = round(4 * case.relaxation * case.step_size / settings.step_size)
     # Unlike a path, the expectation is smooth, and repeats from one synchronisation to the next.
-    times = begin + np.unique(np.linspace(0, min(settings.sync_period - 1, begin), 6).astype(np.int64))
+    times = begin + np.unique(
+        np.linspace(0, min(settings.sync_period - 1, begin), 6).astype(np.int64)
+    )
     found = moments(
         problem,
         case.algorithm,
@@ -99,19 +109,28 @@ ENDLESS = 10**9
 """A number of agents at which the part of the error that N divides is negligible."""
 
 
-def exact_level(case: Case, agents: int | None, sync_period: int, step_size: float | None = None) -> float:
-    """The exact long-run error right after an averaging; of ever more agents if None: the floor that N does not divide."""
+def exact_level(
+    case: Case, agents: int | None, sync_period: int, step_size: float | None = None
+) -> float:
+    """The exact long-run error right after an averaging; of ever more agents if None: the floor
+    that N does not divide."""
     problem = case.federate(ENDLESS if agents is None else agents)
     step = case.step_size if step_size is None else step_size
-    return stationary_error(problem, case.algorithm, step_size=step, sync_period=sync_period, order=1)
+    return stationary_error(
+        problem, case.algorithm, step_size=step, sync_period=sync_period, order=1
+    )
 
 
-def sampled(name: str, x: Sequence[float], samples: Sequence[np.ndarray], group: str | None = None) -> Series:
+def sampled(
+    name: str, x: Sequence[float], samples: Sequence[np.ndarray], group: str | None = None
+) -> Series:
     """Mean errors over seeds with their intervals; `samples` has one array of seeds per x."""
     return estimates(name, x, [mean_estimate(each, positive=True) for each in samples], group)
 
 
-def estimates(name: str, x: Sequence[float], found: Sequence[Estimate], group: str | None = None) -> Series:
+def estimates(
+    name: str, x: Sequence[float], found: Sequence[Estimate], group: str | None = None
+) -> Series:
     """Estimates as a curve with intervals."""
     columns = ([getattr(each, key) for each in found] for key in ("value", "low", "high"))
     return Series(name, x, *columns, style="sampled", group=group)

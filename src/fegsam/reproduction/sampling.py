@@ -1,7 +1,9 @@
-"""(f) Markov against independent draws, on the illustrative example (Section "Illustrative Example and the Challenge") and TD.
+"""(f) Markov against independent draws, on the illustrative example (Section "Illustrative Example
+and the Challenge") and TD.
 
-The example is scalar, ``theta += alpha (b(Y_t) - theta)`` with b = +1 or -1, averaged at every step. The noise keeps its sign
-with probability (1 + memory) / 2, or is tossed afresh. With ``x = (1 - alpha) memory``,
+The example is scalar, ``theta += alpha (b(Y_t) - theta)`` with b = +1 or -1, averaged at every
+step. The noise keeps its sign with probability (1 + memory) / 2, or is tossed afresh. With ``x = (1
+- alpha) memory``,
 
     E theta^2 = alpha / (N (2 - alpha))                        for independent draws,
     E theta^2 = alpha / (N (2 - alpha)) * (1 + x) / (1 - x)    for Markov ones,
@@ -18,7 +20,13 @@ import numpy as np
 
 import fegsam as fg
 from fegsam.engines.plan import Sampling
-from fegsam.experiments.estimates import Estimate, curve_estimate, mean_estimate, ratio_estimate, slope_estimate
+from fegsam.experiments.estimates import (
+    Estimate,
+    curve_estimate,
+    mean_estimate,
+    ratio_estimate,
+    slope_estimate,
+)
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, exponent, fresh_seeds, widest
@@ -41,22 +49,28 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents that learn along a path, where each observation depends on the one before, gain from company as much as agents "
-        "that draw every observation afresh: the error of N agents is N times smaller, and memory costs a factor that does not "
+        "Agents that learn along a path, where each observation depends on the one before, gain "
+        "from company as much as agents "
+        "that draw every observation afresh: the error of N agents is N times smaller, and memory "
+        "costs a factor that does not "
         "depend on N.",
         tuple(verdicts),
         tuple(figures),
         (
-            "The first example is the paper's: a scalar that follows noise of +1 and -1 with step size "
-            f"{spec.sizes.step_size}, averaged at every step. Its errors have a closed form, drawn as lines.",
-            "What memory does take away is seen only with averaging every K > 1 steps in problems whose noise multiplies the "
-            "parameters, such as TD: agents then share a bias that no number of agents removes. Independent draws have none. "
+            "The first example is the paper's: a scalar that follows noise of +1 and -1 with step "
+            "size "
+            f"{spec.sizes.step_size}, averaged at every step. Its errors have a closed form, "
+            "drawn as lines.",
+            "What memory does take away is seen only with averaging every K > 1 steps in problems "
+            "whose noise multiplies the "
+            "parameters, such as TD: agents then share a bias that no number of agents removes. "
+            "Independent draws have none. "
             "The paper's bound has a term for it that is not divided by N.",
         ),
     )
 
 
-# --- The scalar example ----------------------------------------------------------------------------------------------
+# --- The scalar example ---------------------------------------------------------------------------
 
 
 class Scalars(NamedTuple):
@@ -76,9 +90,17 @@ def _scalar_runs(spec: ClaimSpec, sampling: Sampling, engine: Any) -> Scalars:
     for agents in sizes.agents:
         noise = fg.MarkovNoise([[stay, 1 - stay], [1 - stay, stay]], num_agents=agents)
         history = fg.run(
-            noise, follow, step_size=sizes.step_size, sync_period=1, num_steps=sizes.num_steps, seeds=fresh_seeds(sizes.seeds),
-            record=np.union1d(times, times + 1), record_params=True, sampling=sampling, engine=engine,
-        )  # fmt: skip
+            noise,
+            follow,
+            step_size=sizes.step_size,
+            sync_period=1,
+            num_steps=sizes.num_steps,
+            seeds=fresh_seeds(sizes.seeds),
+            record=np.union1d(times, times + 1),
+            record_params=True,
+            sampling=sampling,
+            engine=engine,
+        )
         params = history.data.average_params.isel(param=0)
         now, after = params.sel(time=times).values, params.sel(time=times + 1).values
         noise_now = (after - now) / sizes.step_size + now
@@ -87,7 +109,8 @@ def _scalar_runs(spec: ClaimSpec, sampling: Sampling, engine: Any) -> Scalars:
 
 
 def closed_forms(step_size: float, memory: float) -> tuple[float, float, float]:
-    """Error of one agent under independent and under Markov draws, and its correlation with the Markov noise.
+    """Error of one agent under independent and under Markov draws, and its correlation with the
+    Markov noise.
 
     >>> [round(x, 4) for x in closed_forms(0.1, 0.5)]
     [0.0526, 0.1388, 0.0909]
@@ -102,7 +125,12 @@ def _scalar_verdicts(spec: ClaimSpec, samples: dict[str, Scalars]) -> list[Verdi
     agents = np.array(sizes.agents, dtype=float)
     independent, markov, cross = closed_forms(sizes.step_size, sizes.memory)
     found = [
-        spec.verdict("slope", f"scalar example, {NAMES[kind]}", exponent(agents, samples[kind].square), draws=NAMES[kind])
+        spec.verdict(
+            "slope",
+            f"scalar example, {NAMES[kind]}",
+            exponent(agents, samples[kind].square),
+            draws=NAMES[kind],
+        )
         for kind in SAMPLINGS
     ]
     found.append(
@@ -110,17 +138,30 @@ def _scalar_verdicts(spec: ClaimSpec, samples: dict[str, Scalars]) -> list[Verdi
             "cross",
             "scalar example, correlation with the noise",
             exponent(agents, samples["markov"].cross),
-            "This is the term that earlier proofs could bound only by a number that does not shrink with N.",
+            "This is the term that earlier proofs could bound only by a number that does not "
+            "shrink with N.",
         )
     )
     share = mean_estimate((samples["iid"].cross * agents).mean(axis=1) / cross)
     found.append(spec.verdict("independent_cross", "scalar example, independent noise", share))
-    prices = [ratio_estimate(samples["markov"].square[:, j], samples["iid"].square[:, j]) for j in range(len(agents))]
-    relative = [Estimate(*(x * independent / markov for x in (each.value, each.low, each.high))) for each in prices]
+    prices = [
+        ratio_estimate(samples["markov"].square[:, j], samples["iid"].square[:, j])
+        for j in range(len(agents))
+    ]
+    relative = [
+        Estimate(*(x * independent / markov for x in (each.value, each.low, each.high)))
+        for each in prices
+    ]
     factor = markov / independent
     found.append(
-        spec.verdict("price", "scalar example, price of memory", widest(relative), "Over the closed form.", factor=factor)
-    )  # fmt: skip
+        spec.verdict(
+            "price",
+            "scalar example, price of memory",
+            widest(relative),
+            "Over the closed form.",
+            factor=factor,
+        )
+    )
     return found
 
 
@@ -131,23 +172,32 @@ def _scalar_figure(spec: ClaimSpec, samples: dict[str, Scalars]) -> FigureData:
         curve = curve_estimate(samples[kind].square, positive=True)
         series.append(Series(f"{NAMES[kind]}, error", agents, curve.value, curve.low, curve.high))
         series.append(
-            Series(f"{NAMES[kind]}, closed form", agents, one / np.array(agents), style="exact", group=f"{NAMES[kind]}, error")
+            Series(
+                f"{NAMES[kind]}, closed form",
+                agents,
+                one / np.array(agents),
+                style="exact",
+                group=f"{NAMES[kind]}, error",
+            )
         )
     curve = curve_estimate(samples["markov"].cross)
     series.append(Series("E[θ b], Markov draws", agents, curve.value, curve.low, curve.high))
     exact = forms[2] / np.array(agents)
-    series.append(Series("E[θ b], closed form", agents, exact, style="exact", group="E[θ b], Markov draws"))
+    series.append(
+        Series("E[θ b], closed form", agents, exact, style="exact", group="E[θ b], Markov draws")
+    )
     return FigureData(
         "sampling_scalar",
         "Memory costs a factor, not the speed-up",
-        "Error of the paper's scalar example, and the dependence of the average on its next noise: all fall as 1/N.",
+        "Error of the paper's scalar example, and the dependence of the average on its next "
+        "noise: all fall as 1/N.",
         "agents N",
         "long-run mean",
         series=tuple(series),
     )
 
 
-# --- TD --------------------------------------------------------------------------------------------------------------
+# --- TD -------------------------------------------------------------------------------------------
 
 
 def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData]:
@@ -161,20 +211,34 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
     series, exact, ratios = [], {}, []
     point = fg.fixed_point(case.federate(1), td)
     for kind in SAMPLINGS:
-        # From the fixed point on, as the least rest of the start would be seen beside the error of millions of agents.
-        at_end = {"times": times[:1], "sampling": kind, "order": 1, "initial_params": point} | settings
+        # From the fixed point on, as the least rest of the start would be seen beside the error of
+        # millions of agents.
+        at_end = {
+            "times": times[:1],
+            "sampling": kind,
+            "order": 1,
+            "initial_params": point,
+        } | settings
         exact[kind] = [float(fg.exact.moments(case.federate(n), td, **at_end).mse[0]) for n in many]
         columns = []
         for n, truth in zip(sizes.td_agents, exact[kind], strict=False):
             history = fg.run(
-                case.federate(n), td, num_steps=int(times[-1]), seeds=fresh_seeds(sizes.td_seeds), record=times, sampling=kind,
-                engine=engine, **settings,
-            )  # fmt: skip
+                case.federate(n),
+                td,
+                num_steps=int(times[-1]),
+                seeds=fresh_seeds(sizes.td_seeds),
+                record=times,
+                sampling=kind,
+                engine=engine,
+                **settings,
+            )
             columns.append(history.data.squared_error_2.mean("time").values)
             ratios.append(mean_estimate(columns[-1] / truth))
         curve = curve_estimate(np.stack(columns, axis=1), positive=True)
         series.append(Series(NAMES[kind], sizes.td_agents, curve.value, curve.low, curve.high))
-        series.append(Series(f"{NAMES[kind]}, exact", many, exact[kind], style="exact", group=NAMES[kind]))
+        series.append(
+            Series(f"{NAMES[kind]}, exact", many, exact[kind], style="exact", group=NAMES[kind])
+        )
     verdicts = [
         spec.verdict("td_exact", f"{case.name}, sampled against exact", widest(ratios)),
         *(
@@ -182,7 +246,8 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
                 check,
                 f"{case.name}, {NAMES[kind]}, averaging every {period} steps",
                 slope_estimate(many[-2:], exact[kind][-2:]),
-                f"from N = {many[-2]:,} to N = {many[-1]:,}, where the exact error is {exact[kind][-1]:.3g}",
+                f"from N = {many[-2]:,} to N = {many[-1]:,}, where the exact error is "
+                f"{exact[kind][-1]:.3g}",
                 period=period,
             )
             for check, kind in (("td_floor", "markov"), ("td_no_floor", "iid"))
@@ -191,7 +256,8 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
     figure = FigureData(
         f"sampling_{case.key}",
         f"{case.name}, averaging every {period} steps",
-        "With independent draws the error falls as 1/N for ever; with Markov draws it stops at the agents' common bias.",
+        "With independent draws the error falls as 1/N for ever; with Markov draws it stops at "
+        "the agents' common bias.",
         "agents N",
         "long-run E‖θ − θ*‖²",
         series=tuple(series),

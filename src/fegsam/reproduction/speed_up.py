@@ -1,8 +1,10 @@
-"""(a) With N agents the noise in the common parameters is N times smaller (Theorem 3.1, its second term).
+"""(a) With N agents the noise in the common parameters is N times smaller (Theorem 3.1, its second
+term).
 
-Two ways to see it. At one and the same step size the squared error, once the start is forgotten, is a part proportional to 1/N
-and, for K > 1, a floor of order alpha^2 that N does not divide: the theorem's third term, in truth the squared bias of one
-agent. Or: N agents may take N times as large a step for the same error, and reach an accuracy N times sooner.
+Two ways to see it. At one and the same step size the squared error, once the start is forgotten, is
+a part proportional to 1/N and, for K > 1, a floor of order alpha^2 that N does not divide: the
+theorem's third term, in truth the squared bias of one agent. Or: N agents may take N times as large
+a step for the same error, and reach an accuracy N times sooner.
 """
 
 from __future__ import annotations
@@ -12,7 +14,16 @@ import numpy as np
 from fegsam.experiments.estimates import Estimate, plateau, ratio_estimate, slope_estimate, speed_up
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import ALGORITHMS, Case, cases
-from fegsam.reproduction.runs import SHARES, estimates, exact_level, exact_plateau, levels, plateau_run, run_case, sampled
+from fegsam.reproduction.runs import (
+    SHARES,
+    estimates,
+    exact_level,
+    exact_plateau,
+    levels,
+    plateau_run,
+    run_case,
+    sampled,
+)
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, exponent
 from fegsam.run import Engine
 
@@ -40,25 +51,39 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "N agents that average their parameters are worth N times the samples: the error that remains is N times smaller, or "
+        "N agents that average their parameters are worth N times the samples: the error that "
+        "remains is N times smaller, or "
         "an accuracy is reached N times sooner.",
         tuple(verdicts),
         tuple(figures),
         (
-            f"Agents average every {sizes.sync_period} steps. Runs for the long-run error begin at the fixed point, so that "
-            "nothing but noise is seen; those for the time to an accuracy begin at zero, with a step size proportional to N.",
-            f"At a fixed step size the proportionality ends. Agents that average every {sizes.sync_period} steps are each as "
-            "biased as one alone, and the square of that bias is a floor that no number of agents divides. What is judged is "
-            "the error above the floor; where exact answers exist, the lines go on beyond the agents that were run, and the "
-            "flat lines are the floors. For Q-learning no exact floor is known, and its error is judged as it is.",
+            f"Agents average every {sizes.sync_period} steps. Runs for the long-run error begin "
+            "at the fixed point, so that "
+            "nothing but noise is seen; those for the time to an accuracy begin at zero, with a "
+            "step size proportional to N.",
+            f"At a fixed step size the proportionality ends. Agents that average every "
+            f"{sizes.sync_period} steps are each as "
+            "biased as one alone, and the square of that bias is a floor that no number of agents "
+            "divides. What is judged is "
+            "the error above the floor; where exact answers exist, the lines go on beyond the "
+            "agents that were run, and the "
+            "flat lines are the floors. For Q-learning no exact floor is known, and its error is "
+            "judged as it is.",
         ),
     )
 
 
-def _plateaus(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], list[Series]]:
+def _plateaus(
+    case: Case, spec: ClaimSpec, engine: str | Engine | None
+) -> tuple[list[Verdict], list[Series]]:
     """One step size, more and more agents."""
     sizes, agents = spec.sizes, spec.sizes.agents
-    settings = {"relaxations": sizes.relaxations, "sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
+    settings = {
+        "relaxations": sizes.relaxations,
+        "sync_period": sizes.sync_period,
+        "seeds": sizes.seeds,
+        "engine": engine,
+    }
     histories = [plateau_run(case, n, **settings) for n in agents]
     table = np.stack([levels(history) for history in histories], axis=1)
     gain = ratio_estimate(table[:, 0], table[:, -1], paired=True)
@@ -66,7 +91,15 @@ def _plateaus(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> tuple
     detail = f"{agents[-1]} agents: error {gain} times smaller"
     names = {"least": agents[0], "most": agents[-1]}
     if not case.has_exact:
-        return [spec.verdict("slope", case.name, exponent(agents, table), f"{detail}; no floor taken off", **names)], drawn
+        return [
+            spec.verdict(
+                "slope",
+                case.name,
+                exponent(agents, table),
+                f"{detail}; no floor taken off",
+                **names,
+            )
+        ], drawn
     floor = exact_level(case, None, sizes.sync_period)
     exact_gain = exact_plateau(case, histories[0]) / exact_plateau(case, histories[-1])
     detail += f" (exactly {exact_gain:.1f}); without taking off the floor {floor:.2g}, slope {slope_estimate(agents, table)}"
@@ -85,8 +118,13 @@ def _far(case: Case, spec: ClaimSpec, floor: float) -> tuple[list[Verdict], list
     truth = np.array([exact_level(case, int(n), sizes.sync_period) for n in many])
     local = np.diff(np.log(truth)) / np.diff(np.log(many))
     slopes = ", ".join(f"{slope:.2f} to N = {n}" for slope, n in zip(local, many[1:], strict=True))
-    floors = [exact_level(case, None, sizes.sync_period, share * case.step_size) for share in SHARES]
-    names, detail = {"least": many[0], "most": many[-1]}, f"local slopes of the error itself: {slopes}"
+    floors = [
+        exact_level(case, None, sizes.sync_period, share * case.step_size) for share in SHARES
+    ]
+    names, detail = (
+        {"least": many[0], "most": many[-1]},
+        f"local slopes of the error itself: {slopes}",
+    )
     at = f"at shares {SHARES} of the step size {case.step_size:g}"
     verdicts = [
         spec.verdict("far", case.name, slope_estimate(many, truth - floor), detail, **names),
@@ -106,7 +144,8 @@ def _plateau_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"speed-up-{number}",
         title=f"{ALGORITHMS[number]}: error against the number of agents",
-        caption="At one step size, more agents divide the long-run error, down to a floor that local steps leave.",
+        caption="At one step size, more agents divide the long-run error, down to a floor that "
+        "local steps leave.",
         x_label="agents N",
         y_label="long-run squared error E‖θ − θ*‖²",
         series=(*series, line),
@@ -114,20 +153,30 @@ def _plateau_figure(number: int, series: list[Series]) -> FigureData:
 
 
 def _times(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> list[Estimate]:
-    """How many times sooner N agents with N times the step size reach the accuracy than one agent, for each N."""
+    """How many times sooner N agents with N times the step size reach the accuracy than one agent,
+    for each N."""
     sizes, most = spec.sizes, spec.sizes.timed_agents[-1]
     settings = {"sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
     histories = []
     for agents in sizes.timed_agents:
         steps = round(sizes.timed_relaxations * case.relaxation * most / agents)
-        histories.append(run_case(case, agents, num_steps=steps, step_size=case.step_size * agents / most, **settings))
+        histories.append(
+            run_case(
+                case, agents, num_steps=steps, step_size=case.step_size * agents / most, **settings
+            )
+        )
     last = plateau(histories[0], 0.2).mean()
     return [speed_up(histories[0], history, sizes.accuracy * last) for history in histories]
 
 
 def _time_verdict(name: str, gain: Estimate, spec: ClaimSpec) -> Verdict:
     agents = spec.sizes.timed_agents[-1]
-    order = Estimate(*(float(np.log(max(bound, 1e-300)) / np.log(agents)) for bound in (gain.value, gain.low, gain.high)))
+    order = Estimate(
+        *(
+            float(np.log(max(bound, 1e-300)) / np.log(agents))
+            for bound in (gain.value, gain.low, gain.high)
+        )
+    )
     return spec.verdict("time", name, order, f"{gain} times sooner", agents=agents)
 
 
@@ -140,8 +189,10 @@ def _time_figures(gains: dict[str, list[Estimate]], spec: ClaimSpec) -> list[Fig
     return [
         FigureData(
             key=f"speed-up-time-{number}",
-            title=f"Time until the error is {spec.sizes.accuracy:g} times what remains in the long run",
-            caption="With a step size in proportion to their number, N agents reach the same accuracy N times sooner.",
+            title=f"Time until the error is {spec.sizes.accuracy:g} times what remains in the "
+            "long run",
+            caption="With a step size in proportion to their number, N agents reach the same "
+            "accuracy N times sooner.",
             x_label="agents N",
             y_label="how many times sooner than one agent",
             series=(*(estimates(name, agents, gains[name]) for name in part), reference),

@@ -1,7 +1,9 @@
-"""What a claim is held against, read from ``specs/<claim>.toml``: it stands there before anything is run.
+"""What a claim is held against, read from ``specs/<claim>.toml``: it stands there before anything
+is run.
 
-A file has the claim's letter and title, a table ``[check.<name>]`` for each thing that is checked (see `Check`), other numbers
-in ``[claim]``, and how much is run in ``[quick]`` and ``[full]``; ``[both]`` holds what these share.
+A file has the claim's letter and title, a table ``[check.<name>]`` for each thing that is checked
+(see `Check`), other numbers in ``[claim]``, and how much is run in ``[quick]`` and ``[full]``;
+``[both]`` holds what these share.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from fegsam.report import Verdict, judge
 from fegsam.report.verdict import Kind
 
 FIRST_SEED = 1_000_000
-"""The claims and their thresholds were worked out on the seeds from 0 on; what is judged runs on others."""
+"""The claims and their thresholds were worked out on the seeds from 0 on; what is judged runs on
+others."""
 
 
 def fresh_seeds(count: int) -> range:
@@ -35,12 +38,15 @@ def fresh_seeds(count: int) -> range:
 
 
 RULES = {
-    "order": "A tenth of a whole order: the theorem's terms are whole powers, so the nearest other is ten times as far away.",
+    "order": "A tenth of a whole order: the theorem's terms are whole powers, so the nearest "
+    "other is ten times as far away.",
     "inequality": "The claim is this inequality, and the threshold is its other side.",
-    "equality": "About twice the half-width of the 95 % interval at the sizes of the quick run: numbers that are equal are "
+    "equality": "About twice the half-width of the 95 % interval at the sizes of the quick run: "
+    "numbers that are equal are "
     "then told to be equal in about 95 of 100 runs.",
     "rounding": "Equal up to the rounding errors of double precision.",
-    "halfway": "Halfway, on a logarithmic scale, between the claim and what would be seen if it failed.",
+    "halfway": "Halfway, on a logarithmic scale, between the claim and what would be seen if it "
+    "failed.",
     "limit": "The claim is that there is such a number of steps; a finite one proves it.",
     "remainder": "The law is of first order, and the threshold is the size of what it leaves out.",
     "convention": "A convention: no theorem says how much is too much.",
@@ -141,14 +147,24 @@ class ClaimSpec:
         return replace(self, sizes=SimpleNamespace(**(vars(self.sizes) | sizes)))
 
     def verdict(
-        self, check: str, where: str, estimate: Estimate, detail: str = "", *, kind: Kind | None = None, **names: Any
+        self,
+        check: str,
+        where: str,
+        estimate: Estimate,
+        detail: str = "",
+        *,
+        kind: Kind | None = None,
+        **names: Any,
     ) -> Verdict:
         """The verdict on whether the truth lies within the bounds of a check.
 
-        `names` fill in the claim's sentence. `kind` is another one than the spec's, where some cases are computed and others
-        measured. An estimate of NaN is a number that is not known: nothing can be told.
+        `names` fill in the claim's sentence. `kind` is another one than the spec's, where some
+        cases are computed and others measured. An estimate of NaN is a number that is not known:
+        nothing can be told.
 
-        >>> claim_spec("sampling", quick=True).verdict("price", "coin", Estimate(1.0, 0.99, 1.01), factor=2.64).outcome
+        >>> claim_spec("sampling", quick=True).verdict(
+        ...     "price", "coin", Estimate(1.0, 0.99, 1.01), factor=2.64
+        ... ).outcome
         'holds'
         """
         found = self.checks[check]
@@ -156,19 +172,33 @@ class ClaimSpec:
         if found.bounds == (None, None) and not math.isnan(estimate.value):
             outcome = "holds" if math.isfinite(estimate.value) else "does not hold"
         return Verdict(
-            where, found.claim.format(**names), outcome, estimate, found.threshold, detail, kind or found.kind, found.theorem,
-            found.fails, found.source,
-        )  # fmt: skip
+            where,
+            found.claim.format(**names),
+            outcome,
+            estimate,
+            found.threshold,
+            detail,
+            kind or found.kind,
+            found.theorem,
+            found.fails,
+            found.source,
+        )
 
 
 def claim_spec(name: str, quick: bool) -> ClaimSpec:
     """What stands in ``specs/<name>.toml``."""
-    text = files("fegsam.reproduction").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
+    text = (
+        files("fegsam.reproduction").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
+    )
     tables: Mapping[str, Any] = tomllib.loads(text)
     checks = {key: _check(given) for key, given in tables["check"].items()}
     sizes = tables.get("both", {}) | tables["quick" if quick else "full"]
     return ClaimSpec(
-        tables["letter"], tables["title"], checks, SimpleNamespace(**tables.get("claim", {})), SimpleNamespace(**sizes)
+        tables["letter"],
+        tables["title"],
+        checks,
+        SimpleNamespace(**tables.get("claim", {})),
+        SimpleNamespace(**sizes),
     )
 
 
@@ -195,11 +225,14 @@ def widest(estimates: Iterable[Estimate]) -> Estimate:
     """
     found = list(estimates)
     value = max((each.value for each in found), key=lambda v: abs(v - 1.0))
-    return Estimate(value, min(each.low for each in found), max(each.high for each in found), found[0].level)
+    return Estimate(
+        value, min(each.low for each in found), max(each.high for each in found), found[0].level
+    )
 
 
 def exponent(x: ArrayLike, samples: ArrayLike) -> Estimate:
-    """Of the power law of the means of (seeds, points) `samples`; NaN where a mean is not positive, and there is none.
+    """Of the power law of the means of (seeds, points) `samples`; NaN where a mean is not positive,
+    and there is none.
 
     >>> exponent([1, 2, 4], [[1.0, 0.5, -0.1], [1.0, 0.5, 0.0]]).value
     nan

@@ -1,6 +1,7 @@
 """The page ``docs/verdicts.md``: every check of the reproduction, made from the specs.
 
-``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` renews it, and a test holds the page to the specs.
+``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` renews it, and a test holds the
+page to the specs.
 """
 
 from __future__ import annotations
@@ -24,19 +25,31 @@ _HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "where it 
 def page() -> str:
     """The whole page, in Markdown."""
     rules = "\n".join(f"| {name} | {text} |" for name, text in RULES.items())
-    parts = [f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n| rule | |\n|---|---|\n{rules}\n"]
+    parts = [
+        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n| rule | "
+        f"|\n|---|---|\n{rules}\n"
+    ]
     for name in CLAIMS:
         spec = claim_spec(name, quick=True)
         rows = "\n".join(_row(check) for check in spec.checks.values())
         head = " | ".join(_HEADS)
-        parts.append(f"## ({spec.letter}) {spec.title}\n\n| {head} |\n|{'---|' * len(_HEADS)}\n{rows}\n")
+        parts.append(
+            f"## ({spec.letter}) {spec.title}\n\n| {head} |\n|{'---|' * len(_HEADS)}\n{rows}\n"
+        )
     return "\n".join(parts)
 
 
 def _row(check: Check) -> str:
     # What a run fills in stands in italics.
     claim = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", check.claim)
-    cells = (claim, check.theorem, check.kind, check.fails, check.threshold, f"{check.rule}. {check.note}".rstrip())
+    cells = (
+        claim,
+        check.theorem,
+        check.kind,
+        check.fails,
+        check.threshold,
+        f"{check.rule}. {check.note}".rstrip(),
+    )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

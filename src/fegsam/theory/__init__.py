@@ -1,4 +1,5 @@
-"""What the paper's theorems say about a problem: whether they apply, their constants, their bound, and what it leaves open."""
+"""What the paper's theorems say about a problem: whether they apply, their constants, their bound,
+and what it leaves open."""
 
 from __future__ import annotations
 
@@ -11,7 +12,11 @@ from fegsam.theory.bound.constants import Constants, constants
 from fegsam.theory.bound.corollary import Schedule, schedule
 from fegsam.theory.bound.large_enough import LargeEnough, large_enough
 from fegsam.theory.bound.orders import orders
-from fegsam.theory.bound.output_time import OutputTimeDistribution, default_output_decay, output_time_distribution
+from fegsam.theory.bound.output_time import (
+    OutputTimeDistribution,
+    default_output_decay,
+    output_time_distribution,
+)
 from fegsam.theory.bound.sharper import SharperBound, largest_sharper_step, sharper_error_bound
 from fegsam.theory.small_step.small_step import SmallStepLaw, small_step_law
 

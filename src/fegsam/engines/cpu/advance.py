@@ -1,18 +1,21 @@
 """The compiled loop of the `cpu` engine: rounds of K local steps and an average, for any rule.
 
-Between two synchronisations the agents do not meet, and after one they all hold the same parameters. So no agent has a
-copy of its own: each runs its steps on a scratch copy, its difference from the average goes into a sum, and the scratch
-copy is put back. Two ways to do that:
+Between two synchronisations the agents do not meet, and after one they all hold the same
+parameters. So no agent has a copy of its own: each runs its steps on a scratch copy, its difference
+from the average goes into a sum, and the scratch copy is put back. Two ways to do that:
 
-logged   (cell rules with few steps against the table) every step logs its cell with the value before and after. The log
-         gives the difference and undoes it, so a round costs what its steps cost, whatever the size of the table.
+logged   (cell rules with few steps against the table) every step logs its cell with the value
+before and after. The log
+         gives the difference and undoes it, so a round costs what its steps cost, whatever the size
+         of the table.
 whole    (row and dense rules, long rounds) the difference is taken over all parameters.
 
-Sums are the same bits for any number of threads. Where a block of 64 agents touches few cells of the table (`sparse`), the
-increments are added in the order of the agents; otherwise each block has a sum of its own and these are added in order.
+Sums are the same bits for any number of threads. Where a block of 64 agents touches few cells of
+the table (`sparse`), the increments are added in the order of the agents; otherwise each block has
+a sum of its own and these are added in order.
 
-Averages inside a round are recorded at *cuts*. Slot 0 of a sum is the whole round's; slot j holds cut j: logged, the
-increments since the cut before; whole, the difference from the round's start.
+Averages inside a round are recorded at *cuts*. Slot 0 of a sum is the whole round's; slot j holds
+cut j: logged, the increments since the cut before; whole, the difference from the round's start.
 """
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -44,13 +47,17 @@ from fegsam.engines.cpu.team import ABORT, NEXT, add_done, meet, next_block
 from fegsam.engines.plan import LARGEST
 
 _CALM = 1e20
-"""Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; above it each is looked at."""
+"""Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; above
+it each is looked at."""
 
 
 def make_steps(form, rule):
-    """`count` steps of one agent on its parameters, with the form's own write; how many of them stayed finite."""
+    """`count` steps of one agent on its parameters, with the form's own write; how many of them
+    stayed finite."""
 
-    def cell_steps(params, out, path, tables, step_size, at, stride, count, log, entry, sums, write):
+    def cell_steps(
+        params, out, path, tables, step_size, at, stride, count, log, entry, sums, write
+    ):
         cells, olds, news = log.cell, log.old, log.new
         # Unsigned: a signed index costs a wrap-around test.
         slot = np.uint64(entry)
@@ -84,7 +91,9 @@ def make_steps(form, rule):
             at += stride
         return count
 
-    def dense_steps(params, out, path, tables, step_size, at, stride, count, log, entry, sums, write):
+    def dense_steps(
+        params, out, path, tables, step_size, at, stride, count, log, entry, sums, write
+    ):
         for k in range(count):
             rule(params, path, at, tables, out)
             calm = True
@@ -127,7 +136,8 @@ def make_advance(form, rule, key):
         apart,
         adding,
     ):
-        """Steps begin..end-1 of each agent in the tile, its cuts, and at the round's end its sum and its undoing.
+        """Steps begin..end-1 of each agent in the tile, its cuts, and at the round's end its sum
+        and its undoing.
 
         Agent a logs from ``entry + a * apart`` on.
         """
@@ -135,10 +145,18 @@ def make_advance(form, rule, key):
         kinds, mdps, policies = agents.kinds, agents.mdps, agents.policies
         pitch = tile.states.shape[1]
         stride = np.uint64(fed.window + 1) if fed.iid else np.uint64(1)
-        write = Write(fed.logged, fed.logged and (stretch.num_cuts > 0 or not adding), fed.logged and adding)
+        write = Write(
+            fed.logged, fed.logged and (stretch.num_cuts > 0 or not adding), fed.logged and adding
+        )
         for a in range(count):
             kind = np.uint64(kinds[first + a])
-            path = Path(tile.flat_states, tile.flat_actions, kind, np.uint64(mdps[kind]), np.uint64(policies[kind]))
+            path = Path(
+                tile.flat_states,
+                tile.flat_actions,
+                kind,
+                np.uint64(mdps[kind]),
+                np.uint64(policies[kind]),
+            )
             log_at = entry + a * apart
             square, done, last_cut, broken = 0.0, begin, 0, False
             for j in range(stretch.num_cuts + 1):
@@ -146,7 +164,18 @@ def make_advance(form, rule, key):
                 if goal > done:
                     at = np.uint64(a * pitch) + np.uint64(done - begin) * stride
                     made = steps(
-                        params, out, path, tables, fed.step_size, at, stride, goal - done, log, log_at + done, sums[0], write
+                        params,
+                        out,
+                        path,
+                        tables,
+                        fed.step_size,
+                        at,
+                        stride,
+                        goal - done,
+                        log,
+                        log_at + done,
+                        sums[0],
+                        write,
                     )
                     if made < goal - done:
                         if stretch.time + done + made + 1 < failed[0]:
@@ -157,7 +186,15 @@ def make_advance(form, rule, key):
                     done = goal
                 if j < stretch.num_cuts and cuts[j] - stretch.time == done and done > begin:
                     if fed.logged:
-                        square = cut_logged(average, sums[j + 1], log, log_at + last_cut, log_at + done, square, adding)
+                        square = cut_logged(
+                            average,
+                            sums[j + 1],
+                            log,
+                            log_at + last_cut,
+                            log_at + done,
+                            square,
+                            adding,
+                        )
                     else:
                         square = cut_whole(average, params, sums[j + 1])
                     squares[j] += square
@@ -171,12 +208,21 @@ def make_advance(form, rule, key):
                     undo_whole(average, params, sums[0])
 
     @compiled(key=key)
-    def advance(fed, chain, agents, tables, shared, own, tile, seat, time, stop, cuts, rows, omegas):
+    def advance(
+        fed, chain, agents, tables, shared, own, tile, seat, time, stop, cuts, rows, omegas
+    ):
         """Run from `time` to `stop` and record at `cuts`; all threads of a team call it together.
 
-        `time` is a synchronisation. A round that `stop` breaks off leaves the average as it was at the round's start.
+        `time` is a synchronisation. A round that `stop` breaks off leaves the average as it was at
+        the round's start.
         """
-        average, total, log, sync, failed = shared.average, shared.total, shared.log, shared.sync, shared.failed
+        average, total, log, sync, failed = (
+            shared.average,
+            shared.total,
+            shared.log,
+            shared.sync,
+            shared.failed,
+        )
         carried_states, carried_actions = shared.carried_states, shared.carried_actions
         rank, team = seat.rank, seat.team
         dim, num_blocks = average.shape[0], (fed.num_agents + BLOCK - 1) // BLOCK
@@ -188,7 +234,9 @@ def make_advance(form, rule, key):
             length = min(fed.sync_period, stop - time)
             synced = length == fed.sync_period
             num_cuts = 0
-            while row + num_cuts < len(cuts) and cuts[row + num_cuts] < time + length + (0 if synced else 1):
+            while row + num_cuts < len(cuts) and cuts[row + num_cuts] < time + length + (
+                0 if synced else 1
+            ):
                 num_cuts += 1
             stretch = Stretch(time, length, num_cuts)
             here = cuts[row : row + num_cuts]
@@ -206,7 +254,11 @@ def make_advance(form, rule, key):
                     shared.squares[b, :num_cuts] = 0.0
                     for first in range(block_first, block_last, fed.tile):
                         count = min(fed.tile, block_last - first)
-                        entry = (first - wave_first * BLOCK) * length if keep_log else rank * fed.log_pitch
+                        entry = (
+                            (first - wave_first * BLOCK) * length
+                            if keep_log
+                            else rank * fed.log_pitch
+                        )
                         for begin in range(0, length, fed.span):
                             if sync[ABORT] != 0:
                                 break
@@ -226,13 +278,38 @@ def make_advance(form, rule, key):
                                 end,
                             )
                             run_tile(
-                                fed, tile, agents, tables, own, average, log, sums, shared.squares[b], failed[rank], here,
-                                stretch, first, count, begin, end, entry, length if keep_log else 0, adding,
-                            )  # fmt: skip
+                                fed,
+                                tile,
+                                agents,
+                                tables,
+                                own,
+                                average,
+                                log,
+                                sums,
+                                shared.squares[b],
+                                failed[rank],
+                                here,
+                                stretch,
+                                first,
+                                count,
+                                begin,
+                                end,
+                                entry,
+                                length if keep_log else 0,
+                                adding,
+                            )
                             if length > fed.span:
                                 add_done(sync, team, end - begin)
                         if synced:
-                            carry(fed, tile, carried_states, carried_actions, first, count, (length - 1) % fed.span + 1)
+                            carry(
+                                fed,
+                                tile,
+                                carried_states,
+                                carried_actions,
+                                first,
+                                count,
+                                (length - 1) % fed.span + 1,
+                            )
                     if length <= fed.span:
                         add_done(sync, team, (block_last - block_first) * length)
                     b = next_block(sync, team, b)
@@ -260,7 +337,18 @@ def make_advance(form, rule, key):
             if not synced:
                 total[0, low:high] = 0.0
             elif fed.touched:
-                apply_logged(fed, average, own.params, total, log.cell, fed.num_agents * length, sync, team, low, high)
+                apply_logged(
+                    fed,
+                    average,
+                    own.params,
+                    total,
+                    log.cell,
+                    fed.num_agents * length,
+                    sync,
+                    team,
+                    low,
+                    high,
+                )
             else:
                 apply_whole(fed, average, own.params, total, sync, team, low, high)
             row += num_cuts
@@ -273,7 +361,9 @@ def make_advance(form, rule, key):
             meet(sync, team)
 
     @compiled(key=key)
-    def advance_alone(fed, chain, agents, tables, shared, own, tile, seat, time, stop, cuts, rows, omegas):
+    def advance_alone(
+        fed, chain, agents, tables, shared, own, tile, seat, time, stop, cuts, rows, omegas
+    ):
         """One agent never averages: its steps go from `time` to `stop` and stay."""
         row = 0
         while time < stop and shared.sync[ABORT] == 0:
@@ -293,9 +383,26 @@ def make_advance(form, rule, key):
                 length,
             )
             run_tile(
-                fed, tile, agents, tables, own, shared.average, shared.log, shared.total, shared.squares[0], shared.failed[0],
-                cuts, Stretch(time, length, 0), 0, 1, 0, length, 0, 0, False,
-            )  # fmt: skip
+                fed,
+                tile,
+                agents,
+                tables,
+                own,
+                shared.average,
+                shared.log,
+                shared.total,
+                shared.squares[0],
+                shared.failed[0],
+                cuts,
+                Stretch(time, length, 0),
+                0,
+                1,
+                0,
+                length,
+                0,
+                0,
+                False,
+            )
             if shared.failed[0, 0] < NEVER:
                 return
             carry(fed, tile, shared.carried_states, shared.carried_actions, 0, 1, length)

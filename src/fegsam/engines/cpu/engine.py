@@ -1,4 +1,5 @@
-"""The `cpu` engine: Numba, all cores. Seeds go side by side; where they are few, threads share each round's agents.
+"""The `cpu` engine: Numba, all cores. Seeds go side by side; where they are few, threads share each
+round's agents.
 
 This module drives threads and seeds; the loop over rounds is in `advance`, its memory in `layout`.
 """
@@ -44,13 +45,21 @@ class Cpu:
     Parameters
     ----------
     threads : int, optional
-        How many; by default what Numba would use (the cores, or NUMBA_NUM_THREADS). Results are the same bits for any.
+        How many; by default what Numba would use (the cores, or NUMBA_NUM_THREADS). Results are the
+        same bits for any.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
-    >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=100, engine=fg.engines.Cpu(threads=1))
+    >>> history = fg.run(
+    ...     fed,
+    ...     fg.QLearning(),
+    ...     step_size=0.1,
+    ...     sync_period=5,
+    ...     num_steps=100,
+    ...     engine=fg.engines.Cpu(threads=1),
+    ... )
     >>> history.settings.engine
     'cpu'
     """
@@ -83,7 +92,8 @@ _advance_of_rule: dict[Any, Any] = {}
 
 
 def _compiled_advance(plan: Plan) -> Any:
-    """The compiled loop for the plan's rule; kept per process, since a rule may be compiled only once."""
+    """The compiled loop for the plan's rule; kept per process, since a rule may be compiled only
+    once."""
     key = rule_key(plan.rule)
     slot = (plan.form, key if key is not None else plan.rule)
     if slot not in _advance_of_rule:
@@ -117,7 +127,9 @@ class _Lane:
         shared.total[:] = 0.0
         shared.failed[:] = NEVER
         if start.states is None:
-            first_states(plan.chain, seed, 0, len(shared.carried_states), shared.carried_states[:, 0])
+            first_states(
+                plan.chain, seed, 0, len(shared.carried_states), shared.carried_states[:, 0]
+            )
         else:
             shared.carried_states[:, 0] = start.states[index]
         if self.layout.ahead > 1:
@@ -132,10 +144,20 @@ class _Lane:
         def seat(rank: int) -> None:
             try:
                 advance(
-                    self.layout.fed, plan.chain, plan.agents, plan.tables, self.shared, self.owns[rank], self.tiles[rank],
-                    Seat(seed, np.int64(rank), np.int64(self.layout.team)), call.time, call.stop, call.cuts,
-                    self.rows, self.omegas,
-                )  # fmt: skip
+                    self.layout.fed,
+                    plan.chain,
+                    plan.agents,
+                    plan.tables,
+                    self.shared,
+                    self.owns[rank],
+                    self.tiles[rank],
+                    Seat(seed, np.int64(rank), np.int64(self.layout.team)),
+                    call.time,
+                    call.stop,
+                    call.cuts,
+                    self.rows,
+                    self.omegas,
+                )
             except BaseException:
                 self.shared.sync[ABORT] = 1
                 raise
@@ -178,7 +200,11 @@ class _Run:
 
     def all_seeds(self, lanes: int) -> None:
         output = self.plan.output_times
-        end = output if self.settings.stop_at_output else np.full_like(output, self.settings.num_steps)
+        end = (
+            output
+            if self.settings.stop_at_output
+            else np.full_like(output, self.settings.num_steps)
+        )
         total = int(np.maximum(end - self.plan.start.time, 0).sum()) * self.plan.num_agents
         queue = iter(range(len(self.settings.seeds)))
         lock = threading.Lock()
@@ -211,16 +237,26 @@ class _Run:
                     lane.shared.sync[ABORT] = 1
 
     def _warm_up(self, lane: _Lane) -> None:
-        """Compile (or load from the cache) before the threads start, in a call that has nothing to do."""
-        with Notice("fegsam: compiling for this machine, some 15 s; kept for next time"), explained(self.plan.rule):
+        """Compile (or load from the cache) before the threads start, in a call that has nothing to
+        do."""
+        with (
+            Notice("fegsam: compiling for this machine, some 15 s; kept for next time"),
+            explained(self.plan.rule),
+        ):
             lane.call(self.advance, self.plan, np.uint64(0), Call(0, 0, np.zeros(0, np.int64)))
 
     def _one_seed(self, lane: _Lane, index: int, end: int) -> None:
-        start, settings, output = self.plan.start.time, self.settings, int(self.plan.output_times[index])
+        start, settings, output = (
+            self.plan.start.time,
+            self.settings,
+            int(self.plan.output_times[index]),
+        )
         fed, seed = self.layout.fed, np.uint64(settings.seeds[index])
         # One agent never synchronises: any stretch of its run is a round.
         period = settings.sync_period if fed.num_agents > 1 else 1
-        schedule = Schedule(settings.record, output, start, end, period, bool(fed.logged), self.layout.limits)
+        schedule = Schedule(
+            settings.record, output, start, end, period, bool(fed.logged), self.layout.limits
+        )
 
         def hand_over(call: Call, cuts: np.ndarray, rows: np.ndarray, omegas: np.ndarray) -> None:
             if call.recorded:

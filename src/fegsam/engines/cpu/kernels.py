@@ -1,4 +1,5 @@
-"""The parts of a round, compiled: paths for a tile of agents, cuts, undoing, sums, averages. `advance` joins them."""
+"""The parts of a round, compiled: paths for a tile of agents, cuts, undoing, sums, averages.
+`advance` joins them."""
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -30,8 +31,11 @@ def copy(target, source):
 
 
 @compiled(forceinline=True)
-def draw_piece(fed, tile, chain, agents, seed, carried_states, carried_actions, first, count, time, begin, end):
-    """Paths for steps begin..end-1 of a round that starts at `time`; a later piece goes on from the one before."""
+def draw_piece(
+    fed, tile, chain, agents, seed, carried_states, carried_actions, first, count, time, begin, end
+):
+    """Paths for steps begin..end-1 of a round that starts at `time`; a later piece goes on from the
+    one before."""
     if begin == 0:
         enter(tile, chain, agents, first, count)
     if fed.iid:
@@ -42,7 +46,9 @@ def draw_piece(fed, tile, chain, agents, seed, carried_states, carried_actions, 
         for j in range(fed.ahead):
             states[a, j] = carried_states[first + a, j] if begin == 0 else states[a, fed.span + j]
         for j in range(fed.ahead - 1):
-            actions[a, j] = carried_actions[first + a, j] if begin == 0 else actions[a, fed.span + j]
+            actions[a, j] = (
+                carried_actions[first + a, j] if begin == 0 else actions[a, fed.span + j]
+            )
     extend(tile, chain, seed, first, count, time + begin, end - begin, fed.ahead)
 
 
@@ -60,7 +66,8 @@ def carry(fed, tile, carried_states, carried_actions, first, count, steps):
 
 @compiled
 def cut_logged(average, sums, log, begin, end, square, adding):
-    """Account for the log entries since the cut before; return the agent's squared distance from the average."""
+    """Account for the log entries since the cut before; return the agent's squared distance from
+    the average."""
     for e in range(begin, end):
         c = log.cell[e]
         old, new = log.old[e], log.new[e]
@@ -98,7 +105,8 @@ def undo_whole(average, params, sums):
 
 @compiled
 def reduce_logs(total, log, cuts, stretch, num_agents, low, high):
-    """Add the wave's logs to the totals of cells low..high-1, in the order in which one thread adds them."""
+    """Add the wave's logs to the totals of cells low..high-1, in the order in which one thread adds
+    them."""
     for agent in range(num_agents):
         base = agent * stretch.length
         begin = base

@@ -1,4 +1,5 @@
-"""How a run of the `cpu` engine lies in memory: the constants and the arrays of its compiled loop."""
+"""How a run of the `cpu` engine lies in memory: the constants and the arrays of its compiled
+loop."""
 
 from __future__ import annotations
 
@@ -140,12 +141,17 @@ class Layout:
         if agents == 1:
             tile, span = 1, room
 
-        # A round's recorded times, an output time and an end. How many fit hangs not on the team: nor may the rounding.
+        # A round's recorded times, an output time and an end. How many fit hangs not on the team:
+        # nor may the rounding.
         wanted = 2 + most_in_a_round(settings.record, period) if agents > 1 else 1
         most_cuts = max(1, min(wanted, _SLOT_BYTES // (16 * self.dim) - 1))
         self.slots = 1 + most_cuts
         if not sparse:
-            wave = 1 if team == 1 else max(1, min(8 * team, _SLOT_BYTES // (8 * self.dim * self.slots)))
+            wave = (
+                1
+                if team == 1
+                else max(1, min(8 * team, _SLOT_BYTES // (8 * self.dim * self.slots)))
+            )
         elif team == 1 or touched:
             wave = blocks
         else:
@@ -193,7 +199,9 @@ class Layout:
         )
 
     def own(self) -> Own:
-        return Own(params=private((self.dim,)), out=private((self.dim,)), squares=private((self.slots,)))
+        return Own(
+            params=private((self.dim,)), out=private((self.dim,)), squares=private((self.slots,))
+        )
 
     def tile(self) -> Tile:
         return make_tile(self.tile_agents, self.tile_length)

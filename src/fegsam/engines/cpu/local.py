@@ -1,7 +1,8 @@
-"""One agent by itself, compiled: its next steps on parameters that are handed in, from where its path stands.
+"""One agent by itself, compiled: its next steps on parameters that are handed in, from where its
+path stands.
 
-What the `cpu` engine does for many agents in lockstep, for an agent that lives on a machine of its own: the same rule, the
-same write, the same random numbers.
+What the `cpu` engine does for many agents in lockstep, for an agent that lives on a machine of its
+own: the same rule, the same write, the same random numbers.
 """
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -26,14 +27,36 @@ def make_local_steps(form, rule, key):
 
     @compiled(key=key)
     def local_steps(
-        chain, agents, tables, tile, log, out, window, iid, step_size, seed, agent, states, actions, time, count, params
+        chain,
+        agents,
+        tables,
+        tile,
+        log,
+        out,
+        window,
+        iid,
+        step_size,
+        seed,
+        agent,
+        states,
+        actions,
+        time,
+        count,
+        params,
     ):
-        """Steps time..time+count-1 of `agent` on `params`, whose window (`states`, `actions`) moves on with them.
+        """Steps time..time+count-1 of `agent` on `params`, whose window (`states`, `actions`) moves
+        on with them.
 
         After a step that left the finite numbers none is made, but the path still goes to its end.
         """
         kind = np.uint64(agents.kinds[agent])
-        path = Path(tile.flat_states, tile.flat_actions, kind, np.uint64(agents.mdps[kind]), np.uint64(agents.policies[kind]))
+        path = Path(
+            tile.flat_states,
+            tile.flat_actions,
+            kind,
+            np.uint64(agents.mdps[kind]),
+            np.uint64(agents.policies[kind]),
+        )
         ahead, per_step = len(states), window + 1 if iid else 1
         span = (tile.states.shape[1] - ahead - 1) // per_step
         finite = True
@@ -52,8 +75,19 @@ def make_local_steps(form, rule, key):
             if finite:
                 write = Write(False, False, False)
                 made = steps(
-                    params, out, path, tables, step_size, np.uint64(0), np.uint64(per_step), length, log, 0, out, write
-                )  # fmt: skip
+                    params,
+                    out,
+                    path,
+                    tables,
+                    step_size,
+                    np.uint64(0),
+                    np.uint64(per_step),
+                    length,
+                    log,
+                    0,
+                    out,
+                    write,
+                )
                 finite = made == length
             if not iid:
                 for j in range(ahead):
@@ -67,7 +101,8 @@ def make_local_steps(form, rule, key):
 
 @compiled
 def first_window(chain, agents, tile, seed, agent, states, actions):
-    """The window that stands at time 0: as many states as `states` holds, and the actions between them."""
+    """The window that stands at time 0: as many states as `states` holds, and the actions between
+    them."""
     first_states(chain, seed, agent, 1, states)
     enter(tile, chain, agents, agent, 1)
     tile.states[0, 0] = states[0]

@@ -1,7 +1,8 @@
-"""Paths for a tile of agents, compiled: words first, in a loop that vectorises, then the agents in lockstep.
+"""Paths for a tile of agents, compiled: words first, in a loop that vectorises, then the agents in
+lockstep.
 
-A path never depends on the parameters, so it can be drawn ahead of the updates; and while one agent waits for its
-table entry, the others' loads are under way.
+A path never depends on the parameters, so it can be drawn ahead of the updates; and while one agent
+waits for its table entry, the others' loads are under way.
 """
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -14,7 +15,19 @@ import numpy as np
 
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.team import private
-from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, TWO, choose, choose_index, philox, words
+from fegsam.engines.randomness import (
+    FIRST_STATE,
+    HALF,
+    IID,
+    MASK,
+    ONE,
+    PATH,
+    TWO,
+    choose,
+    choose_index,
+    philox,
+    words,
+)
 
 TILE = 32
 LANES = 512
@@ -90,7 +103,8 @@ def make_words(tile, seed, first, count, first_pair, num_pairs, purpose):
 
 @compiled(forceinline=True)
 def extend(tile, chain, seed, first, count, time, steps, ahead):
-    """Draw transitions time+ahead-1 .. time+ahead+steps-2 behind the `ahead` states that stand in each agent's row."""
+    """Draw transitions time+ahead-1 .. time+ahead+steps-2 behind the `ahead` states that stand in
+    each agent's row."""
     states, actions, current, words = tile.flat_states, tile.flat_actions, tile.current, tile.words
     mdps, policies = tile.mdps, tile.policies
     policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
@@ -104,7 +118,9 @@ def extend(tile, chain, seed, first, count, time, steps, ahead):
         step = np.uint64(time + ahead - 1 + done)
         first_pair = step >> ONE
         span = min(steps - done, 2 * most_pairs - np.int64(step & ONE))
-        make_words(tile, seed, first, count, first_pair, (np.int64(step & ONE) + span + 1) // 2, PATH)
+        make_words(
+            tile, seed, first, count, first_pair, (np.int64(step & ONE) + span + 1) // 2, PATH
+        )
         for l in range(np.uint64(span)):
             lane = (((step + l) >> ONE) - first_pair) * agents
             half = TWO * ((step + l) & ONE)
@@ -112,7 +128,12 @@ def extend(tile, chain, seed, first, count, time, steps, ahead):
             column = known + np.uint64(done) + l
             for a in range(agents):
                 s = current[a]
-                action = choose_index(np.uint64(action_words[lane + a]), (policies[a] + s) * num_actions, num_actions, policy)
+                action = choose_index(
+                    np.uint64(action_words[lane + a]),
+                    (policies[a] + s) * num_actions,
+                    num_actions,
+                    policy,
+                )
                 row = (mdps[a] + s) * num_actions + action
                 begin, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
                 s = np.uint64(choose(np.uint64(state_words[lane + a]), begin, size, entries))
@@ -132,7 +153,8 @@ def first_states(chain, seed, first, count, out):
 
 @compiled
 def draw_windows(tile, chain, agents, seed, first, count, time, steps, window):
-    """One window from the stationary law for each step, `window` transitions long, one behind the other in the row."""
+    """One window from the stationary law for each step, `window` transitions long, one behind the
+    other in the row."""
     for a in range(count):
         agent = np.uint64(first + a)
         law = np.uint64(agents.kinds[first + a]) * chain.num_states

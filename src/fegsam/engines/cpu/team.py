@@ -1,7 +1,8 @@
-"""Threads that work on one run together: an atomic counter to share out blocks, and a barrier between phases.
+"""Threads that work on one run together: an atomic counter to share out blocks, and a barrier
+between phases.
 
-Each thread runs the same compiled loop without the GIL, so a round costs no trip through Python. A thread that fails sets
-ABORT, which lets the others leave the barrier.
+Each thread runs the same compiled loop without the GIL, so a round costs no trip through Python. A
+thread that fails sets ABORT, which lets the others leave the barrier.
 """
 
 # pyright: reportCallIssue=false

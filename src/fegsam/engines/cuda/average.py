@@ -1,8 +1,10 @@
-"""What blocks of the `cuda` engine do with the sums when they have met: averages handed over, and the one that goes on."""
+"""What blocks of the `cuda` engine do with the sums when they have met: averages handed over, and
+the one that goes on."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -50,10 +52,15 @@ def record_cuts(job, memory, place, stretch, third, which, rank, slot, lane, ali
             c = rank * job.lanes + lane
             while c < job.dim:
                 change = np.float64(np.int64(memory.totals[third, which, 1 + j, c])) * scale
-                memory.rows[stretch.row + j, which, c] = memory.average[stretch.half, which, c] + change
+                memory.rows[stretch.row + j, which, c] = (
+                    memory.average[stretch.half, which, c] + change
+                )
                 apart += change * change
                 c += members
-        square, apart = block_sum(job, tree, slot, lane, square), block_sum(job, tree, slot, lane, apart)
+        square, apart = (
+            block_sum(job, tree, slot, lane, square),
+            block_sum(job, tree, slot, lane, apart),
+        )
         if alive and j < stretch.inside and lane == 0:
             memory.parts[stretch.row + j, which, rank, 0] = square
             memory.parts[stretch.row + j, which, rank, 1] = apart
@@ -71,14 +78,23 @@ def clear_totals(job, memory, inside, third, which, member):
 def make_renew(shared_base):
     @cuda.jit(device=True)
     def renew_average(job, memory, base, stretch, third, which, rank, lane, scale, recorded):
-        """Apply the round's mean difference; the binary exponent of the largest entry that this thread saw.
+        """Apply the round's mean difference; the binary exponent of the largest entry that this
+        thread saw.
 
-        Blocks with copies of the average renew all of theirs, and the first one the original; others share it out.
+        Blocks with copies of the average renew all of theirs, and the first one the original;
+        others share it out.
         """
-        old, totals, rows = memory.average[stretch.half, which], memory.totals[third, which, 0], memory.rows
+        old, totals, rows = (
+            memory.average[stretch.half, which],
+            memory.totals[third, which, 0],
+            memory.rows,
+        )
         keeps = rank == 0 if shared_base else True
         c = np.uint64(lane if shared_base else rank * job.lanes + lane)
-        stride, size = np.uint64(job.lanes if shared_base else job.blocks * job.lanes), np.uint64(job.dim)
+        stride, size = (
+            np.uint64(job.lanes if shared_base else job.blocks * job.lanes),
+            np.uint64(job.dim),
+        )
         top = 0.0
         while c < size:
             at = eight(c, stride, size)
@@ -86,13 +102,26 @@ def make_renew(shared_base):
                 totals[at[0]], totals[at[1]], totals[at[2]], totals[at[3]],
                 totals[at[4]], totals[at[5]], totals[at[6]], totals[at[7]],
             )  # fmt: skip
-            was = old[at[0]], old[at[1]], old[at[2]], old[at[3]], old[at[4]], old[at[5]], old[at[6]], old[at[7]]
+            was = (
+                old[at[0]],
+                old[at[1]],
+                old[at[2]],
+                old[at[3]],
+                old[at[4]],
+                old[at[5]],
+                old[at[6]],
+                old[at[7]],
+            )
             new = (
-                was[0] + np.float64(np.int64(sums[0])) * scale, was[1] + np.float64(np.int64(sums[1])) * scale,
-                was[2] + np.float64(np.int64(sums[2])) * scale, was[3] + np.float64(np.int64(sums[3])) * scale,
-                was[4] + np.float64(np.int64(sums[4])) * scale, was[5] + np.float64(np.int64(sums[5])) * scale,
-                was[6] + np.float64(np.int64(sums[6])) * scale, was[7] + np.float64(np.int64(sums[7])) * scale,
-            )  # fmt: skip
+                was[0] + np.float64(np.int64(sums[0])) * scale,
+                was[1] + np.float64(np.int64(sums[1])) * scale,
+                was[2] + np.float64(np.int64(sums[2])) * scale,
+                was[3] + np.float64(np.int64(sums[3])) * scale,
+                was[4] + np.float64(np.int64(sums[4])) * scale,
+                was[5] + np.float64(np.int64(sums[5])) * scale,
+                was[6] + np.float64(np.int64(sums[6])) * scale,
+                was[7] + np.float64(np.int64(sums[7])) * scale,
+            )
             for i in range(8):
                 base[at[i]] = new[i]
                 top = max(top, abs(new[i]))

@@ -1,4 +1,5 @@
-"""What the `cuda` engine has on the GPU: the problem's tables, one batch of seeds, and the kernels that run it."""
+"""What the `cuda` engine has on the GPU: the problem's tables, one batch of seeds, and the kernels
+that run it."""
 
 from __future__ import annotations
 
@@ -36,16 +37,26 @@ def simulated() -> bool:
 def describe(kept: int) -> Device:
     """The GPU, as it is left by blocks that keep copies of so many bytes."""
     if simulated():
-        # The simulator keeps a grid-wide synchronisation only within one block; warps of two leave some threads idle.
+        # The simulator keeps a grid-wide synchronisation only within one block; warps of two leave
+        # some threads idle.
         return Device(
-            "Numba's CUDA simulator", 1, 1 << 16, 1 << 17, 1 << 30, most_threads=8, registers=1 << 16, reserved=0, warp=2,
+            "Numba's CUDA simulator",
+            1,
+            1 << 16,
+            1 << 17,
+            1 << 30,
+            most_threads=8,
+            registers=1 << 16,
+            reserved=0,
+            warp=2,
             in_turn=True,
-        )  # fmt: skip
+        )
     device: Any = cuda.get_current_device()
     name = device.name if isinstance(device.name, str) else device.name.decode()
     if tuple(device.compute_capability) < _OLDEST:
         raise ProblemError(
-            f"engine='cuda' needs a GPU of compute capability {_OLDEST[0]}.{_OLDEST[1]} or later and {name} has "
+            f"engine='cuda' needs a GPU of compute capability {_OLDEST[0]}.{_OLDEST[1]} or later "
+            f"and {name} has "
             f"{device.compute_capability[0]}.{device.compute_capability[1]}; use engine='cpu'."
         )
     free, _ = cuda.current_context().get_memory_info()
@@ -83,12 +94,16 @@ def upload(plan: Plan, real: Any) -> Tables:
             return cuda.to_device(value if value.size else np.zeros((1,) * value.ndim, value.dtype))
         return real(value) if isinstance(value, np.floating) else value
 
-    laws, agents, rule = (type(group)(*map(there, group)) for group in (cuda_paths.pack(plan.chain), plan.agents, plan.tables))
+    laws, agents, rule = (
+        type(group)(*map(there, group))
+        for group in (cuda_paths.pack(plan.chain), plan.agents, plan.tables)
+    )
     return Tables(laws, agents, rule, total)
 
 
 def constants(plan: Plan, copied: dict[Any, int]) -> tuple[Any, ...]:
-    """What of a problem its kernels are compiled for: small numbers, and the shapes of arrays that blocks have copies of."""
+    """What of a problem its kernels are compiled for: small numbers, and the shapes of arrays that
+    blocks have copies of."""
     found: list[Any] = [cuda_paths.is_narrow(plan.chain)]
     for name, group in (("laws", cuda_paths.pack(plan.chain)), ("tables", plan.tables)):
         for field, value in group._asdict().items():
@@ -102,9 +117,13 @@ def constants(plan: Plan, copied: dict[Any, int]) -> tuple[Any, ...]:
 class Kernels:
     """One rule's kernels, compiled when first launched."""
 
-    def __init__(self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool, copied: dict[Any, int]) -> None:
+    def __init__(
+        self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool, copied: dict[Any, int]
+    ) -> None:
         self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_paths.is_narrow(plan.chain))
-        self.advance: Any = make_advance(plan, rule, layout, from_dtype(np.dtype(real)), iid, copied)
+        self.advance: Any = make_advance(
+            plan, rule, layout, from_dtype(np.dtype(real)), iid, copied
+        )
         self._most_shared = 0
 
     def launch(self, layout: Layout, args: tuple[Any, ...]) -> None:
@@ -122,10 +141,13 @@ class Kernels:
         device = cuda.get_current_device()
         for kernel in self.advance.overloads.values():
             function = kernel._codelibrary.get_cufunc()
-            (status,) = driver.cuKernelSetAttribute(attribute, shared_bytes, function.handle, device.id)
+            (status,) = driver.cuKernelSetAttribute(
+                attribute, shared_bytes, function.handle, device.id
+            )
             if status != driver.CUresult.CUDA_SUCCESS:
                 raise ProblemError(
-                    f"The GPU's driver refused {shared_bytes} bytes of shared memory for a block ({status}); "
+                    f"The GPU's driver refused {shared_bytes} bytes of shared memory for a block "
+                    f"({status}); "
                     "use engines.Cuda(layout='table'), or engine='cpu'."
                 )
         self._most_shared = shared_bytes
@@ -149,7 +171,9 @@ class Batch:
         self._failed[: len(members)] = NOT_FAILED
         names = np.zeros(seeds, np.uint64)
         names[: len(members)] = np.array([settings.seeds[i] for i in members], np.uint64)
-        arrays = {name: _zeros(*what) for name, what in global_arrays(layout, run.shape, run.real).items()}
+        arrays = {
+            name: _zeros(*what) for name, what in global_arrays(layout, run.shape, run.real).items()
+        }
         self._memory = Memory(
             seeds=cuda.to_device(names),
             average=cuda.to_device(np.stack([average, average])),
@@ -163,18 +187,26 @@ class Batch:
         )
         if plan.start.states is not None and not self._iid:
             for slot, index in enumerate(members):
-                self._memory.states[0, slot, 0].copy_to_device(np.ascontiguousarray(plan.start.states[index]))
+                self._memory.states[0, slot, 0].copy_to_device(
+                    np.ascontiguousarray(plan.start.states[index])
+                )
         self._count = len(members)
         if not self._iid:
             with _quiet():
-                grid = min(-(-self._count * self._agents // _BEGIN_THREADS), 1 if simulated() else 4096)
+                grid = min(
+                    -(-self._count * self._agents // _BEGIN_THREADS), 1 if simulated() else 4096
+                )
                 self._kernels.begin[grid, _BEGIN_THREADS if not simulated() else 4](
-                    self._job(plan.start.time, plan.start.time), run.tables.laws, run.tables.agents, self._memory,
+                    self._job(plan.start.time, plan.start.time),
+                    run.tables.laws,
+                    run.tables.agents,
+                    self._memory,
                     plan.start.states is None,
-                )  # fmt: skip
+                )
 
     def launch(self, begin: int, stop: int, wanted: list[np.ndarray]) -> tuple[Any, Any, Any]:
-        """Run from `begin` to `stop`; averages (seeds, cuts, d), sync errors (seeds, cuts), failures (time, agent)."""
+        """Run from `begin` to `stop`; averages (seeds, cuts, d), sync errors (seeds, cuts),
+        failures (time, agent)."""
         layout, memory = self._layout, self._memory
         most = max((len(times) for times in wanted), default=0)
         table = np.full((layout.seeds, layout.rows + 1), NEVER)
@@ -184,13 +216,24 @@ class Batch:
         with _quiet():
             there = self._tables
             self._kernels.launch(
-                layout, (self._job(begin, stop), there.laws, there.agents, there.rule, memory, layout.place)
-            )  # fmt: skip
+                layout,
+                (
+                    self._job(begin, stop),
+                    there.laws,
+                    there.agents,
+                    there.rule,
+                    memory,
+                    layout.place,
+                ),
+            )
         period = self._run.settings.sync_period
         if self._agents > 1 and (stop - begin) // period % 2:
             self._half = 1 - self._half
         failed = memory.failed.copy_to_host()
-        failures = [self._failure(key, begin) if alive else (NEVER, 0) for key, alive in zip(failed, self.alive, strict=False)]
+        failures = [
+            self._failure(key, begin) if alive else (NEVER, 0)
+            for key, alive in zip(failed, self.alive, strict=False)
+        ]
         dead = failed != NOT_FAILED
         if (failed[dead] != 0).any():
             failed[dead] = 0
@@ -201,7 +244,9 @@ class Batch:
             inside = table[:, :most] % period != 0
             squares, apart = np.moveaxis(_first(memory.parts, most).sum(axis=2), -1, 0)
             with np.errstate(over="ignore", invalid="ignore"):
-                gap = np.where(np.isfinite(squares), np.maximum(squares / self._agents - apart, 0.0), np.inf)
+                gap = np.where(
+                    np.isfinite(squares), np.maximum(squares / self._agents - apart, 0.0), np.inf
+                )
             omegas = np.where(inside, gap, 0.0)
         return rows, omegas, failures
 

@@ -1,6 +1,7 @@
 """The `cuda` engine: the same rules and the same random numbers on one GPU, through numba-cuda.
 
-This module drives seeds and launches; the kernels are in `cuda_kernel`, their place on the GPU in `cuda_layout`.
+This module drives seeds and launches; the kernels are in `cuda_kernel`, their place on the GPU in
+`cuda_layout`.
 """
 
 from __future__ import annotations
@@ -51,9 +52,16 @@ class Cuda:
 
     def __post_init__(self) -> None:
         if not isinstance(self.precision, str) or self.precision not in _PRECISIONS:
-            raise ProblemError(f"precision is {shown(self.precision)}; give 'float64' or 'float32'.")
-        if self.layout is not None and (not isinstance(self.layout, str) or self.layout not in ("shared", "overlay", "table")):
-            raise ProblemError(f"layout is {shown(self.layout)}; give 'shared', 'overlay' or 'table', or leave it out.")
+            raise ProblemError(
+                f"precision is {shown(self.precision)}; give 'float64' or 'float32'."
+            )
+        if self.layout is not None and (
+            not isinstance(self.layout, str) or self.layout not in ("shared", "overlay", "table")
+        ):
+            raise ProblemError(
+                f"layout is {shown(self.layout)}; give 'shared', 'overlay' or 'table', or leave "
+                "it out."
+            )
 
     @property
     def name(self) -> str:
@@ -72,7 +80,8 @@ def _require_gpu() -> None:
 
     if not cuda.is_available():
         raise ProblemError(
-            "engine='cuda' needs an NVIDIA GPU with its driver, and numba-cuda: pip install 'fegsam[cuda]' on a machine that "
+            "engine='cuda' needs an NVIDIA GPU with its driver, and numba-cuda: pip install "
+            "'fegsam[cuda]' on a machine that "
             "has one; engine='cpu' runs the same here."
         )
 
@@ -101,9 +110,18 @@ class _Run:
         wanted = most_in_a_round(self.times, settings.sync_period) if plan.num_agents > 1 else 1
         copied = cuda_rule.copies(plan)
         device = cuda_device.describe(sum(copied.values()))
-        self.layout = cuda_layout.make_layout(self.shape, device, engine.layout, wanted, self.tables.num_bytes)
+        self.layout = cuda_layout.make_layout(
+            self.shape, device, engine.layout, wanted, self.tables.num_bytes
+        )
         key = rule_key(plan.rule)
-        slot = (plan.form, key if key is not None else plan.rule, self.layout.name, self.real, plan.window, settings.sampling)
+        slot = (
+            plan.form,
+            key if key is not None else plan.rule,
+            self.layout.name,
+            self.real,
+            plan.window,
+            settings.sampling,
+        )
         slot += (
             self.layout.where,
             self.layout.together,
@@ -137,7 +155,12 @@ class _Run:
                 with Notice("fegsam: compiling for this GPU"), explained(self.plan.rule):
                     batch = Batch(self, members)
                     batch.launch(start, start, [np.zeros(0, np.int64)] * len(members))
-                self._hand_over(members, np.array([start]), batch.averages()[:, None], np.zeros((len(members), 1)))
+                self._hand_over(
+                    members,
+                    np.array([start]),
+                    batch.averages()[:, None],
+                    np.zeros((len(members), 1)),
+                )
                 end, time = int(self.ends[members].max()), start
                 while time < end:
                     time, taken, moved = self._some_calls(batch, members, time, end, steps)
@@ -148,9 +171,15 @@ class _Run:
                         break
                 self._keep(batch, members)
 
-    def _some_calls(self, batch: Any, members: np.ndarray, time: int, end: int, steps: float) -> tuple[int, float, int]:
-        """One call of the schedule that starts at `time`; where it ended, the seconds it took, and its agent-steps."""
-        agents, period = self.plan.num_agents, self.settings.sync_period if self.plan.num_agents > 1 else 1
+    def _some_calls(
+        self, batch: Any, members: np.ndarray, time: int, end: int, steps: float
+    ) -> tuple[int, float, int]:
+        """One call of the schedule that starts at `time`; where it ended, the seconds it took, and
+        its agent-steps."""
+        agents, period = (
+            self.plan.num_agents,
+            self.settings.sync_period if self.plan.num_agents > 1 else 1,
+        )
         most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
         limits = Limits(max(1, most), self.layout.rows, self.layout.cuts)
         begun, reached = clock.perf_counter(), time
@@ -164,7 +193,10 @@ class _Run:
     def _one_call(self, batch: Any, members: np.ndarray, call: Call) -> None:
         outputs, recorded = self.plan.output_times, np.isin(call.cuts, self.settings.record)
         wanted = [
-            call.cuts[(call.cuts <= self.ends[i]) & (recorded | np.isin(call.cuts, (outputs[i], self.ends[i])))]
+            call.cuts[
+                (call.cuts <= self.ends[i])
+                & (recorded | np.isin(call.cuts, (outputs[i], self.ends[i])))
+            ]
             for i in members
         ]
         rows, omegas, failures = batch.launch(call.time, call.stop, wanted)
@@ -176,13 +208,20 @@ class _Run:
             whole = times < failure
             count = int(whole.sum())
             self._hand_over(
-                members[slot : slot + 1], times[whole], rows[slot : slot + 1, :count], omegas[slot : slot + 1, :count]
+                members[slot : slot + 1],
+                times[whole],
+                rows[slot : slot + 1, :count],
+                omegas[slot : slot + 1, :count],
             )
             if failure <= call.stop:
                 batch.alive[slot] = False
-                self.recorder.add_divergence(int(index), failure, int(self.plan.agents.kinds[agent]))
+                self.recorder.add_divergence(
+                    int(index), failure, int(self.plan.agents.kinds[agent])
+                )
 
-    def _hand_over(self, members: np.ndarray, times: np.ndarray, rows: np.ndarray, omegas: np.ndarray) -> None:
+    def _hand_over(
+        self, members: np.ndarray, times: np.ndarray, rows: np.ndarray, omegas: np.ndarray
+    ) -> None:
         """Averages (seeds, times, d) of some seeds."""
         for slot, index in enumerate(map(int, members)):
             self.recorder.add(index, times, rows[slot], omegas[slot])

@@ -2,7 +2,8 @@
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportAssignmentType=false, reportRedeclaration=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportAssignmentType=false, reportRedeclaration=false
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ if config.ENABLE_CUDASIM:  # pyright: ignore[reportAttributeAccessIssue]
     def anew(number):
         """The same 64-bit number, of which the compiler knows nothing.
 
-        What is computed from it is computed there, and not before a loop around it, to wait in a register.
+        What is computed from it is computed there, and not before a loop around it, to wait in a
+        register.
         """
         return number
 
@@ -40,14 +42,20 @@ else:
     _PLACE = _WORD.as_pointer()
 
     def _is_counter(counts):
-        return isinstance(counts, types.Array) and (counts.dtype, counts.ndim, counts.layout) == (types.uint64, 1, "C")
+        return isinstance(counts, types.Array) and (counts.dtype, counts.ndim, counts.layout) == (
+            types.uint64,
+            1,
+            "C",
+        )
 
     def _place(context, builder, signature, args):
         counts = context.make_array(signature.args[0])(context, builder, args[0])
-        return builder.gep(counts.data, [context.cast(builder, args[1], signature.args[1], types.int64)])
+        return builder.gep(
+            counts.data, [context.cast(builder, args[1], signature.args[1], types.int64)]
+        )
 
-    # Numba's fences wait for more than these do, its loads past caches are taken out of loops that wait, and its atomics
-    # come back with what was there before.
+    # Numba's fences wait for more than these do, its loads past caches are taken out of loops that
+    # wait, and its atomics come back with what was there before.
     @intrinsic
     def load_acquire(typingctx, counts, index):
         def codegen(context, builder, signature, args):
@@ -62,11 +70,15 @@ else:
         def add(typingctx, counts, index, value):
             def codegen(context, builder, signature, args):
                 kind = ir.FunctionType(ir.VoidType(), [_PLACE, _WORD])
-                instruction = ir.InlineAsm(kind, f"red.{order}.gpu.global.add.u64 [$0], $1;", "l,l,~{memory}", True)
+                instruction = ir.InlineAsm(
+                    kind, f"red.{order}.gpu.global.add.u64 [$0], $1;", "l,l,~{memory}", True
+                )
                 builder.call(instruction, [_place(context, builder, signature, args), args[2]])
                 return context.get_dummy_value()
 
-            return (types.none(counts, index, types.uint64), codegen) if _is_counter(counts) else None
+            return (
+                (types.none(counts, index, types.uint64), codegen) if _is_counter(counts) else None
+            )
 
         return add
 
@@ -76,6 +88,10 @@ else:
             kind = ir.FunctionType(_WORD, [_WORD])
             return builder.call(ir.InlineAsm(kind, "mov.u64 $0, $1;", "=l,l", True), [args[0]])
 
-        return (number(number), codegen) if isinstance(number, types.Integer) and number.bitwidth == 64 else None
+        return (
+            (number(number), codegen)
+            if isinstance(number, types.Integer) and number.bitwidth == 64
+            else None
+        )
 
     add_release, add_relaxed = _make_add("release"), _make_add("relaxed")

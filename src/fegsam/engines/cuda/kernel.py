@@ -1,25 +1,32 @@
-"""The kernels of the `cuda` engine: one thread an agent, rounds of K local steps and an average, for any rule.
+"""The kernels of the `cuda` engine: one thread an agent, rounds of K local steps and an average,
+for any rule.
 
-Between two synchronisations the agents do not meet, and after one they all hold the same parameters. So a thread needs
-memory of its own for the agent that it runs now, and not for all agents: it starts from the average, and at the round's end
-adds its agent's difference from it to a sum. Three layouts (see `cuda_layout`):
+Between two synchronisations the agents do not meet, and after one they all hold the same
+parameters. So a thread needs memory of its own for the agent that it runs now, and not for all
+agents: it starts from the average, and at the round's end adds its agent's difference from it to a
+sum. Three layouts (see `cuda_layout`):
 
-shared   an agent's parameters in shared memory, entry j of thread t beside entry j of thread t + 1: no bank conflicts. Where
-         a round writes few of them, they are kept as changes of the average, and a log says which to put back.
+shared   an agent's parameters in shared memory, entry j of thread t beside entry j of thread t + 1:
+no bank conflicts. Where
+         a round writes few of them, they are kept as changes of the average, and a log says which
+         to put back.
 overlay  a small hash table of the cells that the agent has written, over the average that all read.
 table    an agent's parameters in global memory.
 
-Paths do not hang on parameters. Where half of the GPU is enough for all agents, each block has a scout on the other half: a
-block that draws the paths of its agents some rounds before they are wanted.
+Paths do not hang on parameters. Where half of the GPU is enough for all agents, each block has a
+scout on the other half: a block that draws the paths of its agents some rounds before they are
+wanted.
 
-Sums are whole numbers: a difference is rounded to a multiple of 2^-f and added as a 64-bit integer. Such sums do not depend
-on the order of their terms, so threads may add at any time and a run repeats bit for bit. f leaves room for N differences
-below a limit that goes with the size of the average; where a difference is beyond it, the round is run again with more room.
+Sums are whole numbers: a difference is rounded to a multiple of 2^-f and added as a 64-bit integer.
+Such sums do not depend on the order of their terms, so threads may add at any time and a run
+repeats bit for bit. f leaves room for N differences below a limit that goes with the size of the
+average; where a difference is beyond it, the round is run again with more room.
 """
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -54,7 +61,8 @@ def compile_kernel(function, registers):
 
 
 def make_advance(plan, rule, layout, real, iid, copied):
-    """The loop over rounds for several agents, or for one, which never averages; `copied`: see `cuda_rule.copies`."""
+    """The loop over rounds for several agents, or for one, which never averages; `copied`: see
+    `cuda_rule.copies`."""
     form, window, where, together = plan.form, plan.window, layout.where, layout.together
     ahead = max(window, 1)
     window_size = ahead + 1
@@ -67,7 +75,9 @@ def make_advance(plan, rule, layout, real, iid, copied):
     scout, meet = make_scout(window, narrow), make_meet(together, scouted)
     add, forget, begin, end = make_settle(layout.name, where)
     renew_average = make_renew(shared_base)
-    view_tables, view_params, view_out = make_views(layout.name, form, real, where, np.uint64(where.entries))
+    view_tables, view_params, view_out = make_views(
+        layout.name, form, real, where, np.uint64(where.entries)
+    )
 
     @cuda.jit(device=True)
     def load(memory, which, agent, half, states, actions):
@@ -92,18 +102,47 @@ def make_advance(plan, rule, layout, real, iid, copied):
 
     @cuda.jit(device=True)
     def report_failure(job, memory, which, agent, time):
-        cuda.atomic.min(memory.failed, which, (np.uint64(time - job.begin) << HALF) | np.uint64(agent))
+        cuda.atomic.min(
+            memory.failed, which, (np.uint64(time - job.begin) << HALF) | np.uint64(agent)
+        )
 
     @cuda.jit(device=True)
-    def run_agents(job, laws, agents, tables, memory, params, base, own, out, log, sums, limits, which, rank, slot, lane, alive,
-                   most, stretch, third, known, states, actions, reload):  # fmt: skip
+    def run_agents(
+        job,
+        laws,
+        agents,
+        tables,
+        memory,
+        params,
+        base,
+        own,
+        out,
+        log,
+        sums,
+        limits,
+        which,
+        rank,
+        slot,
+        lane,
+        alive,
+        most,
+        stretch,
+        third,
+        known,
+        states,
+        actions,
+        reload,
+    ):
         """A round of this thread's agents, one after the other: steps, cuts, differences.
 
-        Whether all differences fit, and whether all parameters stayed finite. All threads of a block go through it together;
-        one without an agent only takes part.
+        Whether all differences fit, and whether all parameters stayed finite. All threads of a
+        block go through it together; one without an agent only takes part.
         """
         if not scouted:
-            states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
+            states, actions = (
+                cuda.local.array(window_size, types.uint32),
+                cuda.local.array(ahead, types.uint32),
+            )
         thread, first = cuda.grid(1), rank * job.lanes
         every_fits, every_finite = True, True
         while first < job.num_agents:
@@ -114,7 +153,10 @@ def make_advance(plan, rule, layout, real, iid, copied):
             if running and reload:
                 load(memory, which, agent, stretch.half, states, actions)
             begin(job, params, base, own, slot, lane)
-            who, now = known if scouted else identify(agents, memory.seeds[which], agent), stretch.time
+            who, now = (
+                known if scouted else identify(agents, memory.seeds[which], agent),
+                stretch.time,
+            )
             for j in range(most + 1):
                 at_cut, at_end = alive and j < stretch.inside, alive and j == most
                 stop = now
@@ -124,22 +166,42 @@ def make_advance(plan, rule, layout, real, iid, copied):
                     stop = stretch.time + stretch.length
                 if running:
                     now = walk(
-                        job, laws, agents, tables, params, out, log, states, actions, who, now, stop, memory, stretch.time,
+                        job,
+                        laws,
+                        agents,
+                        tables,
+                        params,
+                        out,
+                        log,
+                        states,
+                        actions,
+                        who,
+                        now,
+                        stop,
+                        memory,
+                        stretch.time,
                         stretch.trail,
-                    )  # fmt: skip
+                    )
                     if now < stop:
                         report_failure(job, memory, which, agent, now + 1)
                         forget(params, base)
                         running, every_finite = False, False
                 if j < most:
-                    at_once = Sums(memory.totals[third, which, 1 + j if at_cut else 0], sums.half, sums.first, sums.size)
+                    at_once = Sums(
+                        memory.totals[third, which, 1 + j if at_cut else 0],
+                        sums.half,
+                        sums.first,
+                        sums.size,
+                    )
                     square, fits = add(job, params, base, own, slot, lane, at_once, limits, at_cut)
                     if at_cut:
                         memory.squares[j, thread] += square
                 else:
                     # A logged table is put back also where a round is broken off.
                     ended = running if logged else at_end and stretch.synced
-                    fits = end(job, params, base, own, slot, lane, sums, limits, ended, log, stretch.length)
+                    fits = end(
+                        job, params, base, own, slot, lane, sums, limits, ended, log, stretch.length
+                    )
                 every_fits = every_fits and fits
             if running and stretch.synced:
                 carry(memory, which, agent, 1 - stretch.half, states, actions)
@@ -155,18 +217,20 @@ def make_advance(plan, rule, layout, real, iid, copied):
 
     @cuda.jit(device=True)
     def part():
-        """The last meeting of a launch, with the scouts. A kernel with it is launched only where all blocks run at once."""
+        """The last meeting of a launch, with the scouts. A kernel with it is launched only where
+        all blocks run at once."""
         if together or scouted:
             cuda.cg.this_grid().sync()
         else:
             cuda.syncthreads()
 
     def advance(job, given_laws, agents, given_tables, memory, place):
-        """Rounds from `begin`, a synchronisation, to `stop`. One broken off by `stop` leaves the average as it was.
+        """Rounds from `begin`, a synchronisation, to `stop`. One broken off by `stop` leaves the
+        average as it was.
 
-        In each turn, all meet when the round's differences are added up. Where each block has a copy of the average, that is
-        the only time: what one turn leaves in `totals`, `overflow`, `again` and `arrivals` is cleared in the next, for the
-        next but one.
+        In each turn, all meet when the round's differences are added up. Where each block has a
+        copy of the average, that is the only time: what one turn leaves in `totals`, `overflow`,
+        `again` and `arrivals` is cleared in the next, for the next but one.
         """
         laws, tables = fix_laws(given_laws), fix_tables(given_tables)
         thread, block = cuda.grid(1), cuda.blockIdx.x % job.crew
@@ -188,7 +252,10 @@ def make_advance(plan, rule, layout, real, iid, copied):
 
         at = min(slot, job.slots - 1) * job.dim
         halves, base = cuda.shared.array(0, types.uint32), memory.rounded[which]
-        first_half, end_half = np.uint64(place.sums + 2 * at), np.uint64(place.sums + 2 * (at + job.dim))
+        first_half, end_half = (
+            np.uint64(place.sums + 2 * at),
+            np.uint64(place.sums + 2 * (at + job.dim)),
+        )
         if shared_base:
             base = cuda.shared.array(0, real)[place.base + at : place.base + at + job.dim]
             if present:
@@ -206,16 +273,37 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 c += np.uint64(job.lanes)
         log = Log(memory.log, np.uint64(thread), np.uint64(cuda.gridsize(1)))
         if near_log:
-            log = Log(cuda.shared.array(0, types.uint32), np.uint64(place.log + cuda.threadIdx.x), np.uint64(cuda.blockDim.x))
+            log = Log(
+                cuda.shared.array(0, types.uint32),
+                np.uint64(place.log + cuda.threadIdx.x),
+                np.uint64(cuda.blockDim.x),
+            )
 
-        states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
-        time, half, row, before, extra, size = job.begin, job.half, 0, 0, 0, memory.size[job.half, which]
-        # Turns in the places that they use by turns: counted here, since a remainder takes longer than a step.
+        states, actions = (
+            cuda.local.array(window_size, types.uint32),
+            cuda.local.array(ahead, types.uint32),
+        )
+        time, half, row, before, extra, size = (
+            job.begin,
+            job.half,
+            0,
+            0,
+            0,
+            memory.size[job.half, which],
+        )
+        # Turns in the places that they use by turns: counted here, since a remainder takes longer
+        # than a step.
         third, rounds, reload = 0, 0, True
         exponent, limits, scale = -1, Limits(0.0, 0.0), 0.0
         alive, upcoming = present and memory.failed[which] != _ZERO, memory.cuts[which, 0]
         while time < job.stop:
-            which, rank, slot, lane, member = anew(which), anew(rank), anew(slot), anew(lane), anew(member)
+            which, rank, slot, lane, member = (
+                anew(which),
+                anew(rank),
+                anew(slot),
+                anew(lane),
+                anew(member),
+            )
             length = min(job.sync_period, job.stop - time)
             synced = length == job.sync_period
             inside = 0
@@ -223,7 +311,9 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 memory.squares[inside, thread] = 0.0
                 inside += 1
                 upcoming = memory.cuts[which, row + inside]
-            stretch = Stretch(time, length, synced, row, inside, half, rounds % AHEAD * job.sync_period)
+            stretch = Stretch(
+                time, length, synced, row, inside, half, rounds % AHEAD * job.sync_period
+            )
             if present:
                 if shared_base and lane == 0:
                     sizes[(1 - half) * job.slots + slot] = 0
@@ -232,7 +322,9 @@ def make_advance(plan, rule, layout, real, iid, copied):
             # Threads that are many have no registers to keep these from round to round.
             if not scouted or exponent != size + ROOM + extra:
                 exponent = size + ROOM + extra
-                limits = Limits(math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent)))
+                limits = Limits(
+                    math.ldexp(1.0, int(job.fraction - exponent)), math.ldexp(1.0, int(exponent))
+                )
                 scale = math.ldexp(job.share, int(exponent - job.fraction))
             sums = Sums(memory.totals[third, which, 0], halves, first_half, np.uint64(job.dim))
             most = 0
@@ -244,9 +336,31 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 cuda.syncthreads()
                 most = box[0]
             fits, finite = run_agents(
-                job, laws, agents, tables, memory, params, base, own, out, log, sums, limits, which, rank, slot, lane, alive,
-                most, stretch, third, known, states, actions, reload,
-            )  # fmt: skip
+                job,
+                laws,
+                agents,
+                tables,
+                memory,
+                params,
+                base,
+                own,
+                out,
+                log,
+                sums,
+                limits,
+                which,
+                rank,
+                slot,
+                lane,
+                alive,
+                most,
+                stretch,
+                third,
+                known,
+                states,
+                actions,
+                reload,
+            )
             if not fits:
                 memory.overflow[third, which] = 1
                 memory.again[third, domain] = 1
@@ -254,17 +368,30 @@ def make_advance(plan, rule, layout, real, iid, copied):
                 cuda.syncthreads()
                 if alive and synced:
                     flush(sums, np.uint64(lane), np.uint64(job.lanes))
-            news = meet(job, memory, box, third, block, np.uint64(rounds + 2), not (fits and finite))
+            news = meet(
+                job, memory, box, third, block, np.uint64(rounds + 2), not (fits and finite)
+            )
 
             repeat = news and memory.again[third, domain] != 0
             extra = extra + MORE_ROOM * memory.overflow[third, which] if repeat else 0
             if not repeat and most > 0:
-                record_cuts(job, memory, place, stretch, third, which, rank, slot, lane, alive, most, scale)
+                record_cuts(
+                    job, memory, place, stretch, third, which, rank, slot, lane, alive, most, scale
+                )
             renewed = alive and synced and not repeat
             if renewed:
                 top = renew_average(
-                    job, memory, base, stretch, third, which, rank, lane, scale, upcoming == time + length
-                )  # fmt: skip
+                    job,
+                    memory,
+                    base,
+                    stretch,
+                    third,
+                    which,
+                    rank,
+                    lane,
+                    scale,
+                    upcoming == time + length,
+                )
                 if shared_base:
                     cuda.atomic.max(sizes, (1 - half) * job.slots + slot, np.int32(top))
                 else:
@@ -299,7 +426,11 @@ def make_advance(plan, rule, layout, real, iid, copied):
             if news:
                 alive = present and np.int64(memory.failed[which] >> HALF) > time - job.begin
             if renewed:
-                size = sizes[(1 - half) * job.slots + slot] if shared_base else memory.size[1 - half, which]
+                size = (
+                    sizes[(1 - half) * job.slots + slot]
+                    if shared_base
+                    else memory.size[1 - half, which]
+                )
             if synced and not repeat:
                 half = 1 - half
 
@@ -322,7 +453,10 @@ def make_advance(plan, rule, layout, real, iid, copied):
             return
         base, own = memory.rounded[which], view_tables(job, place, memory)
         params, out = view_params(job, place, memory, base, own), view_out(job, place, memory)
-        states, actions = cuda.local.array(window_size, types.uint32), cuda.local.array(ahead, types.uint32)
+        states, actions = (
+            cuda.local.array(window_size, types.uint32),
+            cuda.local.array(ahead, types.uint32),
+        )
         load(memory, which, 0, job.half, states, actions)
         forget(params, base)
         who, log = identify(agents, memory.seeds[which], 0), Log(memory.log, _ZERO, _ZERO)
@@ -330,8 +464,22 @@ def make_advance(plan, rule, layout, real, iid, copied):
         while now < job.stop:
             stop = min(memory.cuts[which, row], job.stop)
             reached = walk(
-                job, laws, agents, tables, params, out, log, states, actions, who, now, stop, memory, job.begin, 0
-            )  # fmt: skip
+                job,
+                laws,
+                agents,
+                tables,
+                params,
+                out,
+                log,
+                states,
+                actions,
+                who,
+                now,
+                stop,
+                memory,
+                job.begin,
+                0,
+            )
             if reached < stop:
                 report_failure(job, memory, which, 0, reached + 1)
                 return

@@ -1,4 +1,5 @@
-"""How a run of the `cuda` engine lies on the GPU: who runs where, and what is kept in which memory."""
+"""How a run of the `cuda` engine lies on the GPU: who runs where, and what is kept in which
+memory."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _MOST_REGISTERS, _MANY_REGISTERS, _FEW_REGISTERS = 255, 128, 64
 _SMALL = 48 * 1024
 """Bytes of a table that a block keeps a copy of in shared memory."""
 AHEAD = 4
-"""Rounds that a scout may be ahead of its block: two at least, since a block keeps one until it has the next."""
+"""Rounds that a scout may be ahead of its block: two at least, since a block keeps one until it has
+the next."""
 _FURTHER = 8
 """Steps past the end of a path that who follows it may ask for, by fours."""
 _TRAIL_BYTES = 1 << 28
@@ -50,7 +52,8 @@ class Device:
     registers: int
     """of one processor"""
     reserved: int
-    """shared memory of a block that is not for the layout to give away: copies of tables, and the system's"""
+    """shared memory of a block that is not for the layout to give away: copies of tables, and the
+    system's"""
     warp: int = 32
     in_turn: bool = False
     """whether a block begins only when the one before has ended, as in Numba's simulator"""
@@ -106,7 +109,8 @@ class Layout:
     cuts: int
     """of which inside one round"""
     registers: int
-    """of a thread: with few, more threads wait for memory by turns; with many, none has to put its numbers away"""
+    """of a thread: with few, more threads wait for memory by turns; with many, none has to put its
+    numbers away"""
     most_rounds: int
     """of a launch"""
 
@@ -123,21 +127,39 @@ class Layout:
 def make_shape(plan: Plan, settings: Settings, item: int) -> Shape:
     period = max(1, min(settings.sync_period, settings.num_steps - plan.start.time))
     chained = settings.sampling == "markov"
-    return Shape(plan.form, plan.dimension, plan.num_agents, len(settings.seeds), period, max(plan.window, 1), item, chained)
+    return Shape(
+        plan.form,
+        plan.dimension,
+        plan.num_agents,
+        len(settings.seeds),
+        period,
+        max(plan.window, 1),
+        item,
+        chained,
+    )
 
 
-def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int, fixed_bytes: int) -> Layout:
-    """Choose a layout, or place the one that is asked for; `fixed_bytes`: the problem's own tables."""
+def make_layout(
+    shape: Shape, device: Device, name: str | None, wanted_cuts: int, fixed_bytes: int
+) -> Layout:
+    """Choose a layout, or place the one that is asked for; `fixed_bytes`: the problem's own
+    tables."""
     name = name or _choose(shape, device)
     if name == "overlay" and (shape.form != "cell" or shape.num_agents == 1):
         raise ProblemError(
-            "layout='overlay' is for several agents with tables (off-policy tabular TD, Q-learning); "
+            "layout='overlay' is for several agents with tables (off-policy tabular TD, "
+            "Q-learning); "
             "leave layout out, or give 'shared' or 'table'."
         )
     base = name != "table" and shape.num_agents > 1 and shape.dim * shape.item <= _SMALL
     sums = shape.num_agents > 1 and shape.dim * 8 <= _SMALL
     entries = shape.entries if name == "overlay" else 0
-    logged = name == "shared" and shape.form == "cell" and shape.num_agents > 1 and 2 * shape.sync_period <= shape.dim
+    logged = (
+        name == "shared"
+        and shape.form == "cell"
+        and shape.num_agents > 1
+        and 2 * shape.sync_period <= shape.dim
+    )
     least = _bytes(shape, name, Where(sums, base, True, entries, logged), device.warp, 1)[1]
     own = name != "table" and least <= device.shared_bytes
     if name == "shared" and not own:
@@ -157,7 +179,11 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
         slots -= 1
         threads = -(-slots * lanes // device.warp) * device.warp
         place, shared_bytes = _bytes(shape, name, where, threads, slots)
-    resident = 1 if device.in_turn else device.processors * max(1, _resident(device, threads, shared_bytes, registers))
+    resident = (
+        1
+        if device.in_turn
+        else device.processors * max(1, _resident(device, threads, shared_bytes, registers))
+    )
     blocks = 1 if packed else min(-(-shape.num_agents // threads), resident)
     seeds = min(shape.num_seeds, slots * max(1, resident // blocks))
     cuts, rows, per_seed, per_thread = _sizes(shape, name, where, wanted_cuts, seeds, blocks)
@@ -169,60 +195,108 @@ def make_layout(shape: Shape, device: Device, name: str | None, wanted_cuts: int
         per_group = slots * per_seed + blocks * threads * per_thread
     if per_group > room:
         raise ProblemError(
-            f"{shape.num_agents} agents with {shape.dim} parameters need {per_group + fixed_bytes:.2e} bytes of GPU memory and "
+            f"{shape.num_agents} agents with {shape.dim} parameters need "
+            f"{per_group + fixed_bytes:.2e} bytes of GPU memory and "
             f"{device.name} has {device.free_bytes:.2e} free; use fewer agents, or engine='cpu'."
         )
     groups = min(-(-shape.num_seeds // slots), max(1, resident // blocks), room // per_group)
     found = Layout(
-        name, where, place, threads, lanes, slots, blocks, groups * slots, shared_bytes, groups * blocks, rows, cuts, registers,
+        name,
+        where,
+        place,
+        threads,
+        lanes,
+        slots,
+        blocks,
+        groups * slots,
+        shared_bytes,
+        groups * blocks,
+        rows,
+        cuts,
+        registers,
         most_rounds=1 << 62,
-    )  # fmt: skip
+    )
     trail = 8 * _trail_steps(shape) * found.grid * threads
     # Arrays with a place for each thread have one for a scout's too.
     more = trail + per_thread * found.grid * threads
     spare = found.grid <= device.processors // 2 or device.in_turn
     seated = 1 < shape.num_agents <= blocks * lanes
-    if own and shape.chained and spare and seated and trail <= _TRAIL_BYTES and more <= room - groups * per_group:
+    if (
+        own
+        and shape.chained
+        and spare
+        and seated
+        and trail <= _TRAIL_BYTES
+        and more <= room - groups * per_group
+    ):
         return _scouted(found, shape, device)
     return found
 
 
 def _scouted(found: Layout, shape: Shape, device: Device) -> Layout:
-    """The same with scouts: a processor has few threads then, and each as many registers as there are."""
+    """The same with scouts: a processor has few threads then, and each as many registers as there
+    are."""
     # Where little is added, it goes straight to the sums of all blocks.
     few = shape.num_agents * shape.num_seeds * shape.sync_period <= _FEW_SUMMANDS
-    where = found.where._replace(scouted=True, sums=found.where.sums and not few, near_log=found.where.logged)
+    where = found.where._replace(
+        scouted=True, sums=found.where.sums and not few, near_log=found.where.logged
+    )
     place, shared_bytes = _bytes(shape, found.name, where, found.threads, found.slots)
     if shared_bytes > device.shared_bytes:
         where = where._replace(near_log=False)
         place, shared_bytes = _bytes(shape, found.name, where, found.threads, found.slots)
     return replace(
-        found, where=where, place=place, shared_bytes=shared_bytes, grid=2 * found.grid, registers=_MOST_REGISTERS,
+        found,
+        where=where,
+        place=place,
+        shared_bytes=shared_bytes,
+        grid=2 * found.grid,
+        registers=_MOST_REGISTERS,
         most_rounds=AHEAD if device.in_turn else found.most_rounds,
-    )  # fmt: skip
+    )
 
 
 def _choose(shape: Shape, device: Device) -> str:
-    sparse = shape.form == "cell" and shape.num_agents > 1 and 2 * shape.own_bytes("overlay") <= shape.own_bytes("table")
+    sparse = (
+        shape.form == "cell"
+        and shape.num_agents > 1
+        and 2 * shape.own_bytes("overlay") <= shape.own_bytes("table")
+    )
     needed = _bytes(shape, "shared", Where(True, True, True, 0), device.warp, 1)[1]
-    resident = _resident(device, device.warp, needed, _MANY_REGISTERS) if needed <= device.shared_bytes else 0
+    resident = (
+        _resident(device, device.warp, needed, _MANY_REGISTERS)
+        if needed <= device.shared_bytes
+        else 0
+    )
     at_once = device.processors * device.warp * resident
     # An overlay leaves room for more threads, and asks more of each.
     if sparse:
         return "overlay" if shape.num_agents * shape.num_seeds > at_once else "shared"
-    fits = _bytes(shape, "shared", Where(True, True, True, 0), 2 * device.warp, 1)[1] <= device.shared_bytes
+    fits = (
+        _bytes(shape, "shared", Where(True, True, True, 0), 2 * device.warp, 1)[1]
+        <= device.shared_bytes
+    )
     return "shared" if fits else "table"
 
 
 def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int, int]:
-    """Threads of a block and registers of a thread: as few as give every processor a block, as many as one can hold."""
+    """Threads of a block and registers of a thread: as few as give every processor a block, as many
+    as one can hold."""
 
     def held(threads: int, registers: int) -> int:
         needed = _bytes(shape, name, where, threads, 1)[1]
-        return threads * _resident(device, threads, needed, registers) if needed <= device.shared_bytes else 0
+        return (
+            threads * _resident(device, threads, needed, registers)
+            if needed <= device.shared_bytes
+            else 0
+        )
 
     def best(registers: int) -> int:
-        sizes = [count * device.warp for count in range(1, _MOST + 1) if held(count * device.warp, registers)]
+        sizes = [
+            count * device.warp
+            for count in range(1, _MOST + 1)
+            if held(count * device.warp, registers)
+        ]
         chosen, most = device.warp, max(sizes, default=device.warp)
         for threads in sizes:
             spread = shape.num_agents > most and -(-shape.num_agents // chosen) <= device.processors
@@ -243,7 +317,9 @@ def _resident(device: Device, threads: int, shared_bytes: int, registers: int) -
     """Blocks that one processor holds at once. Registers are given out to four warps at a time."""
     given = -(-threads // (4 * device.warp)) * 4 * device.warp
     by_memory = device.resident_bytes // (shared_bytes + device.reserved)
-    return min(device.most_threads // threads, device.registers // (registers * given), by_memory, 32)
+    return min(
+        device.most_threads // threads, device.registers // (registers * given), by_memory, 32
+    )
 
 
 def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> tuple[Place, int]:
@@ -270,14 +346,20 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
 
 
-def _sizes(shape: Shape, name: str, where: Where, wanted_cuts: int, seeds: int, blocks: int) -> tuple[int, int, int, int]:
+def _sizes(
+    shape: Shape, name: str, where: Where, wanted_cuts: int, seeds: int, blocks: int
+) -> tuple[int, int, int, int]:
     """Cuts in a round, rows in a launch, and bytes for each seed and for each thread."""
     per_row = 8 * (shape.dim + 2 * blocks)
     rows = max(2, min(_MOST_ROWS, _ROW_BYTES // (per_row * seeds)))
     cuts = max(1, min(wanted_cuts, rows))
     windows = 16 * shape.ahead * shape.num_agents
     per_seed = windows + shape.dim * (16 + shape.item + 24 * (1 + cuts)) + rows * (per_row + 8)
-    per_thread = 8 * cuts + (0 if where.own else shape.own_bytes(name)) + (4 * shape.sync_period if where.logged else 0)
+    per_thread = (
+        8 * cuts
+        + (0 if where.own else shape.own_bytes(name))
+        + (4 * shape.sync_period if where.logged else 0)
+    )
     return cuts, rows, per_seed, per_thread
 
 
@@ -286,7 +368,9 @@ def _trail_steps(shape: Shape) -> int:
     return AHEAD * shape.sync_period + _FURTHER
 
 
-def global_arrays(layout: Layout, shape: Shape, real: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
+def global_arrays(
+    layout: Layout, shape: Shape, real: Any
+) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Shape and type of what lies in global memory besides windows and what is uploaded."""
     seeds, threads, dim = layout.seeds, layout.grid * layout.threads, shape.dim
     own = not layout.where.own
@@ -298,13 +382,23 @@ def global_arrays(layout: Layout, shape: Shape, real: Any) -> dict[str, tuple[tu
         "overflow": ((3, seeds), np.int32),
         "again": ((3, layout.grid), np.int32),
         "arrivals": ((6,), np.uint64),
-        "trail": ((_trail_steps(shape) * layout.crew * layout.threads if layout.where.scouted else 1,), np.uint64),
+        "trail": (
+            (_trail_steps(shape) * layout.crew * layout.threads if layout.where.scouted else 1,),
+            np.uint64,
+        ),
         "drawn": ((layout.crew,), np.uint64),
         "taken": ((layout.crew,), np.uint64),
         "rows": ((layout.rows, seeds, dim), np.float64),
         "own": ((threads * dim if own and not overlaid else 1,), real),
         "out": ((threads, dim) if own and shape.form == "dense" else (1, 1), real),
-        "log": ((shape.sync_period * threads if layout.where.logged and not layout.where.near_log else 1,), np.uint32),
+        "log": (
+            (
+                shape.sync_period * threads
+                if layout.where.logged and not layout.where.near_log
+                else 1,
+            ),
+            np.uint32,
+        ),
         "keys": ((shape.entries * threads if own and overlaid else 1,), np.uint32),
         "values": ((shape.entries * threads if own and overlaid else 1,), real),
     }

@@ -24,14 +24,16 @@ def await_count(counts, index, least):
 
 
 def make_meet(together, scouted):
-    """A meeting of all blocks that run agents, or of a block's threads where no two blocks share a seed.
+    """A meeting of all blocks that run agents, or of a block's threads where no two blocks share a
+    seed.
 
-    Blocks count themselves in and wait for the last one. That takes less than a grid-wide synchronisation, and takes along
-    whether some thread had news.
+    Blocks count themselves in and wait for the last one. That takes less than a grid-wide
+    synchronisation, and takes along whether some thread had news.
     """
 
     def meet_blocks(job, memory, box, which, block, rounds, news):
-        """Whether some thread of all had news; `rounds` must have been drawn by the block's scout."""
+        """Whether some thread of all had news; `rounds` must have been drawn by the block's
+        scout."""
         any_news = cuda.syncthreads_or(np.int32(news))
         if scouted and cuda.threadIdx.x == cuda.blockDim.x - 1:
             await_count(memory.drawn, block, rounds)

@@ -2,7 +2,8 @@
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class Who(NamedTuple):
 
 
 class Log(NamedTuple):
-    """The cells that an agent has written, step by step: from `first` on, `width` apart; other threads' lie between."""
+    """The cells that an agent has written, step by step: from `first` on, `width` apart; other
+    threads' lie between."""
 
     cells: Any
     first: Any
@@ -60,7 +62,8 @@ class Log(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What lies in global memory. S seeds, C recorded times a launch, c of them inside one round."""
+    """What lies in global memory. S seeds, C recorded times a launch, c of them inside one
+    round."""
 
     seeds: Any
     """uint64 (S)"""
@@ -69,16 +72,18 @@ class Memory(NamedTuple):
     rounded: Any
     """(S, d): the average as agents hold it, where blocks have no copies of it"""
     states: Any
-    """uint32 (2, S, ahead, N): each agent's window at the last synchronisation, and room for the next"""
+    """uint32 (2, S, ahead, N): each agent's window at the last synchronisation, and room for the
+    next"""
     actions: Any
     """uint32 (2, S, ahead, N)"""
     totals: Any
-    """uint64 (3, S, 1 + c, d): sums over agents of the differences from the average, at the round's end and at its cuts; this
-    turn's, the last one's and the next one's"""
+    """uint64 (3, S, 1 + c, d): sums over agents of the differences from the average, at the round's
+    end and at its cuts; this turn's, the last one's and the next one's"""
     squares: Any
     """float64 (c, threads): sums over a thread's agents of ||theta^i - average||^2"""
     parts: Any
-    """float64 (C, S, blocks, 2): a block's share of those sums, and of the squared norm of the mean difference"""
+    """float64 (C, S, blocks, 2): a block's share of those sums, and of the squared norm of the mean
+    difference"""
     failed: Any
     """uint64 (S): step since `begin` and agent of the first parameter that was not finite"""
     overflow: Any
@@ -86,10 +91,11 @@ class Memory(NamedTuple):
     again: Any
     """int32 (3, domains): some seed's was"""
     arrivals: Any
-    """uint64 (2 * 3): blocks that have come to a turn's meetings, and in the upper half how many had news; three as above"""
+    """uint64 (2 * 3): blocks that have come to a turn's meetings, and in the upper half how many
+    had news; three as above"""
     trail: Any
-    """uint64 (AHEAD * K and some more, threads of the crew), flat: what scouts have drawn, the state in the lower half and the
-    action in the upper"""
+    """uint64 (AHEAD * K and some more, threads of the crew), flat: what scouts have drawn, the
+    state in the lower half and the action in the upper"""
     drawn: Any
     """uint64 (crew): rounds that each block's scout has drawn"""
     taken: Any
@@ -119,7 +125,8 @@ class Place(NamedTuple):
     tree: Any
     """float64 (threads)"""
     box: Any
-    """int32 (2): cuts inside the round, of the seed that has most; and whether a meeting brought news"""
+    """int32 (2): cuts inside the round, of the seed that has most; and whether a meeting brought
+    news"""
     size: Any
     """int32 (2, slots): as in `Memory`, where a block has a copy of the average"""
     base: Any
@@ -144,7 +151,8 @@ class Where(NamedTuple):
     entries: int
     """of an overlay"""
     logged: bool = False
-    """an agent's table holds its changes alone, and a log says where, so that it is put back without looking at all of it"""
+    """an agent's table holds its changes alone, and a log says where, so that it is put back
+    without looking at all of it"""
     scouted: bool = False
     """each block's paths are drawn by another block, which runs ahead"""
     near_log: bool = False

@@ -1,8 +1,10 @@
-"""How a thread of the `cuda` engine sees its agent's parameters: what a rule indexes, whatever lies behind it."""
+"""How a thread of the `cuda` engine sees its agent's parameters: what a rule indexes, whatever lies
+behind it."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportOperatorIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportOperatorIssue=false
 
 from __future__ import annotations
 
@@ -52,18 +54,27 @@ def overlay_find(overlay, cell):
 @register_jitable
 def overlay_read(overlay, cell):
     place, key = overlay_find(overlay, cell)
-    return overlay.base[cell] if key == EMPTY else overlay.values[overlay.first_value + place * overlay.width]
+    return (
+        overlay.base[cell]
+        if key == EMPTY
+        else overlay.values[overlay.first_value + place * overlay.width]
+    )
 
 
 @overload(operator.getitem)
 def _overlay_getitem(overlay, cell):
-    if isinstance(overlay, types.NamedTuple) and overlay.instance_class is Overlay and isinstance(cell, types.Integer):
+    if (
+        isinstance(overlay, types.NamedTuple)
+        and overlay.instance_class is Overlay
+        and isinstance(cell, types.Integer)
+    ):
         return lambda overlay, cell: overlay_read(overlay, cell)
     return None
 
 
 class Column(NamedTuple):
-    """The parameters of one agent among those of its block: entry j beside the others' entries j."""
+    """The parameters of one agent among those of its block: entry j beside the others' entries
+    j."""
 
     memory: Any
     first: Any
@@ -78,7 +89,11 @@ class Column(NamedTuple):
 
 
 def _is_column(column, index):
-    return isinstance(column, types.NamedTuple) and column.instance_class is Column and isinstance(index, types.Integer)
+    return (
+        isinstance(column, types.NamedTuple)
+        and column.instance_class is Column
+        and isinstance(index, types.Integer)
+    )
 
 
 @overload(operator.getitem)
@@ -102,7 +117,8 @@ def _column_setitem(column, index, value):
 
 
 class Changed(NamedTuple):
-    """The parameters of one agent: the average, and what the agent has changed since; laid out as a `Column`."""
+    """The parameters of one agent: the average, and what the agent has changed since; laid out as a
+    `Column`."""
 
     base: Any
     memory: Any
@@ -115,8 +131,14 @@ class Changed(NamedTuple):
 
 @overload(operator.getitem)
 def _changed_getitem(changed, cell):
-    if isinstance(changed, types.NamedTuple) and changed.instance_class is Changed and isinstance(cell, types.Integer):
-        return lambda changed, cell: changed.base[cell] + changed.memory[changed.first + np.uint64(cell) * changed.width]
+    if (
+        isinstance(changed, types.NamedTuple)
+        and changed.instance_class is Changed
+        and isinstance(cell, types.Integer)
+    ):
+        return lambda changed, cell: (
+            changed.base[cell] + changed.memory[changed.first + np.uint64(cell) * changed.width]
+        )
     return None
 
 
@@ -167,9 +189,13 @@ def make_views(layout, form, real, where, entries):
     if layout == "overlay":
         tables, params = no_tables, shared_overlay if where.own else global_overlay
     else:
-        tables, params = (shared_tables, shared_params) if where.own else (global_tables, global_params)
+        tables, params = (
+            (shared_tables, shared_params) if where.own else (global_tables, global_params)
+        )
     if where.logged:
         params = shared_changes
     out = (shared_out if where.own else global_out) if form == "dense" else no_out
     # Inlined by Numba itself: a device function may not return an array.
-    return tuple(cuda.jit(device=True, inline="always")(function) for function in (tables, params, out))
+    return tuple(
+        cuda.jit(device=True, inline="always")(function) for function in (tables, params, out)
+    )

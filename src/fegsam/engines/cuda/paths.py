@@ -2,7 +2,8 @@
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -17,7 +18,18 @@ from fegsam.engines.cuda.instructions import add_release, anew
 from fegsam.engines.cuda.layout import AHEAD
 from fegsam.engines.cuda.meet import await_count
 from fegsam.engines.cuda.sums import FOUR
-from fegsam.engines.randomness import FIRST_STATE, HALF, IID, MASK, ONE, PATH, THREE, TWO, philox, words
+from fegsam.engines.randomness import (
+    FIRST_STATE,
+    HALF,
+    IID,
+    MASK,
+    ONE,
+    PATH,
+    THREE,
+    TWO,
+    philox,
+    words,
+)
 
 _ZERO = np.uint64(0)
 _SHORT = np.uint64(0xFFFF)
@@ -31,7 +43,8 @@ class Laws(NamedTuple):
     row: Any
     """first entry and number of entries, likewise"""
     entry: Any
-    """threshold, next state and other next state: 32, 16 and 16 bits, or 32 in one word and twice 32 in the next"""
+    """threshold, next state and other next state: 32, 16 and 16 bits, or 32 in one word and twice
+    32 in the next"""
     first: Any
     law: Any
     num_states: Any
@@ -45,7 +58,9 @@ def pack(chain):
         entry = threshold | (outcome << HALF) | (other << np.uint64(48))
     else:
         entry = np.stack([threshold, outcome | (other << HALF)], axis=1).ravel()
-    policy, row, first, law = (part.view(np.uint64) for part in (chain.policy, chain.row, chain.first, chain.law))
+    policy, row, first, law = (
+        part.view(np.uint64) for part in (chain.policy, chain.row, chain.first, chain.law)
+    )
     return Laws(policy, row, entry, first, law, chain.num_states, chain.num_actions)
 
 
@@ -63,11 +78,15 @@ def choose_packed(word, start, size, table):
 
 
 def make_transition(narrow):
-    """A transition in two halves, `look` and `arrive`: what can be asked before the answer is needed, and the answer."""
+    """A transition in two halves, `look` and `arrive`: what can be asked before the answer is
+    needed, and the answer."""
 
     def look(laws, mdp, policy, state, action_word, state_word):
-        """The action taken in `state`, and what says where it leads; `mdp` and `policy` are first rows."""
-        action = choose_packed(action_word, (policy + state) * laws.num_actions, laws.num_actions, laws.policy)
+        """The action taken in `state`, and what says where it leads; `mdp` and `policy` are first
+        rows."""
+        action = choose_packed(
+            action_word, (policy + state) * laws.num_actions, laws.num_actions, laws.policy
+        )
         row = laws.row[(mdp + state) * laws.num_actions + action]
         product = state_word * (row >> HALF)
         at = (row & MASK) + (product >> HALF)
@@ -87,13 +106,18 @@ def make_transition(narrow):
 def make_draw_window(look, arrive, window):
     def draw_window(laws, agents, kind, seed, agent, t, states, actions):
         """A window from the stationary law."""
-        mdp, policy = np.uint64(agents.mdps[kind]) * laws.num_states, np.uint64(agents.policies[kind]) * laws.num_states
+        mdp, policy = (
+            np.uint64(agents.mdps[kind]) * laws.num_states,
+            np.uint64(agents.policies[kind]) * laws.num_states,
+        )
         word, _ = words(seed, agent, t, IID)
         state = choose_packed(word, np.uint64(kind) * laws.num_states, laws.num_states, laws.law)
         states[0] = state
         for l in range(window):
             action_word, state_word = words(seed, agent, t, IID + np.uint64(l) + ONE)
-            action, word, threshold, outcomes = look(laws, mdp, policy, state, action_word, state_word)
+            action, word, threshold, outcomes = look(
+                laws, mdp, policy, state, action_word, state_word
+            )
             state = arrive(word, threshold, outcomes)
             actions[l] = action
             states[l + 1] = state
@@ -102,7 +126,8 @@ def make_draw_window(look, arrive, window):
 
 
 def make_begin(ahead, narrow):
-    """The kernel that draws every agent's first window, or the rest of one whose first state is there."""
+    """The kernel that draws every agent's first window, or the rest of one whose first state is
+    there."""
     look, arrive = make_transition(narrow)
 
     @cuda.jit
@@ -112,14 +137,23 @@ def make_begin(ahead, narrow):
             which, agent = i // job.num_agents, i % job.num_agents
             seed, states, actions = memory.seeds[which], memory.states, memory.actions
             kind = agents.kinds[agent]
-            mdp, policy = np.uint64(agents.mdps[kind]) * laws.num_states, np.uint64(agents.policies[kind]) * laws.num_states
+            mdp, policy = (
+                np.uint64(agents.mdps[kind]) * laws.num_states,
+                np.uint64(agents.policies[kind]) * laws.num_states,
+            )
             if drawn:
                 word, _ = words(seed, np.uint64(agent), _ZERO, FIRST_STATE)
-                states[job.half, which, 0, agent] = choose_packed(word, _ZERO, laws.num_states, laws.first)
+                states[job.half, which, 0, agent] = choose_packed(
+                    word, _ZERO, laws.num_states, laws.first
+                )
             state = np.uint64(states[job.half, which, 0, agent])
             for j in range(ahead - 1):
-                action_word, state_word = words(seed, np.uint64(agent), np.uint64(job.begin + j), PATH)
-                action, word, threshold, outcomes = look(laws, mdp, policy, state, action_word, state_word)
+                action_word, state_word = words(
+                    seed, np.uint64(agent), np.uint64(job.begin + j), PATH
+                )
+                action, word, threshold, outcomes = look(
+                    laws, mdp, policy, state, action_word, state_word
+                )
                 state = arrive(word, threshold, outcomes)
                 actions[job.half, which, j, agent] = action
                 states[job.half, which, j + 1, agent] = state
@@ -141,15 +175,31 @@ def make_move(ahead):
 def make_walk(step, window, iid, narrow):
     """An agent's steps up to a time, with its path.
 
-    Paths do not hang on parameters, so each transition is looked up before the step that comes before its own: the two wait
-    for memory at the same time.
+    Paths do not hang on parameters, so each transition is looked up before the step that comes
+    before its own: the two wait for memory at the same time.
     """
     ahead = max(window, 1)
     look, arrive = make_transition(narrow)
     draw_window, move = make_draw_window(look, arrive, window), make_move(ahead)
 
     @cuda.jit(device=True)
-    def walk(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
+    def walk(
+        job,
+        laws,
+        agents,
+        tables,
+        params,
+        out,
+        log,
+        states,
+        actions,
+        who,
+        time,
+        stop,
+        memory,
+        origin,
+        first_row,
+    ):
         """The steps time..stop-1; the time after the last that left the parameters finite."""
         path = Path(states, actions, who.kind, who.mdp, who.policy)
         mdp, policy = np.uint64(who.mdp) * laws.num_states, np.uint64(who.policy) * laws.num_states
@@ -160,22 +210,30 @@ def make_walk(step, window, iid, narrow):
         t, end = np.uint64(time), np.uint64(stop)
         if not iid and t < end:
             tau = t + np.uint64(ahead - 1)
-            w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
+            w0, w1, w2, w3 = philox(
+                (tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1
+            )
             first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
-            action, word, threshold, outcomes = look(laws, mdp, policy, np.uint64(states[ahead - 1]), first, second)
+            action, word, threshold, outcomes = look(
+                laws, mdp, policy, np.uint64(states[ahead - 1]), first, second
+            )
         while t < end:
             if iid:
                 draw_window(laws, agents, who.kind, who.seed, agent, t, states, actions)
             else:
                 tau = t + np.uint64(ahead)
                 if tau & ONE == _ZERO:
-                    w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
+                    w0, w1, w2, w3 = philox(
+                        (tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1
+                    )
                 state = arrive(word, threshold, outcomes)
                 actions[ahead - 1] = action
                 states[ahead] = state
                 if t + ONE < end:
                     first, second = (w2, w3) if tau & ONE == ONE else (w0, w1)
-                    action, word, threshold, outcomes = look(laws, mdp, policy, state, first, second)
+                    action, word, threshold, outcomes = look(
+                        laws, mdp, policy, state, first, second
+                    )
             if not step(params, out, path, tables, job, log.cells, entry):
                 return np.int64(t)
             if not iid:
@@ -196,17 +254,43 @@ def make_follow(step, window):
     move = make_move(ahead)
 
     @cuda.jit(device=True)
-    def follow(job, laws, agents, tables, params, out, log, states, actions, who, time, stop, memory, origin, first_row):
+    def follow(
+        job,
+        laws,
+        agents,
+        tables,
+        params,
+        out,
+        log,
+        states,
+        actions,
+        who,
+        time,
+        stop,
+        memory,
+        origin,
+        first_row,
+    ):
         path = Path(states, actions, who.kind, who.mdp, who.policy)
         trail, stride = memory.trail, anew(np.uint64(job.crew * cuda.blockDim.x))
         t, end, passed = np.uint64(time), np.uint64(stop), np.uint64(time - origin)
         entry = log.first + passed * log.width
         row = (np.uint64(first_row) + passed) * stride + np.uint64(cuda.grid(1)) - stride
-        coming = trail[row], trail[row + stride], trail[row + TWO * stride], trail[row + THREE * stride]
+        coming = (
+            trail[row],
+            trail[row + stride],
+            trail[row + TWO * stride],
+            trail[row + THREE * stride],
+        )
         while t < end:
             row += FOUR * stride
             drawn = coming
-            coming = trail[row], trail[row + stride], trail[row + TWO * stride], trail[row + THREE * stride]
+            coming = (
+                trail[row],
+                trail[row + stride],
+                trail[row + TWO * stride],
+                trail[row + THREE * stride],
+            )
             finite, taken = True, _ZERO
             for i in range(4):
                 if t + np.uint64(i) < end:
@@ -225,7 +309,8 @@ def make_follow(step, window):
 
 
 def make_scout(window, narrow):
-    """What a block of scouts does: it draws the paths of another block's agents, some rounds before they are wanted."""
+    """What a block of scouts does: it draws the paths of another block's agents, some rounds before
+    they are wanted."""
     ahead = max(window, 1)
     look, arrive = make_transition(narrow)
 
@@ -249,7 +334,9 @@ def make_scout(window, narrow):
                 action, word, threshold, outcomes = look(laws, mdp, policy, state, first, second)
                 tau += ONE
                 if tau & ONE == _ZERO:
-                    w0, w1, w2, w3 = philox((tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1)
+                    w0, w1, w2, w3 = philox(
+                        (tau >> ONE) & MASK, tau >> (HALF + ONE), agent, PATH, key_0, key_1
+                    )
                 state = arrive(word, threshold, outcomes)
                 if present:
                     memory.trail[row] = (action << HALF) | state

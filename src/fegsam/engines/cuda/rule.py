@@ -1,11 +1,14 @@
-"""What of a rule and its problem is compiled into a kernel: small numbers, copies of small arrays, and the step.
+"""What of a rule and its problem is compiled into a kernel: small numbers, copies of small arrays,
+and the step.
 
-A kernel is made for one rule, so its constants unroll its loops, and each form has a step with its own write.
+A kernel is made for one rule, so its constants unroll its loops, and each form has a step with its
+own write.
 """
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ _COPY = 1 << 13
 _COPIES = 40 * 1024
 """Bytes of all copies of a block; the compiler allows 48 KB of what has a fixed size."""
 _CALM = 1e20
-"""Increments below this cannot take a finite parameter out of the finite numbers, in either precision."""
+"""Increments below this cannot take a finite parameter out of the finite numbers, in either
+precision."""
 
 
 def copies(plan):
@@ -47,8 +51,9 @@ def copies(plan):
 def make_fix(given, name, real, copied):
     """A device function that makes a NamedTuple fit for the inner loop.
 
-    Its small whole numbers become constants, so that loops unroll, and of some of its arrays each block makes a copy in shared
-    memory, where threads that read different entries do not wait for each other.
+    Its small whole numbers become constants, so that loops unroll, and of some of its arrays each
+    block makes a copy in shared memory, where threads that read different entries do not wait for
+    each other.
     """
     space = {"made": type(given), "cuda": cuda}
     lines, fields = ["def fix(given):"], []
@@ -60,7 +65,9 @@ def make_fix(given, name, real, copied):
             space[f"{field}_shape"] = value.shape
             space[f"{field}_type"] = real if value.dtype.kind == "f" else from_dtype(value.dtype)
             strides = np.cumprod((1, *value.shape[:0:-1]))[::-1]
-            at = ", ".join(f"i // {stride} % {size}" for stride, size in zip(strides, value.shape, strict=True))
+            at = ", ".join(
+                f"i // {stride} % {size}" for stride, size in zip(strides, value.shape, strict=True)
+            )
             lines += [
                 f"    {field} = cuda.shared.array({field}_shape, {field}_type)",
                 f"    for i in range(cuda.threadIdx.x, {value.size}, cuda.blockDim.x):",
@@ -87,7 +94,8 @@ def all_finite(params, largest):
 
 
 def make_step(form, rule, layout, logged):
-    """One step of one agent on its parameters, with the form's own write; whether they stayed finite."""
+    """One step of one agent on its parameters, with the form's own write; whether they stayed
+    finite."""
     rule = cuda.jit(device=True)(rule)
 
     def cell_step(params, out, path, tables, job, log, entry):

@@ -1,8 +1,10 @@
-"""How the `cuda` engine adds up its agents' differences from the average: in whole numbers, in any order."""
+"""How the `cuda` engine adds up its agents' differences from the average: in whole numbers, in any
+order."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false, reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
+# reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Sums(NamedTuple):
     whole: Any
     """uint64 (d): of all blocks"""
     half: Any
-    """uint32: of a block, the lower halves from `first` on, and the upper ones `size` entries behind"""
+    """uint32: of a block, the lower halves from `first` on, and the upper ones `size` entries
+    behind"""
     first: Any
     size: Any
     """d"""
@@ -47,7 +50,9 @@ def add_low(sums, cell, value):
 
 @cuda.jit(device=True)
 def add_high(sums, cell, value, carry):
-    cuda.atomic.add(sums.half, sums.first + sums.size + cell, np.uint32(((value >> HALF) + carry) & MASK))
+    cuda.atomic.add(
+        sums.half, sums.first + sums.size + cell, np.uint32(((value >> HALF) + carry) & MASK)
+    )
 
 
 @register_jitable
@@ -64,7 +69,8 @@ def add_global(sums, cell, value):
 
 @register_jitable
 def four(c, stride, size):
-    """Entries to ask memory for at once, so that they are waited for together; beyond the end, the first comes again."""
+    """Entries to ask memory for at once, so that they are waited for together; beyond the end, the
+    first comes again."""
     at_1, at_2, at_3 = c + stride, c + TWO * stride, c + THREE * stride
     return c, at_1 if at_1 < size else c, at_2 if at_2 < size else c, at_3 if at_3 < size else c
 
@@ -112,9 +118,15 @@ def flush(sums, first, stride):
     while c < sums.size:
         at = eight(c, stride, sums.size)
         values = (
-            take_sum(sums, at[0]), take_sum(sums, at[1]), take_sum(sums, at[2]), take_sum(sums, at[3]),
-            take_sum(sums, at[4]), take_sum(sums, at[5]), take_sum(sums, at[6]), take_sum(sums, at[7]),
-        )  # fmt: skip
+            take_sum(sums, at[0]),
+            take_sum(sums, at[1]),
+            take_sum(sums, at[2]),
+            take_sum(sums, at[3]),
+            take_sum(sums, at[4]),
+            take_sum(sums, at[5]),
+            take_sum(sums, at[6]),
+            take_sum(sums, at[7]),
+        )
         for i in range(8):
             if values[i] != 0:
                 add_relaxed(sums.whole, at[i], values[i])
@@ -124,8 +136,9 @@ def flush(sums, first, stride):
 def make_settle(layout, where):
     """What begins a round for an agent, and what adds differences from the average to sums.
 
-    An overlay is its thread's own affair. Whole tables are the block's: all threads of a seed begin all of its tables, and
-    each adds up some cells of all tables, so that neighbours read what lies side by side.
+    An overlay is its thread's own affair. Whole tables are the block's: all threads of a seed begin
+    all of its tables, and each adds up some cells of all tables, so that neighbours read what lies
+    side by side.
     """
     interleaved, logged, near = where.own, where.logged, where.sums
 
@@ -169,7 +182,8 @@ def make_settle(layout, where):
                     mean, total = 0.0 if logged else np.float64(base[c]), np.int64(0)
                     for i in range(lanes):
                         if interleaved:
-                            # Neighbours begin at different agents, whose entries lie in different banks.
+                            # Neighbours begin at different agents, whose entries lie in different
+                            # banks.
                             j = i + lane if i + lane < lanes else i + lane - lanes
                             at = c * cuda.blockDim.x + slot * lanes + j
                         else:
@@ -201,7 +215,8 @@ def make_settle(layout, where):
 
     @register_jitable
     def take(params, cell):
-        """An agent's change of a cell, which is put back: where the cell comes again, there is none."""
+        """An agent's change of a cell, which is put back: where the cell comes again, there is
+        none."""
         at = params.first + np.uint64(cell) * params.width
         change = np.float64(params.memory[at])
         params.memory[at] = 0
@@ -213,18 +228,27 @@ def make_settle(layout, where):
         while entry < end:
             at = four(entry, log.width, end)
             cells = log.cells[at[0]], log.cells[at[1]], log.cells[at[2]], log.cells[at[3]]
-            changes = take(params, cells[0]), take(params, cells[1]), take(params, cells[2]), take(params, cells[3])
+            changes = (
+                take(params, cells[0]),
+                take(params, cells[1]),
+                take(params, cells[2]),
+                take(params, cells[3]),
+            )
             scaled = (
-                np.uint64(whole(changes[0] * limits.scale)), np.uint64(whole(changes[1] * limits.scale)),
-                np.uint64(whole(changes[2] * limits.scale)), np.uint64(whole(changes[3] * limits.scale)),
-            )  # fmt: skip
+                np.uint64(whole(changes[0] * limits.scale)),
+                np.uint64(whole(changes[1] * limits.scale)),
+                np.uint64(whole(changes[2] * limits.scale)),
+                np.uint64(whole(changes[3] * limits.scale)),
+            )
             for i in range(4):
                 fits &= abs(changes[i]) < limits.largest
             if near:
                 carries = (
-                    add_low(sums, cells[0], scaled[0]), add_low(sums, cells[1], scaled[1]),
-                    add_low(sums, cells[2], scaled[2]), add_low(sums, cells[3], scaled[3]),
-                )  # fmt: skip
+                    add_low(sums, cells[0], scaled[0]),
+                    add_low(sums, cells[1], scaled[1]),
+                    add_low(sums, cells[2], scaled[2]),
+                    add_low(sums, cells[3], scaled[3]),
+                )
                 for i in range(4):
                     add_high(sums, cells[i], scaled[i], carries[i])
             else:

@@ -1,6 +1,7 @@
 """How much memory a spec or a file asks for, found before it is taken.
 
-The head of a NumPy file of a hundred bytes can claim terabytes, and a compressed file can hold a thousand times its own size.
+The head of a NumPy file of a hundred bytes can claim terabytes, and a compressed file can hold a
+thousand times its own size.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from fegsam.safe_files import memory_limit
 
 
 class TooLargeError(ProblemError):
-    """An array that does not fit into the machine's memory, or is larger than the file that should hold it."""
+    """An array that does not fit into the machine's memory, or is larger than the file that should
+    hold it."""
 
 
 def require_memory(size: int, what: str) -> None:
@@ -31,25 +33,32 @@ def require_memory(size: int, what: str) -> None:
     """
     if size > memory_limit():
         raise TooLargeError(
-            f"{what} would take {size:.1e} bytes of memory, and this machine has {memory_limit():.1e}: make it smaller"
+            f"{what} would take {size:.1e} bytes of memory, and this machine has "
+            f"{memory_limit():.1e}: make it smaller"
         )
 
 
 def check_array(file: IO[bytes], size: int) -> None:
     """Hold the head of an .npy file against the `size` of all of it."""
     version = np.lib.format.read_magic(file)
-    heads = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    heads = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
     if version not in heads:
         raise ValueError(f"version {version}")
     shape, _, dtype = heads[version](file)
     wanted, there = dtype.itemsize * math.prod(shape), size - file.tell()
     if wanted > there:
-        raise TooLargeError(f"that array should have {wanted} bytes, and {there} are there: save it anew")
+        raise TooLargeError(
+            f"that array should have {wanted} bytes, and {there} are there: save it anew"
+        )
     require_memory(wanted, "that array")
 
 
 def check_members(content: bytes, names: Collection[str] | None = None) -> None:
-    """Hold the arrays of an .npz file, or those of some `names`, against their sizes in its table of contents."""
+    """Hold the arrays of an .npz file, or those of some `names`, against their sizes in its table
+    of contents."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for member in archive.infolist():
             if names is None or member.filename.removesuffix(".npy") in names:

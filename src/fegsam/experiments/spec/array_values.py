@@ -1,7 +1,8 @@
-"""Arrays in a spec: nested lists, or a file: ``"file.npz:name"``, ``"file.npy"``, or ``"file.npz"`` of a scipy sparse matrix.
+"""Arrays in a spec: nested lists, or a file: ``"file.npz:name"``, ``"file.npy"``, or ``"file.npz"``
+of a scipy sparse matrix.
 
-A file stands in a spec by what is in it: its SHA-256 is taken when the spec is read, decides the key of every cell that
-uses it, and is compared when the array is loaded.
+A file stands in a spec by what is in it: its SHA-256 is taken when the spec is read, decides the
+key of every cell that uses it, and is compared when the array is loaded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ import numpy as np
 from scipy import sparse
 
 from fegsam.errors import SpecError
-from fegsam.experiments.spec.array_sizes import TooLargeError, check_array, check_members, require_memory
+from fegsam.experiments.spec.array_sizes import (
+    TooLargeError,
+    check_array,
+    check_members,
+    require_memory,
+)
 from fegsam.experiments.spec.wording import show
 from fegsam.safe_files import read_plain
 
@@ -60,22 +66,31 @@ class FileRef:
 
 
 def file_ref(value: str, directory: Path) -> FileRef:
-    """A reference ``"path"`` or ``"path:name"``; relative paths start in `directory`, or in its copies of inputs."""
-    path, _, name = value.rpartition(":") if not value.endswith((".npz", ".npy", ".py")) else (value, "", "")
+    """A reference ``"path"`` or ``"path:name"``; relative paths start in `directory`, or in its
+    copies of inputs."""
+    path, _, name = (
+        value.rpartition(":") if not value.endswith((".npz", ".npy", ".py")) else (value, "", "")
+    )
     if not path:
-        raise ValueError(f"is {value!r}, but must name a file and what is in it: write 'file.npz:name'")
+        raise ValueError(
+            f"is {value!r}, but must name a file and what is in it: write 'file.npz:name'"
+        )
     beside, copy = directory / path, directory / INPUTS / Path(path).name
     try:
         whole = next((p for p in (beside, copy) if p.is_file()), beside)
         content = _bytes(whole)
     except SpecError as error:
         raise ValueError(f"is {value!r}, but {error}") from None
-    stored = whole.resolve().is_relative_to((directory / INPUTS).resolve()) or (directory / CELLS).is_dir()
+    stored = (
+        whole.resolve().is_relative_to((directory / INPUTS).resolve())
+        or (directory / CELLS).is_dir()
+    )
     return FileRef(str(whole.resolve()), name, hashlib.sha256(content).hexdigest(), stored)
 
 
 def array_value(value: Any, directory: Path) -> FileRef | float | tuple[Any, ...]:
-    """What a spec gives for an array, checked: a reference, a number, or nested tuples of finite numbers, rectangular."""
+    """What a spec gives for an array, checked: a reference, a number, or nested tuples of finite
+    numbers, rectangular."""
     if isinstance(value, str):
         ref = file_ref(value, directory)
         _from_file(ref)
@@ -124,15 +139,27 @@ def _from_file(ref: FileRef) -> Any:
             check_array(io.BytesIO(content), len(content))
             array = np.load(io.BytesIO(content), allow_pickle=False)
         else:
-            raise _Unusable("arrays are read from .npz and .npy files: write 'file.npz:name' or 'file.npy'")
+            raise _Unusable(
+                "arrays are read from .npz and .npy files: write 'file.npz:name' or 'file.npy'"
+            )
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
             raise _Unusable("that array does not hold finite numbers alone: correct it")
     except (_Unusable, TooLargeError) as error:
         raise ValueError(f"is {shown!r}, but {error}") from None
     except SpecError:
         raise
-    except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error, MemoryError):
-        raise ValueError(f"is {shown!r}, but that array cannot be read: save numbers with numpy") from None
+    except (
+        ValueError,
+        OSError,
+        EOFError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        zlib.error,
+        MemoryError,
+    ):
+        raise ValueError(
+            f"is {shown!r}, but that array cannot be read: save numbers with numpy"
+        ) from None
     return array
 
 
@@ -164,7 +191,10 @@ def _bytes(path: Path) -> bytes:
     try:
         return read_plain(path)
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check the path") from None
+        raise SpecError(
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check "
+            "the path"
+        ) from None
 
 
 class _Unusable(Exception):
@@ -187,6 +217,12 @@ def _shape(value: Any) -> tuple[int, ...]:
 def _floats(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_floats(entry) for entry in value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
-        raise ValueError(f"has an entry {show(value)}, but every entry must be a finite number: correct it")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not -LARGEST < value < LARGEST
+    ):
+        raise ValueError(
+            f"has an entry {show(value)}, but every entry must be a finite number: correct it"
+        )
     return float(value)

@@ -1,4 +1,5 @@
-"""Whether what a spec describes can be built and run: done before anything runs, and blamed on the key that is at fault."""
+"""Whether what a spec describes can be built and run: done before anything runs, and blamed on the
+key that is at fault."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import flat_params
 
 MOST_BUILT = 100
-"""Of the different problems of a study, so many are built to check them; later ones fail, if they do, when they run."""
+"""Of the different problems of a study, so many are built to check them; later ones fail, if they
+do, when they run."""
 
 
 def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
-    """Build each different problem once, for its smallest number of agents, and hold it against its algorithm."""
+    """Build each different problem once, for its smallest number of agents, and hold it against its
+    algorithm."""
     smallest: dict[Any, Cell] = {}
     for cell in cells:
         which = json.dumps(canonical(cell.algorithm), sort_keys=True)
@@ -87,7 +90,8 @@ def _require_tables(cell: Cell, problem: fg.Federation | fg.MarkovNoise, algorit
 
 
 def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:
-    """The key that a message of the library's begins with, if the spec has it, and what the message says of it."""
+    """The key that a message of the library's begins with, if the spec has it, and what the message
+    says of it."""
     word, _, rest = message.partition(" ")
     names = tuple(word.split("."))
     parts = tuple(("problem", part) for part in ("behavior", "target", "features", "environments"))

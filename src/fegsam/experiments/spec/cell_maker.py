@@ -1,4 +1,5 @@
-"""From the axes of a grid to cells: puts their values into the tables, checks those, and finds the corollary's numbers."""
+"""From the axes of a grid to cells: puts their values into the tables, checks those, and finds the
+corollary's numbers."""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ from fegsam.experiments.spec.toml_lines import Key
 
 
 class CellMaker:
-    """Makes the cells of a study. Tables that several cells share are checked, and schedules found, once."""
+    """Makes the cells of a study. Tables that several cells share are checked, and schedules found,
+    once."""
 
     def __init__(self, source: SpecText, seeds: tuple[int, ...], engine: str) -> None:
         self.source, self.seeds, self.engine = source, seeds, engine
         self.made: dict[Any, Any] = {}
 
     def cells(self, grids: tuple[tuple[Axis, ...], ...]) -> Iterator[Cell]:
-        """The product of each grid's axes, the last one running fastest; one grid after the other."""
+        """The product of each grid's axes, the last one running fastest; one grid after the
+        other."""
         for axes in grids:
             for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
                 yield self._cell(axes, indices)
@@ -52,7 +55,11 @@ class CellMaker:
             engine=self.engine,
             axes=point,
             trust=self.source.trust,
-            **{name: getattr(run, name) for name in RunTable.model_fields if name not in ("num_steps", "common_paths")},
+            **{
+                name: getattr(run, name)
+                for name in RunTable.model_fields
+                if name not in ("num_steps", "common_paths")
+            },
         )
         return replace(
             cell,
@@ -78,7 +85,10 @@ class CellMaker:
     def _check_times(self, run: RunTable) -> None:
         last = max(run.record.times) if run.record is not None and run.record.times else 0
         if last > run.num_steps:
-            raise self.source.error(("run", "record"), f"has time {last}, but num_steps is {run.num_steps}: drop such times")
+            raise self.source.error(
+                ("run", "record"),
+                f"has time {last}, but num_steps is {run.num_steps}: drop such times",
+            )
 
     def _scheduled(self, cell: Cell, name: str, value: Any, places: Mapping[str, Key]) -> Any:
         """A number; the corollary's where the spec asks for that."""
@@ -91,7 +101,9 @@ class CellMaker:
             try:
                 self.made[memo] = fg.theory.schedule(*built, num_steps=cell.num_steps)
             except ProblemError as error:
-                raise self.source.error(places[name], f"is {value!r}, which does not work here ({inner(error)})") from None
+                raise self.source.error(
+                    places[name], f"is {value!r}, which does not work here ({inner(error)})"
+                ) from None
         found = self.made[memo]
         return found.advised_sync_period if value == "advised" else getattr(found, name)
 

@@ -1,4 +1,5 @@
-"""A cell of a study: one setting under all its seeds, with numbers alone, and a key that stands for its data."""
+"""A cell of a study: one setting under all its seeds, with numbers alone, and a key that stands for
+its data."""
 
 from __future__ import annotations
 
@@ -20,15 +21,17 @@ from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
 from fegsam.experiments.spec.tables import canonical
 
 FORMAT = 1
-"""Raised whenever the same spec would give other data, so that no cell is taken for what it is not."""
+"""Raised whenever the same spec would give other data, so that no cell is taken for what it is
+not."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
     """One point of a study's grid. Small, and can be sent to another process.
 
-    Cells of one study run under the same seeds, and so on the same paths where they walk the same chains, whatever their
-    num_agents, sync_period and step_size, unless the study says ``common_paths = false``.
+    Cells of one study run under the same seeds, and so on the same paths where they walk the same
+    chains, whatever their num_agents, sync_period and step_size, unless the study says
+    ``common_paths = false``.
 
     Attributes
     ----------
@@ -41,7 +44,8 @@ class Cell:
     record : Record or None
         Which times are recorded; `record_times` has them as `fegsam.run` takes them.
     record_params, sampling, output_decay, stop_at_output, initial_params, fixed_point
-        As in `fegsam.run`; arrays as nested tuples or files, and one number of initial_params for all parameters.
+        As in `fegsam.run`; arrays as nested tuples or files, and one number of initial_params for
+        all parameters.
     axes : mapping
         Its coordinates, as the spec's [grid] names and writes them.
     trust : bool or None
@@ -78,16 +82,26 @@ class Cell:
 
     def canonical(self) -> dict[str, Any]:
         """All that decides the cell's data, as plain JSON; the problem stands as its digest."""
-        parts = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("problem", "axes", "trust")}
+        parts = {
+            name: getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("problem", "axes", "trust")
+        }
         return {"format": FORMAT, "problem": self.problem.digest, **canonical(parts)}
 
     @cached_property
     def key(self) -> str:
         """SHA-256 of `canonical`: equal for equal data, in every process."""
-        return hashlib.sha256(json.dumps(self.canonical(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps(self.canonical(), sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cell) and self.key == other.key and dict(self.axes) == dict(other.axes)
+        return (
+            isinstance(other, Cell)
+            and self.key == other.key
+            and dict(self.axes) == dict(other.axes)
+        )
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -122,7 +136,8 @@ class Cell:
         return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
 
     def build(self) -> tuple[fg.Federation | fg.MarkovNoise, Any]:
-        """The problem and the algorithm; `TrustError` where that would run code that nobody has allowed."""
+        """The problem and the algorithm; `TrustError` where that would run code that nobody has
+        allowed."""
         check_trust(self)
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
 
@@ -138,7 +153,9 @@ class Cell:
             "seeds": self.seeds,
             "record": self.record_times,
             "record_params": self.record_params,
-            "initial_params": np.full(dimension, initial) if initial is not None and initial.ndim == 0 else initial,
+            "initial_params": np.full(dimension, initial)
+            if initial is not None and initial.ndim == 0
+            else initial,
             "sampling": self.sampling,
             "output_decay": self.output_decay,
             "stop_at_output": self.stop_at_output,
@@ -149,4 +166,9 @@ class Cell:
         """Run it, on its own engine or on another."""
         problem, algorithm = self.build()
         algorithm.check(problem)
-        return fg.run(problem, algorithm, engine=engine or self.engine, **self.arguments(algorithm.dimension(problem)))
+        return fg.run(
+            problem,
+            algorithm,
+            engine=engine or self.engine,
+            **self.arguments(algorithm.dimension(problem)),
+        )

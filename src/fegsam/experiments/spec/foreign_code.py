@@ -1,8 +1,9 @@
 """The code that a study names, and who may run it.
 
-A study is numbers and words, with two exceptions: a rule of its own is a function in a Python file, and an environment of
-Gymnasium is made by a package, in ``module:Env`` by any module that can be imported. Results carry a copy of their study and
-of its files, so results from a stranger carry a stranger's code.
+A study is numbers and words, with two exceptions: a rule of its own is a function in a Python file,
+and an environment of Gymnasium is made by a package, in ``module:Env`` by any module that can be
+imported. Results carry a copy of their study and of its files, so results from a stranger carry a
+stranger's code.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
 
 Trust = bool | None
-"""Which code may run: all that a study names, none of it, or (None) what belongs to a study that is not a stored copy."""
+"""Which code may run: all that a study names, none of it, or (None) what belongs to a study that is
+not a stored copy."""
 
 
 class TrustError(ProblemError):
@@ -32,7 +34,8 @@ class Code:
 
     what: str
     own: bool
-    """whether whoever runs the study can be taken to mean it: the rule beside the study, an environment by its plain name"""
+    """whether whoever runs the study can be taken to mean it: the rule beside the study, an
+    environment by its plain name"""
 
     def may_run(self, trust: Trust) -> bool:
         return self.own if trust is None else trust
@@ -53,6 +56,7 @@ def check_trust(cell: Cell) -> None:
     for code in code_of(cell):
         if not code.may_run(cell.trust):
             raise TrustError(
-                f"This would run {code.what}, which the study names; if you trust whoever wrote that, add --trust "
+                f"This would run {code.what}, which the study names; if you trust whoever wrote "
+                "that, add --trust "
                 "(in Python: trust=True)."
             )

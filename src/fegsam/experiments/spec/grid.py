@@ -1,9 +1,10 @@
 """[grid]: its axes, and what each value of an axis changes.
 
-Every key of [grid] is an axis: a list of values, or one value. `num_agents`, `sync_period` and `step_size` every grid has;
-`horizon`, `heterogeneity`, `num_steps` and `sampling` stand for keys of other tables; and any key of [problem], [algorithm]
-or [run] is an axis under its whole name, as in ``problem.discount = [0.5, 0.9]``. A value of an axis takes the place of what
-that table says. With ``[[grid]]``, given several times, a study has the cells of each in turn.
+Every key of [grid] is an axis: a list of values, or one value. `num_agents`, `sync_period` and
+`step_size` every grid has; `horizon`, `heterogeneity`, `num_steps` and `sampling` stand for keys of
+other tables; and any key of [problem], [algorithm] or [run] is an axis under its whole name, as in
+``problem.discount = [0.5, 0.9]``. A value of an axis takes the place of what that table says. With
+``[[grid]]``, given several times, a study has the cells of each in turn.
 """
 
 from __future__ import annotations
@@ -55,13 +56,20 @@ def read_grids(source: SpecText) -> tuple[tuple[Axis, ...], ...]:
     grids = tuple(_axes(source, table, key) for table, key in zip(tables, keys, strict=True))
     cells = sum(math.prod(len(axis.values) for axis in axes) for axes in grids)
     if cells > MOST_CELLS:
-        raise source.error(("grid",), f"has {show(cells)} cells, but a study has at most {MOST_CELLS}: shorten its lists")
+        raise source.error(
+            ("grid",),
+            f"has {show(cells)} cells, but a study has at most {MOST_CELLS}: shorten its lists",
+        )
     return grids
 
 
-def moves(axes: tuple[Axis, ...], indices: tuple[int, ...], root: str) -> Iterator[tuple[Axis, int]]:
+def moves(
+    axes: tuple[Axis, ...], indices: tuple[int, ...], root: str
+) -> Iterator[tuple[Axis, int]]:
     """The axes that set keys of the table `root`, with the index of the value that they set."""
-    return ((axis, index) for axis, index in zip(axes, indices, strict=True) if axis.target[0] == root)
+    return (
+        (axis, index) for axis, index in zip(axes, indices, strict=True) if axis.target[0] == root
+    )
 
 
 def overridden(table: Any, changes: list[tuple[Axis, int]]) -> tuple[Any, Mapping[Key, Key]]:
@@ -87,7 +95,9 @@ def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[Axis, ...]
     targets = [axis.target for axis in axes]
     for axis in axes:
         if targets.count(axis.target) > 1:
-            raise source.error(axis.places[0], "sets what another axis of this grid sets: keep one of them")
+            raise source.error(
+                axis.places[0], "sets what another axis of this grid sets: keep one of them"
+            )
     return axes
 
 
@@ -95,7 +105,10 @@ def _flat(table: dict[str, Any], key: Key) -> Iterator[tuple[str, Any, Key]]:
     """Dotted keys are nested tables; an axis is named by its whole key."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from ((f"{name}.{inner}", entry, place) for inner, entry, place in _flat(value, (*key, name)))
+            yield from (
+                (f"{name}.{inner}", entry, place)
+                for inner, entry, place in _flat(value, (*key, name))
+            )
         else:
             yield name, value, (*key, name)
 
@@ -109,18 +122,25 @@ def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
             raise source.error(place, "is an empty list: give at least one value")
         values, places = tuple(value), tuple((*place, index) for index in range(len(value)))
         if len(value) > MOST_CELLS:
-            raise source.error(place, f"has {len(value)} values, but a study has at most {MOST_CELLS} cells: shorten it")
+            raise source.error(
+                place,
+                f"has {len(value)} values, but a study has at most {MOST_CELLS} cells: shorten it",
+            )
     else:
         values, places = (value,), (place,)
     if name in POINT:
         values = tuple(
-            vars(source.check({"value": entry}, POINT[name], where, {(*where, "value"): where}))["value"]
+            vars(source.check({"value": entry}, POINT[name], where, {(*where, "value"): where}))[
+                "value"
+            ]
             for entry, where in zip(values, places, strict=True)
         )
     seen: set[str] = set()
     for entry, where in zip(values, places, strict=True):
         shown = json.dumps(entry, default=str, sort_keys=True)
         if shown in seen:
-            raise source.error(where, f"is {show(entry)}, which the list has already: name each value once")
+            raise source.error(
+                where, f"is {show(entry)}, which the list has already: name each value once"
+            )
         seen.add(shown)
     return Axis(name, SHORT.get(name, way), values, places)

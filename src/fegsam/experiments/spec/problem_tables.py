@@ -1,14 +1,25 @@
-"""[problem] and the tables inside it, as pydantic models: which keys each has, of which type, in which range.
+"""[problem] and the tables inside it, as pydantic models: which keys each has, of which type, in
+which range.
 
-A table that comes in several kinds (an environment by its `generator`, a policy by its `kind`) has one model for each, so
-that a key that belongs to another kind is refused.
+A table that comes in several kinds (an environment by its `generator`, a policy by its `kind`) has
+one model for each, so that a key that belongs to another kind is refused.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fegsam.experiments.spec.tables import Array, BeforeValidator, Field, Kinds, Open, Seed, Share, Table, Text
+from fegsam.experiments.spec.tables import (
+    Array,
+    BeforeValidator,
+    Field,
+    Kinds,
+    Open,
+    Seed,
+    Share,
+    Table,
+    Text,
+)
 
 
 def _several(value: Any) -> Any:
@@ -69,7 +80,8 @@ class Gymnasium(Environment):
 
 
 class Arrays(Environment):
-    """An MDP, or one per kind, as arrays; ``generator = "file"`` takes them from an .npz file by their names."""
+    """An MDP, or one per kind, as arrays; ``generator = "file"`` takes them from an .npz file by
+    their names."""
 
     transitions: Array
     rewards: Array
@@ -112,7 +124,8 @@ class Target(Policies):
 
 
 class RandomPolicies(Policies):
-    """``pi^k = (1 - h) base + h random_k``, k < count: the base uniform for kind "random", the target for "mixed"."""
+    """``pi^k = (1 - h) base + h random_k``, k < count: the base uniform for kind "random", the
+    target for "mixed"."""
 
     count: Kinds
     """M. The first policies are the same whatever the count."""
@@ -125,9 +138,14 @@ class RandomPolicy(Policies):
 
 
 class EpsilonGreedy(Policies):
-    """With probability epsilon any action, else the best one by Q* of the (first, unperturbed) environment, or by `q`."""
+    """With probability epsilon any action, else the best one by Q* of the (first, unperturbed)
+    environment, or by `q`."""
 
-    epsilon: Annotated[tuple[Share, ...], Field(strict=False, min_length=1, max_length=10**4), BeforeValidator(_several)]
+    epsilon: Annotated[
+        tuple[Share, ...],
+        Field(strict=False, min_length=1, max_length=10**4),
+        BeforeValidator(_several),
+    ]
     """Of each kind."""
     q: Array | None = None
 
@@ -175,7 +193,8 @@ class OneHot(Features):
 
 
 class SizedFeatures(Features):
-    """ "aggregate": so many groups of neighbouring states; "polynomial": so many Legendre polynomials of the state's number."""
+    """ "aggregate": so many groups of neighbouring states; "polynomial": so many Legendre
+    polynomials of the state's number."""
 
     dim: Annotated[int, Field(ge=1, le=10**4)]
 
@@ -197,8 +216,9 @@ FEATURES: dict[str, type[Features]] = {
 class Environments(Table):
     """One perturbed copy of the environment per kind of agent.
 
-    Kind k pays ``R + rewards * u_k``, u_k uniform in [-1, 1], and moves by ``(1 - transitions) P + transitions * P_k``, P_k a
-    random law on the states that some action leads to. The first copies are the same whatever the count.
+    Kind k pays ``R + rewards * u_k``, u_k uniform in [-1, 1], and moves by ``(1 - transitions) P +
+    transitions * P_k``, P_k a random law on the states that some action leads to. The first copies
+    are the same whatever the count.
     """
 
     count: Kinds

@@ -1,11 +1,14 @@
-"""From the tables of [problem] and [algorithm] to the objects that run: `Federation` or `MarkovNoise`, and an algorithm.
+"""From the tables of [problem] and [algorithm] to the objects that run: `Federation` or
+`MarkovNoise`, and an algorithm.
 
-Whatever is random is drawn from the seed in its own table, and kind by kind: the environment, the policies and the features
-of agent i do not depend on how many agents or kinds there are. Paths depend on (seed, agent, t) alone, so two cells of a
-study that differ in the number of agents, the sync period or the step size run on the same paths under one seed. Two
-settings that build other chains (another heterogeneity, discount aside) share their random numbers but not their paths.
+Whatever is random is drawn from the seed in its own table, and kind by kind: the environment, the
+policies and the features of agent i do not depend on how many agents or kinds there are. Paths
+depend on (seed, agent, t) alone, so two cells of a study that differ in the number of agents, the
+sync period or the step size run on the same paths under one seed. Two settings that build other
+chains (another heterogeneity, discount aside) share their random numbers but not their paths.
 
-With M kinds, agent i is of kind i % M: fewer than M agents know the first kinds alone, and solve another problem.
+With M kinds, agent i is of kind i % M: fewer than M agents know the first kinds alone, and solve
+another problem.
 """
 
 from __future__ import annotations
@@ -60,19 +63,30 @@ class ProblemSpec:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that decides what is built."""
-        parts = {name: canonical(part) for name, part in vars(self).items() if part is not None and name != "digest"}
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        parts = {
+            name: canonical(part)
+            for name, part in vars(self).items()
+            if part is not None and name != "digest"
+        }
+        return hashlib.sha256(
+            json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
+        ).hexdigest()
 
     def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise:
         """The problem for so many agents."""
         environment = self.environment
-        common: dict[str, Any] = {"num_agents": num_agents, "assignment": _assignment(environment.assignment, num_agents)}
+        common: dict[str, Any] = {
+            "num_agents": num_agents,
+            "assignment": _assignment(environment.assignment, num_agents),
+        }
         if environment.initial_distribution is not None:
             common["initial_distribution"] = load_array(environment.initial_distribution)
         if isinstance(environment, tables.Noise):
             return fg.MarkovNoise(load_array(environment.kernels), **common)
         mdps = _mdps(environment)
-        target = None if self.target is None else _policies(self.target, mdps[0], None, num_agents)[0]
+        target = (
+            None if self.target is None else _policies(self.target, mdps[0], None, num_agents)[0]
+        )
         behavior = None
         if self.behavior is not None and not isinstance(self.behavior, tables.Target):
             behavior = _policies(self.behavior, mdps[0], target, num_agents)
@@ -87,12 +101,16 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     if not isinstance(table, dict):
         raise source.error(("problem",), "is not a table: write [problem]")
     table = _expanded(source, dict(table))
-    inner = {name: table.pop(name, None) for name in ("behavior", "target", "features", "environments")}
+    inner = {
+        name: table.pop(name, None) for name in ("behavior", "target", "features", "environments")
+    }
     environment = source.choose(table, tables.ENVIRONMENTS, ("problem",), moved)
     if isinstance(environment, tables.Noise):
         for name, value in inner.items():
             if value is not None:
-                raise source.error(("problem", name), "is for MDPs, but the problem is Markov noise: drop it")
+                raise source.error(
+                    ("problem", name), "is for MDPs, but the problem is Markov noise: drop it"
+                )
     models = {"behavior": tables.BEHAVIORS, "target": tables.TARGETS, "features": tables.FEATURES}
     chosen: dict[str, Any] = {
         name: source.choose(inner[name], kinds, ("problem", name), moved)
@@ -101,7 +119,9 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     }
     if inner["environments"] is not None:
         key = ("problem", "environments")
-        chosen["environments"] = source.check(inner["environments"], tables.Environments, key, moved)
+        chosen["environments"] = source.check(
+            inner["environments"], tables.Environments, key, moved
+        )
     return ProblemSpec(environment, **chosen)
 
 
@@ -117,24 +137,34 @@ def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Any:
     if isinstance(spec, LinearNStep):
         return fg.OffPolicyLinearTD(spec.horizon, spec.preconditioned)
     if isinstance(spec, NStep):
-        return {"on_policy_td": fg.OnPolicyTD, "off_policy_tabular_td": fg.OffPolicyTabularTD}[spec.name](spec.horizon)
+        return {"on_policy_td": fg.OnPolicyTD, "off_policy_tabular_td": fg.OffPolicyTabularTD}[
+            spec.name
+        ](spec.horizon)
     if spec.name == "q_learning":
         return fg.QLearning()
     noise = problem.environment
     if not isinstance(noise, tables.Noise) or noise.matrices is None or noise.offsets is None:
-        raise ProblemError("linear_sa needs a [problem] with generator = 'noise' that has matrices and offsets: give those")
+        raise ProblemError(
+            "linear_sa needs a [problem] with generator = 'noise' that has matrices and offsets: "
+            "give those"
+        )
     return fg.LinearSA(load_array(noise.matrices), load_array(noise.offsets))
 
 
 def _expanded(source: SpecText, table: dict[str, Any]) -> dict[str, Any]:
-    """Where an .npz file stands for the problem, every array that it has and the table has not is taken from it."""
-    if table.get("generator") not in ("file", "noise") or ("path" not in table and table["generator"] == "noise"):
+    """Where an .npz file stands for the problem, every array that it has and the table has not is
+    taken from it."""
+    if table.get("generator") not in ("file", "noise") or (
+        "path" not in table and table["generator"] == "noise"
+    ):
         return table
     key = ("problem", "path")
     if "path" not in table:
         raise source.error(key, "is missing (generator = 'file'): name an .npz file")
     path = table.pop("path")
-    needed = ("kernels",) if table["generator"] == "noise" else ("transitions", "rewards", "discount")
+    needed = (
+        ("kernels",) if table["generator"] == "noise" else ("transitions", "rewards", "discount")
+    )
     try:
         if not isinstance(path, str) or not path.endswith(".npz"):
             raise ValueError("must name an .npz file: write path = 'file.npz'")
@@ -163,7 +193,8 @@ def _assignment(value: Any, num_agents: int) -> np.ndarray | None:
     kinds = np.atleast_1d(load_array(value))
     if kinds.ndim != 1 or len(kinds) < num_agents or (kinds != np.round(kinds)).any():
         raise ProblemError(
-            f"assignment has shape {kinds.shape}, but must name the kinds of {num_agents} agents: give that many whole numbers"
+            f"assignment has shape {kinds.shape}, but must name the kinds of {num_agents} agents: "
+            "give that many whole numbers"
         )
     return kinds[:num_agents].astype(np.int64)
 
@@ -174,8 +205,14 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
         transitions, rewards = load_array(spec.transitions), load_array(spec.rewards)
         if (not sparse.issparse(transitions) and transitions.ndim == 4) or rewards.ndim == 3:
             if len(transitions) != len(rewards):
-                raise ProblemError(f"transitions are for {len(transitions)} kinds and rewards for {len(rewards)}: give as many")
-            return [fg.MDP(moves, paid, spec.discount) for moves, paid in zip(transitions, rewards, strict=True)]
+                raise ProblemError(
+                    f"transitions are for {len(transitions)} kinds and rewards for "
+                    f"{len(rewards)}: give as many"
+                )
+            return [
+                fg.MDP(moves, paid, spec.discount)
+                for moves, paid in zip(transitions, rewards, strict=True)
+            ]
         return [fg.MDP(transitions, rewards, spec.discount)]
     if isinstance(spec, tables.Gymnasium):
         return [fg.examples.from_gymnasium(spec.env_id, spec.discount, **spec.options)]
@@ -189,13 +226,18 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
     return [getattr(fg.examples, spec.generator)(**own)]
 
 
-def _policies(spec: tables.Policies, mdp: fg.MDP, target: np.ndarray | None, num_agents: int) -> np.ndarray:
+def _policies(
+    spec: tables.Policies, mdp: fg.MDP, target: np.ndarray | None, num_agents: int
+) -> np.ndarray:
     """(M, S, A)"""
     shape = mdp.num_states, mdp.num_actions
     uniform = fg.policies.uniform(*shape)
     if isinstance(spec, tables.RandomPolicies):
         if spec.kind == "mixed" and target is None:
-            raise ProblemError("problem.behavior mixes random policies with the target policy: add [problem.target]")
+            raise ProblemError(
+                "problem.behavior mixes random policies with the target policy: add "
+                "[problem.target]"
+            )
         base = target if spec.kind == "mixed" and target is not None else uniform
         kinds = _kinds(spec.count, num_agents)
         require_memory(8 * kinds * shape[0] * shape[1], "problem.behavior")
@@ -204,7 +246,11 @@ def _policies(spec: tables.Policies, mdp: fg.MDP, target: np.ndarray | None, num
     if isinstance(spec, tables.RandomPolicy):
         return fg.policies.random(*shape, 1, spec.seed)
     if isinstance(spec, tables.EpsilonGreedy | tables.Greedy):
-        q = optimal_q(mdp.transitions, mdp.rewards, mdp.discount).reshape(shape) if spec.q is None else load_array(spec.q)
+        q = (
+            optimal_q(mdp.transitions, mdp.rewards, mdp.discount).reshape(shape)
+            if spec.q is None
+            else load_array(spec.q)
+        )
         several = spec.epsilon if isinstance(spec.epsilon, tuple) else (spec.epsilon,)
         require_memory(8 * len(several) * shape[0] * shape[1], "problem.behavior")
         return np.stack([fg.policies.epsilon_greedy(q, epsilon) for epsilon in several])
@@ -226,22 +272,31 @@ def _features(spec: tables.Features, states: int) -> np.ndarray:
     if not isinstance(spec, tables.SizedFeatures):
         return np.eye(states)
     if spec.dim > states:
-        raise ProblemError(f"problem.features.dim is {spec.dim}, but there are {states} states: give at most {states}")
+        raise ProblemError(
+            f"problem.features.dim is {spec.dim}, but there are {states} states: give at most "
+            f"{states}"
+        )
     if spec.kind == "aggregate":
         return np.eye(spec.dim)[np.arange(states) * spec.dim // states]
     # Legendre polynomials lie within [-1, 1], so no row is longer than one.
-    return np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, states), spec.dim - 1) / np.sqrt(spec.dim)
+    return np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, states), spec.dim - 1) / np.sqrt(
+        spec.dim
+    )
 
 
 def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -> list[fg.MDP]:
     """One environment per kind, each from random numbers of its own."""
     if len(mdps) > 1:
-        raise ProblemError("problem.environments perturbs one environment, but the arrays give several: drop either")
+        raise ProblemError(
+            "problem.environments perturbs one environment, but the arrays give several: drop "
+            "either"
+        )
     mdp, moves = mdps[0], mdps[0].transitions
     states, actions = mdp.rewards.shape
     # For each (s, a), the states that some action leads to from s.
     reached = sparse.csr_array(
-        (np.ones(moves.nnz), moves.indices.copy(), moves.indptr[::actions].copy()), shape=(states, states)
+        (np.ones(moves.nnz), moves.indices.copy(), moves.indptr[::actions].copy()),
+        shape=(states, states),
     )
     reached.sum_duplicates()
     rows = sparse.csr_array(sparse.kron(reached, np.ones((actions, 1)), format="csr"))
@@ -253,7 +308,10 @@ def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -
         rewards = mdp.rewards + spec.rewards * rng.uniform(-1.0, 1.0, mdp.rewards.shape)
         weights = rng.standard_exponential(rows.nnz)
         sums = np.add.reduceat(weights, rows.indptr[:-1])
-        drawn = sparse.csr_array((weights / np.repeat(sums, np.diff(rows.indptr)), rows.indices, rows.indptr), shape=rows.shape)
+        drawn = sparse.csr_array(
+            (weights / np.repeat(sums, np.diff(rows.indptr)), rows.indices, rows.indptr),
+            shape=rows.shape,
+        )
         mixed = sparse.csr_array((1.0 - spec.transitions) * moves + spec.transitions * drawn)
         perturbed.append(fg.MDP(mixed, rewards, mdp.discount, mdp.labels))
     return perturbed
@@ -266,14 +324,20 @@ def _kinds(count: int | str, num_agents: int) -> int:
 def _function(ref: FileRef) -> Any:
     """A function from a user's Python file."""
     source = ref.read()
-    spec = importlib.util.spec_from_loader(f"fegsam_rule_{ref.sha256[:16]}", loader=None, origin=ref.path)
+    spec = importlib.util.spec_from_loader(
+        f"fegsam_rule_{ref.sha256[:16]}", loader=None, origin=ref.path
+    )
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     try:
         exec(compile(source, ref.path, "exec"), module.__dict__)
     except Exception as error:
         told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ProblemError(f"rule is in {ref.path}, which cannot be run ({told}): correct it") from None
+        raise ProblemError(
+            f"rule is in {ref.path}, which cannot be run ({told}): correct it"
+        ) from None
     if not hasattr(module, ref.name):
-        raise ProblemError(f"rule is {ref.name!r} in {ref.path}, which has no such function: define it there")
+        raise ProblemError(
+            f"rule is {ref.name!r} in {ref.path}, which has no such function: define it there"
+        )
     return getattr(module, ref.name)

@@ -1,4 +1,5 @@
-"""The text of a spec: reads it as TOML, checks tables against their models, and says in one sentence what is wrong where."""
+"""The text of a spec: reads it as TOML, checks tables against their models, and says in one
+sentence what is wrong where."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _TYPES = {
     "model_type": "a table",
     "string_too_short": "text that is not empty",
     "string_too_long": "a shorter text",
-    "string_pattern_mismatch": "made of letters, digits, '-', '_' and '.' and begin with a letter or digit",
+    "string_pattern_mismatch": "made of letters, digits, '-', '_' and '.' and begin with a letter "
+    "or digit",
     "too_short": "a list that is not empty",
     "too_long": "a shorter list",
 }
@@ -43,7 +45,8 @@ _TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class SpecText:
-    """A TOML text with its name, for errors, and the directory in which the files it names are looked for."""
+    """A TOML text with its name, for errors, and the directory in which the files it names are
+    looked for."""
 
     text: str
     name: str
@@ -60,7 +63,10 @@ class SpecText:
             raise self._syntax_error(str(error)) from None
         except (ValueError, RecursionError, OverflowError):
             lines = self.text.split("\n")
-            line = next((n for n, line in enumerate(lines) if re.search(r"\d{4000}", line)), lines.index(max(lines, key=len)))
+            line = next(
+                (n for n, line in enumerate(lines) if re.search(r"\d{4000}", line)),
+                lines.index(max(lines, key=len)),
+            )
             what = "is not valid TOML (a number is too long or a value too deeply nested)"
             raise SpecError(f"{self.name}, line {line + 1}: the text {what}.") from None
 
@@ -73,28 +79,46 @@ class SpecText:
         """An error about `key`; `what` goes on from its name: "is 3, but ..."."""
         line = line_of(self._lines, key)
         place = self.name if line is None else f"{self.name}, line {line}"
-        return SpecError(f"{place}: {show_key(key)} {what}{'' if what.endswith(('.', '?')) else '.'}")
+        return SpecError(
+            f"{place}: {show_key(key)} {what}{'' if what.endswith(('.', '?')) else '.'}"
+        )
 
     def has(self, key: Key) -> bool:
         """Whether the text says something at `key` itself."""
         return key in self._lines
 
-    def choose(self, table: Any, models: Mapping[str, type[Model]], key: Key, moved: Mapping[Key, Key]) -> Model:
+    def choose(
+        self, table: Any, models: Mapping[str, type[Model]], key: Key, moved: Mapping[Key, Key]
+    ) -> Model:
         """Check a table against the model that its own tag names.
 
         `moved` has where a value really stands that was put into the table from elsewhere.
         """
         tag = next(iter(models.values())).tag
         if not isinstance(table, dict):
-            raise self.error(_real(key, moved), f"is {show(table)}, but must be a table: write [{show_key(key)}]")
+            raise self.error(
+                _real(key, moved), f"is {show(table)}, but must be a table: write [{show_key(key)}]"
+            )
         if tag not in table:
-            raise self.error(_real((*key, tag), moved), f"is missing: choose one of {', '.join(models)}")
+            raise self.error(
+                _real((*key, tag), moved), f"is missing: choose one of {', '.join(models)}"
+            )
         name = table[tag]
         if not isinstance(name, str) or name not in models:
-            raise self.error(_real((*key, tag), moved), f"is {show(name)}, which is not known{nearest(name, models)}")
+            raise self.error(
+                _real((*key, tag), moved),
+                f"is {show(name)}, which is not known{nearest(name, models)}",
+            )
         return self.check(table, models[name], key, moved, f"{tag} = {show(name)}")
 
-    def check(self, table: Any, model: type[Model], key: Key, moved: Mapping[Key, Key] | None = None, when: str = "") -> Model:
+    def check(
+        self,
+        table: Any,
+        model: type[Model],
+        key: Key,
+        moved: Mapping[Key, Key] | None = None,
+        when: str = "",
+    ) -> Model:
         """`table` as a `model`, or the first thing that is wrong with it."""
         try:
             return model.model_validate(table, context={"directory": self.directory})
@@ -106,16 +130,23 @@ class SpecText:
         raise self.error(_real(place, moved or {}), _sentence(first, model, key, when)) from None
 
     def _syntax_error(self, message: str) -> SpecError:
-        found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message, re.DOTALL)
+        found = re.fullmatch(
+            r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message, re.DOTALL
+        )
         what, line, column = found.groups() if found else (message, None, None)
         what = " ".join((what[:1].lower() + what[1:])[:150].split())
         if line is None:
-            return SpecError(f"{self.name}, line {self.text.count(chr(10)) + 1}: the text ends too early ({what}).")
+            return SpecError(
+                f"{self.name}, line {self.text.count(chr(10)) + 1}: the text ends too early "
+                f"({what})."
+            )
         return SpecError(f"{self.name}, line {line}: column {column} is not valid TOML ({what}).")
 
 
 def _real(key: Key, moved: Mapping[Key, Key]) -> Key:
-    return next((moved[key[:end]] + key[end:] for end in range(len(key), 0, -1) if key[:end] in moved), key)
+    return next(
+        (moved[key[:end]] + key[end:] for end in range(len(key), 0, -1) if key[:end] in moved), key
+    )
 
 
 def _sentence(error: Mapping[str, Any], model: type[Table], key: Key, when: str) -> str:
@@ -146,7 +177,9 @@ def _model_at(model: type[Table], way: Iterable[str | int]) -> type[Table] | Non
     for name in way:
         field = model.model_fields.get(str(name))
         parts = getattr(field.annotation, "__args__", (field.annotation,)) if field else ()
-        inner = next((part for part in parts if isinstance(part, type) and issubclass(part, Table)), None)
+        inner = next(
+            (part for part in parts if isinstance(part, type) and issubclass(part, Table)), None
+        )
         if inner is None:
             return None
         model = inner

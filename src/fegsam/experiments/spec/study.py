@@ -4,9 +4,11 @@
     [problem]    generator and its arguments; initial_distribution, assignment
     [problem.behavior], [problem.target], [problem.features], [problem.environments]
     [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for a rule of your own
-    [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output, initial_params, fixed_point,
+    [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output,
+    initial_params, fixed_point,
                  common_paths
-    [grid]       num_agents, sync_period, step_size and other axes (see `grid`); step_size = "corollary", and sync_period =
+    [grid]       num_agents, sync_period, step_size and other axes (see `grid`); step_size =
+    "corollary", and sync_period =
                  "corollary" or "advised", are what `fegsam.theory.schedule` gives for the cell
     [[figures]]  kind, by, exact, bound, accuracy, title, caption
     [claim]      thresholds, under names of your own
@@ -107,7 +109,8 @@ class Study:
     source: SpecText
 
     def cells(self) -> list[Cell]:
-        """The product of the axes, the last one running fastest; of several grids, one after the other."""
+        """The product of the axes, the last one running fastest; of several grids, one after the
+        other."""
         return list(self._cells)
 
     @cached_property
@@ -144,7 +147,8 @@ class Study:
         return tuple(sorted({ref.path for cell in self._cells for ref in _references(cell)}))
 
     def copy_inputs(self, directory: str | Path) -> None:
-        """Copy the files that the spec names to where a copy of its text, put into `directory`, finds them."""
+        """Copy the files that the spec names to where a copy of its text, put into `directory`,
+        finds them."""
         for path in map(Path, self.files):
             kept = Path(directory) / INPUTS / path.name
             if not (kept.exists() and kept.samefile(path)):
@@ -166,13 +170,25 @@ class Study:
             for name in way:
                 inner = inner.setdefault(name, {})
                 if not isinstance(inner, dict):
-                    raise self.source.error(tuple(way), f"is not one table, so {key} cannot be set: change the text instead")
+                    raise self.source.error(
+                        tuple(way),
+                        f"is not one table, so {key} cannot be set: change the text instead",
+                    )
             inner[last] = value
-        return parse_study(toml_text(tables), self.source.name, self.source.directory, trust=self.source.trust)
+        return parse_study(
+            toml_text(tables), self.source.name, self.source.directory, trust=self.source.trust
+        )
 
     def check(self) -> None:
         """Build each different problem, unless that would run code that nobody has allowed."""
-        check_builds(self.source, [cell for cell in self._cells if all(code.may_run(cell.trust) for code in code_of(cell))])
+        check_builds(
+            self.source,
+            [
+                cell
+                for cell in self._cells
+                if all(code.may_run(cell.trust) for code in code_of(cell))
+            ],
+        )
 
 
 def load_study(path: str | Path, *, trust: Trust = None) -> Study:
@@ -183,39 +199,46 @@ def load_study(path: str | Path, *, trust: Trust = None) -> Study:
     path : path of a TOML file in UTF-8
         Files that it names are looked for beside it.
     trust : bool, optional
-        Which code may run that the study names. By default a rule in a file that lies beside it, and the environments of
-        Gymnasium by their plain names; True: also a rule that lies with results, and ``module:Env``. False: none, and
-        nothing is built to check it.
+        Which code may run that the study names. By default a rule in a file that lies beside it,
+        and the environments of Gymnasium by their plain names; True: also a rule that lies with
+        results, and ``module:Env``. False: none, and nothing is built to check it.
 
     Examples
     --------
     >>> load_study("missing.toml")
     Traceback (most recent call last):
-    fegsam.errors.SpecError: missing.toml cannot be read (No such file or directory): check the path.
+    fegsam.errors.SpecError: missing.toml cannot be read (No such file or directory): check the
+    path.
     """
     try:
         content = read_plain(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         raise SpecError(
-            f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check the path."
+            f"{path} cannot be read ({getattr(error, 'strerror', None) or 'not a path'}): check "
+            "the path."
         ) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise SpecError(f"{path}, line {line}: the text is not UTF-8: save the file in that encoding.") from None
+        raise SpecError(
+            f"{path}, line {line}: the text is not UTF-8: save the file in that encoding."
+        ) from None
     return parse_study(text, str(path), Path(path).parent, trust=trust)
 
 
-def parse_study(text: str, name: str = "<text>", directory: str | Path = ".", *, trust: Trust = None) -> Study:
-    """Check the TOML text of a study; `name` stands for it in errors, and its files are looked for in `directory`.
+def parse_study(
+    text: str, name: str = "<text>", directory: str | Path = ".", *, trust: Trust = None
+) -> Study:
+    """Check the TOML text of a study; `name` stands for it in errors, and its files are looked for
+    in `directory`.
 
     `trust` is as in `load_study`.
 
     >>> parse_study(EXAMPLE.replace("states = 6", "stats = 6"), "speed.toml")
     Traceback (most recent call last):
-    fegsam.errors.SpecError: speed.toml, line 7: problem.stats is not a key that is known here (generator = 'garnet'): did you
-    mean 'states'?
+    fegsam.errors.SpecError: speed.toml, line 7: problem.stats is not a key that is known here
+    (generator = 'garnet'): did you mean 'states'?
     """
     source = SpecText(text, name, Path(directory), trust)
     tables = source.tables
@@ -245,12 +268,17 @@ def parse_study(text: str, name: str = "<text>", directory: str | Path = ".", *,
 
 def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[FigureSpec, ...]:
     if not isinstance(given, list):
-        raise source.error(("figures",), f"is {show(given)}, but figures are a list of tables: write [[figures]]")
-    figures = tuple(source.check(table, FigureSpec, ("figures", number)) for number, table in enumerate(given))
+        raise source.error(
+            ("figures",), f"is {show(given)}, but figures are a list of tables: write [[figures]]"
+        )
+    figures = tuple(
+        source.check(table, FigureSpec, ("figures", number)) for number, table in enumerate(given)
+    )
     for number, figure in enumerate(figures):
         if figure.by is not None and figure.by not in axes:
             raise source.error(
-                ("figures", number, "by"), f"is {show(figure.by)}, which is no axis of [grid]{nearest(figure.by, axes)}"
+                ("figures", number, "by"),
+                f"is {show(figure.by)}, which is no axis of [grid]{nearest(figure.by, axes)}",
             )
     return figures
 
@@ -263,7 +291,9 @@ def _claim(source: SpecText, given: Any, key: Key) -> Any:
         return {name: _claim(source, value, (*key, name)) for name, value in given.items()}
     if isinstance(given, list):
         return tuple(_claim(source, value, (*key, index)) for index, value in enumerate(given))
-    if not isinstance(given, int | float | str) or (isinstance(given, float) and not math.isfinite(given)):
+    if not isinstance(given, int | float | str) or (
+        isinstance(given, float) and not math.isfinite(given)
+    ):
         raise source.error(key, f"is {show(given)}, but a threshold is a finite number: correct it")
     return given
 
@@ -273,11 +303,25 @@ def _check_files(study: Study) -> None:
     for path in study.files:
         other = names.setdefault(Path(path).name, path)
         if other != path:
-            raise SpecError(f"{study.source.name}: {other} and {path} have the same name: rename one of them.")
+            raise SpecError(
+                f"{study.source.name}: {other} and {path} have the same name: rename one of them."
+            )
 
 
 def _references(cell: Cell) -> Iterator[FileRef]:
     problem = cell.problem
-    tables = [problem.environment, problem.behavior, problem.target, problem.features, cell.algorithm]
-    values = itertools.chain.from_iterable(vars(table).values() for table in tables if table is not None)
-    return (value for value in (*values, cell.initial_params, cell.fixed_point) if isinstance(value, FileRef))
+    tables = [
+        problem.environment,
+        problem.behavior,
+        problem.target,
+        problem.features,
+        cell.algorithm,
+    ]
+    values = itertools.chain.from_iterable(
+        vars(table).values() for table in tables if table is not None
+    )
+    return (
+        value
+        for value in (*values, cell.initial_params, cell.fixed_point)
+        if isinstance(value, FileRef)
+    )

@@ -1,4 +1,5 @@
-"""The other tables of a spec as pydantic models: [study], [algorithm], [run], [[figures]], and the points of [grid]."""
+"""The other tables of a spec as pydantic models: [study], [algorithm], [run], [[figures]], and the
+points of [grid]."""
 
 from __future__ import annotations
 
@@ -27,13 +28,22 @@ def _seeds(value: Any) -> Any:
     """20 stands for 0, ..., 19."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= MOST_SEEDS:
-            raise ValueError(f"is {show(value)}, but must be a number of seeds from 1 to {MOST_SEEDS}: give such a number")
+            raise ValueError(
+                f"is {show(value)}, but must be a number of seeds from 1 to {MOST_SEEDS}: give "
+                "such a number"
+            )
         return tuple(range(value))
     if not isinstance(value, list | tuple) or not value:
-        raise ValueError(f"is {show(value)}, but must be a number of seeds or a list of them: write 20 or [0, 1, 2]")
+        raise ValueError(
+            f"is {show(value)}, but must be a number of seeds or a list of them: write 20 or [0, "
+            "1, 2]"
+        )
     for index, seed in enumerate(value):
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
-            raise ValueError(f"has {show(seed)} at [{index}], but a seed is a whole number from 0 to 2^64 - 1: correct it")
+            raise ValueError(
+                f"has {show(seed)} at [{index}], but a seed is a whole number from 0 to 2^64 - 1: "
+                "correct it"
+            )
     if len(set(value)) < len(value):
         raise ValueError("names a seed twice, but runs under one seed are the same: name each once")
     return tuple(value)
@@ -46,7 +56,9 @@ def _record(value: Any) -> Any:
     if isinstance(value, list):
         return {"times": value}
     if not isinstance(value, dict):
-        wanted = "a number of steps, a list of times or a table: write 100, [0, 100] or {points = 200}"
+        wanted = (
+            "a number of steps, a list of times or a table: write 100, [0, 100] or {points = 200}"
+        )
         raise ValueError(f"is {show(value)}, but must be {wanted}")
     return value
 
@@ -106,7 +118,9 @@ class Record(Table):
     """Which times are recorded: every so many steps, these, or so many points from 0 to T."""
 
     every: Long | None = None
-    times: Annotated[tuple[Annotated[int, Field(ge=0, le=10**15)], ...] | None, Field(strict=False, min_length=1)] = None
+    times: Annotated[
+        tuple[Annotated[int, Field(ge=0, le=10**15)], ...] | None, Field(strict=False, min_length=1)
+    ] = None
     points: Annotated[int, Field(ge=2, le=10**6)] | None = None
     spacing: Literal["even", "log"] = "even"
 
@@ -158,5 +172,9 @@ class StepSize(Table):
     value: Annotated[Positive, either("corollary")]
 
 
-POINT: dict[str, type[Table]] = {"num_agents": NumAgents, "sync_period": SyncPeriod, "step_size": StepSize}
+POINT: dict[str, type[Table]] = {
+    "num_agents": NumAgents,
+    "sync_period": SyncPeriod,
+    "step_size": StepSize,
+}
 """The axes that every grid has."""

@@ -1,4 +1,5 @@
-"""What the tables of a spec are made of: the one base model, and the types of values. Needs pydantic."""
+"""What the tables of a spec are made of: the one base model, and the types of values. Needs
+pydantic."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ try:
 except ImportError:
     raise ProblemError("Studies need pydantic; run: pip install 'fegsam[experiments]'") from None
 
-__all__ = ["BeforeValidator", "Field", "Table", "ValidationError", "canonical", "either", "model_validator"]
+__all__ = [
+    "BeforeValidator",
+    "Field",
+    "Table",
+    "ValidationError",
+    "canonical",
+    "either",
+    "model_validator",
+]
 
 
 def _array(value: Any, info: ValidationInfo) -> Any:
@@ -33,7 +42,9 @@ def _array(value: Any, info: ValidationInfo) -> Any:
 def _function(value: Any, info: ValidationInfo) -> Any:
     path, _, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     if not path.endswith(".py") or not name.isidentifier():
-        raise ValueError(f"is {show(value)}, but must name a function in a Python file: write 'file.py:function'")
+        raise ValueError(
+            f"is {show(value)}, but must name a function in a Python file: write 'file.py:function'"
+        )
     return file_ref(value, _directory(info))
 
 
@@ -48,7 +59,10 @@ def either(*words: str) -> WrapValidator:
         if not isinstance(value, str):
             return number(value)
         if value not in words:
-            raise ValueError(f"is {show(value)}, but must be a number or {' or '.join(map(repr, words))}: give either")
+            raise ValueError(
+                f"is {show(value)}, but must be a number or {' or '.join(map(repr, words))}: give "
+                "either"
+            )
         return value
 
     return WrapValidator(check)
@@ -70,14 +84,17 @@ Kinds = Annotated[int, Field(ge=1, le=10**6), either("agents")]
 class Table(BaseModel):
     """What all tables share: no unknown keys, no conversions, no changes, no NaN."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    )
 
     tag: ClassVar[str] = ""
     """The key that says which model a table is checked against."""
 
 
 def canonical(value: Any) -> Any:
-    """A value as plain JSON that is equal for equal values: what is None is left out, a file stands as what is in it.
+    """A value as plain JSON that is equal for equal values: what is None is left out, a file stands
+    as what is in it.
 
     >>> canonical((1, FileRef("/tmp/a.npz", "rewards", "ab12")))
     [1, {'name': 'rewards', 'sha256': 'ab12'}]

@@ -1,7 +1,8 @@
 """Where in a TOML text a key stands, so that an error can name its line; and how to write one.
 
-`tomllib` gives values without places. A text that it accepts is read once more, line by line: headers open a table,
-any other line starts with a key, and a value goes on for as many lines as `tomllib` needs to accept it.
+`tomllib` gives values without places. A text that it accepts is read once more, line by line:
+headers open a table, any other line starts with a key, and a value goes on for as many lines as
+`tomllib` needs to accept it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 Key = tuple[str | int, ...]
-"""The way from the top to a value, with numbers for the entries of arrays: ("figures", 0, "kind")."""
+"""The way from the top to a value, with numbers for the entries of arrays: ("figures", 0,
+"kind")."""
 
 
 def key_lines(text: str) -> dict[Key, int]:
@@ -21,7 +23,8 @@ def key_lines(text: str) -> dict[Key, int]:
     Entries of a list and keys of an inline table stand where their list or table begins.
 
     >>> key_lines('[study]\\nname = "a"\\n[[figures]]\\nkind = "floor"')
-    {('study',): 1, ('study', 'name'): 2, ('figures',): 3, ('figures', 0): 3, ('figures', 0, 'kind'): 4}
+    {('study',): 1, ('study', 'name'): 2, ('figures',): 3, ('figures', 0): 3, ('figures', 0,
+    'kind'): 4}
     """
     lines = text.split("\n")
     found: dict[Key, int] = {}
@@ -57,16 +60,22 @@ def line_of(lines: dict[Key, int], key: Key) -> int | None:
 
 
 def toml_text(tables: dict[str, Any]) -> str:
-    """Nested dicts and lists as TOML: one header for each table at the top, everything else on one line each.
+    """Nested dicts and lists as TOML: one header for each table at the top, everything else on one
+    line each.
 
-    >>> print(toml_text({"study": {"name": "a", "seeds": [0, 1]}, "figures": [{"kind": "floor"}]}), end="")
+    >>> print(
+    ...     toml_text({"study": {"name": "a", "seeds": [0, 1]}, "figures": [{"kind": "floor"}]}),
+    ...     end="",
+    ... )
     figures = [{ kind = "floor" }]
     <BLANKLINE>
     [study]
     name = "a"
     seeds = [0, 1]
     """
-    lines = [_assigned(name, value) for name, value in tables.items() if not isinstance(value, dict)]
+    lines = [
+        _assigned(name, value) for name, value in tables.items() if not isinstance(value, dict)
+    ]
     for name, table in tables.items():
         if isinstance(table, dict):
             lines += ["", f"[{name}]", *(_assigned(key, value) for key, value in table.items())]
@@ -130,7 +139,8 @@ def _way(nested: Any) -> list[str]:
 
 
 def _may_end(line: str) -> bool:
-    """Whether a value of several lines may end in this one: asked first, since to ask `tomllib` takes long."""
+    """Whether a value of several lines may end in this one: asked first, since to ask `tomllib`
+    takes long."""
     return "#" in line or line.rstrip().endswith(("]", "}", '"""', "'''"))
 
 

@@ -1,7 +1,9 @@
-"""Who runs the cells of a sweep. An executor yields what came of each cell, in whatever order; the sweep stores it.
+"""Who runs the cells of a sweep. An executor yields what came of each cell, in whatever order; the
+sweep stores it.
 
-Histories are the same bits from every executor, for any number of workers: paths depend on seeds alone, an engine's sums do
-not depend on its threads, and every worker solves for the fixed point on one thread.
+Histories are the same bits from every executor, for any number of workers: paths depend on seeds
+alone, an engine's sums do not depend on its threads, and every worker solves for the fixed point on
+one thread.
 """
 
 from __future__ import annotations
@@ -40,10 +42,12 @@ _START = "import sys; sys.path[:] = sys.argv[1:]; from fegsam.experiments.sweep.
 
 
 class Executor(Protocol):
-    """Runs cells somewhere. Used in a ``with`` block, it may serve several sweeps one after the other."""
+    """Runs cells somewhere. Used in a ``with`` block, it may serve several sweeps one after the
+    other."""
 
     def outcomes(self, cells: Sequence[Cell], engine: Any) -> Iterator[tuple[Cell, Answer] | None]:
-        """Each cell with its answer, as they come; None now and then while there is nothing to tell."""
+        """Each cell with its answer, as they come; None now and then while there is nothing to
+        tell."""
         ...
 
     def close(self) -> None: ...
@@ -63,7 +67,8 @@ def make_executor(name: str, workers: int | None) -> Executor:
 class LocalExecutor:
     """Processes on this machine, each with its share of the cores.
 
-    They start afresh (nothing is forked, and the calling script is not run again), and start again where one dies.
+    They start afresh (nothing is forked, and the calling script is not run again), and start again
+    where one dies.
 
     Parameters
     ----------
@@ -79,7 +84,9 @@ class LocalExecutor:
 
     def __init__(self, workers: int | None = None) -> None:
         self._cores: int = config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
-        self.workers = self._cores if workers is None else min(integer(workers, "workers"), self._cores)
+        self.workers = (
+            self._cores if workers is None else min(integer(workers, "workers"), self._cores)
+        )
         self._pool = [_Worker(self._cores // self.workers) for _ in range(self.workers)]
 
     def outcomes(self, cells: Sequence[Cell], engine: Any) -> Iterator[tuple[Cell, Answer] | None]:
@@ -143,7 +150,10 @@ class _Worker:
         try:
             message = pickle.dumps(request)
         except Exception as error:
-            return Answer(error=f"it cannot be sent to a worker ({error}); put what it uses in a module, not in a script")
+            return Answer(
+                error=f"it cannot be sent to a worker ({error}); put what it uses in a module, "
+                "not in a script"
+            )
         end = ""
         for _ in range(_TRIES):
             if stopped.is_set():
@@ -157,7 +167,10 @@ class _Worker:
                 return pickle.load(process.stdout)
             except (EOFError, OSError, pickle.UnpicklingError):
                 end = self.end()
-        return Answer(error=f"its process died {_TRIES} times ({end}); see whether it needs more memory than there is")
+        return Answer(
+            error=f"its process died {_TRIES} times ({end}); see whether it needs more memory "
+            "than there is"
+        )
 
     def kill(self) -> None:
         """From any thread: whoever waits for an answer has none."""

@@ -1,9 +1,12 @@
-"""Cells on Ray: on the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else on a Ray started for the sweep.
+"""Cells on Ray: on the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else on a
+Ray started for the sweep.
 
-One cell is one task on one core, and on one GPU where its engine is `cuda`: Ray gives each such task a card of its own. Only
-histories travel back, so the machines need no common disk; they need fegsam in one version, and the files that a study names
-under the same paths. A task whose process or machine is lost is run again elsewhere. A Ray started here listens on the address
-under which the network reaches this machine, even where it was told 127.0.0.1; it takes no part in Ray's usage statistics.
+One cell is one task on one core, and on one GPU where its engine is `cuda`: Ray gives each such
+task a card of its own. Only histories travel back, so the machines need no common disk; they need
+fegsam in one version, and the files that a study names under the same paths. A task whose process
+or machine is lost is run again elsewhere. A Ray started here listens on the address under which the
+network reaches this machine, even where it was told 127.0.0.1; it takes no part in Ray's usage
+statistics.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ _RETRIES = 3
 
 
 _AHEAD = 2
-"""Tasks under way per core: the next one waits at its worker, and finished histories do not pile up."""
+"""Tasks under way per core: the next one waits at its worker, and finished histories do not pile
+up."""
 
 
 class RayExecutor:
@@ -41,7 +45,8 @@ class RayExecutor:
     Parameters
     ----------
     workers : int, optional
-        How many cells are under way at most; by default as many as keep every core of the cluster busy.
+        How many cells are under way at most; by default as many as keep every core of the cluster
+        busy.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -52,7 +57,9 @@ class RayExecutor:
         self._connect()
         claims = claimed(cells[0].engine if engine is None and cells else engine)
         most = self._most or _AHEAD * places(claims, ray.cluster_resources())
-        task = ray.remote(**claims, max_retries=_RETRIES, runtime_env={"env_vars": environment(threads=1)})(attempt)
+        task = ray.remote(
+            **claims, max_retries=_RETRIES, runtime_env={"env_vars": environment(threads=1)}
+        )(attempt)
         waiting = iter(cells)
         under_way: dict[Any, Cell] = {}
         try:
@@ -80,13 +87,15 @@ class RayExecutor:
         if ray.is_initialized():
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Tasks see the machine's accelerators; Ray would otherwise hide them from a task that claims none.
+        # Tasks see the machine's accelerators; Ray would otherwise hide them from a task that
+        # claims none.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ProblemError(
-                f"Ray cannot be reached or started ({error}); see to RAY_ADDRESS and to `ray status`."
+                f"Ray cannot be reached or started ({error}); see to RAY_ADDRESS and to `ray "
+                "status`."
             ) from error
         self._started = True
 
@@ -110,7 +119,10 @@ def places(claims: dict[str, Any], resources: Mapping[str, float]) -> int:
         return cores
     cards = int(resources.get("GPU", 0))
     if cards == 0:
-        raise ProblemError("engine is 'cuda' and the Ray cluster has no GPU; add a machine with one, or use engine='cpu'.")
+        raise ProblemError(
+            "engine is 'cuda' and the Ray cluster has no GPU; add a machine with one, or use "
+            "engine='cpu'."
+        )
     return min(cores, cards)
 
 

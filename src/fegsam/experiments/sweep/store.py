@@ -1,12 +1,12 @@
 """Where a sweep keeps its cells: one file each, whole or not there.
 
     DIR/study.toml                                   the study, as it was given
-    DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, and behind it a checksum
-    DIR/.lock                                        the process that is at work here
+    DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, and behind it a
+    checksum DIR/.lock                                        the process that is at work here
 
-A file gets its name only when all of it is on the disk, so that a sweep may be killed at any moment. It ends in a seal (see
-`safe_files`) with the cell's key as its owner: a file that was cut, changed or moved to another cell's name is noticed before
-anything is read from it.
+A file gets its name only when all of it is on the disk, so that a sweep may be killed at any
+moment. It ends in a seal (see `safe_files`) with the cell's key as its owner: a file that was cut,
+changed or moved to another cell's name is noticed before anything is read from it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Store:
         return self._cells / f"{readable[:_LONGEST]}-{cell.key[:16]}.nc"
 
     def write(self, cell: Cell, history: History) -> None:
-        """Keep a cell's history: after this it stays, whatever happens to the process or the machine."""
+        """Keep a cell's history: after this it stays, whatever happens to the process or the
+        machine."""
         with self._usable():
             self._cells.mkdir(parents=True, exist_ok=True)
         save_history(history, self.path(cell), owner=cell.key)
@@ -86,7 +87,9 @@ class Store:
         """Whether a cell's file is there and as it was written."""
         try:
             label = sealed_by(self.path(cell))
-            return label == label_of(cell.key) if label is not None else self._has_old_checksum(cell)
+            return (
+                label == label_of(cell.key) if label is not None else self._has_old_checksum(cell)
+            )
         except (OSError, DamagedError):
             return False
 
@@ -108,28 +111,39 @@ class Store:
             file = lock(self.directory / ".lock")
         except Locked as other:
             raise ProblemError(
-                f"A sweep is at work in {str(self.directory)!r} (process {other}); wait for it, or choose another directory."
+                f"A sweep is at work in {str(self.directory)!r} (process {other}); wait for it, "
+                "or choose another directory."
             ) from None
         except OSError as error:
-            raise ProblemError(f"{str(self.directory)!r} cannot be written to ({error}); choose another directory.") from error
+            raise ProblemError(
+                f"{str(self.directory)!r} cannot be written to ({error}); choose another directory."
+            ) from error
         with file:
             yield
 
     def adopt(self, text: str, cells: Sequence[Cell]) -> None:
         """Make this the directory of a study, unless it holds another's results.
 
-        What belongs to the study stays, so that its grid may have grown since. What a killed sweep left half written goes.
+        What belongs to the study stays, so that its grid may have grown since. What a killed sweep
+        left half written goes.
         """
         own = {self.path(cell).name for cell in cells}
-        found = sorted(file.name for file in self._cells.glob("*.nc") if not file.name.startswith("."))
+        found = sorted(
+            file.name for file in self._cells.glob("*.nc") if not file.name.startswith(".")
+        )
         foreign = next((name for name in found if name not in own), None)
         content = text.encode()
         with self._usable():
             known = read_plain(self._study) if self._study.exists() else None
         if foreign is not None or (known not in (None, content) and not found):
-            what = f"{foreign!r} among them" if foreign is not None else "its study.toml is not this one"
+            what = (
+                f"{foreign!r} among them"
+                if foreign is not None
+                else "its study.toml is not this one"
+            )
             raise ProblemError(
-                f"{str(self.directory)!r} belongs to another study ({what}); choose another directory, or remove that one."
+                f"{str(self.directory)!r} belongs to another study ({what}); choose another "
+                "directory, or remove that one."
             )
         with self._usable():
             for leftover in [*self._cells.glob(".*.nc*"), *self.directory.glob(".study.toml.*")]:

@@ -1,6 +1,7 @@
 """A sweep: every cell of a study, run once and stored; what is stored already is not run again.
 
-So a sweep that was stopped, in whatever way, goes on when it is run again, and ends with the data of one that was not.
+So a sweep that was stopped, in whatever way, goes on when it is run again, and ends with the data
+of one that was not.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Results:
         history = self._store.read(cell)
         if history is None:
             raise ProblemError(
-                f"{str(self._store.path(cell))!r} is missing or damaged ({describe(cell)}); run the study again to make it."
+                f"{str(self._store.path(cell))!r} is missing or damaged ({describe(cell)}); run "
+                "the study again to make it."
             )
         return history
 
@@ -76,8 +78,14 @@ class Results:
         known = list(dict.fromkeys(name for cell in self.cells for name in cell.axes))
         unknown = next((name for name in axes if name not in known), None)
         if unknown is not None:
-            raise ProblemError(f"The study has no axis {unknown!r}; its axes are: {', '.join(known) or 'none'}.")
-        wanted = [cell for cell in self.cells if all(cell.axes.get(name) == value for name, value in axes.items())]
+            raise ProblemError(
+                f"The study has no axis {unknown!r}; its axes are: {', '.join(known) or 'none'}."
+            )
+        wanted = [
+            cell
+            for cell in self.cells
+            if all(cell.axes.get(name) == value for name, value in axes.items())
+        ]
         return [(cell, self.history(cell)) for cell in wanted]
 
     def errors(self, cell: Cell) -> xr.DataArray:
@@ -88,7 +96,8 @@ class Results:
 def load_results(directory: str | os.PathLike[str], *, trust: bool = False) -> Results:
     """What a sweep has stored in `directory`, with the study that it was.
 
-    Nothing is built, and no code that lies there is run, unless `trust` is true: then `Cell.build` may run it.
+    Nothing is built, and no code that lies there is run, unless `trust` is true: then `Cell.build`
+    may run it.
     """
     from fegsam.experiments.spec.study import load_study
 
@@ -110,9 +119,11 @@ def run_sweep(
     ----------
     study : Study
     directory : path
-        Where the results are kept; made where it is not there. One that holds another study's results is refused.
+        Where the results are kept; made where it is not there. One that holds another study's
+        results is refused.
     executor : "local", "ray" or an Executor
-        Who runs the cells. An executor of your own stays open: ``with LocalExecutor() as executor`` serves many sweeps.
+        Who runs the cells. An executor of your own stays open: ``with LocalExecutor() as executor``
+        serves many sweeps.
     engine : optional
         As in `fegsam.run`; by default the study's.
     workers : int, optional
@@ -138,7 +149,10 @@ def run_sweep(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     results = run_sweep(parse_study(EXAMPLE), folder, workers=1)
     ...     again = load_results(folder)
-    ...     [(cell.step_size, history.settings.num_agents) for cell, history in again.select(num_agents=4)]
+    ...     [
+    ...         (cell.step_size, history.settings.num_agents)
+    ...         for cell, history in again.select(num_agents=4)
+    ...     ]
     [(0.1, 4), (0.05, 4)]
     """
     results = Results(study, directory)
@@ -163,7 +177,10 @@ def _opened(executor: str | Executor, workers: int | None) -> Iterator[Executor]
     elif workers is None:
         yield executor
     else:
-        raise ProblemError(f"workers is {workers!r}, but an open executor has its own number; leave one of the two out.")
+        raise ProblemError(
+            f"workers is {workers!r}, but an open executor has its own number; leave one of the "
+            "two out."
+        )
 
 
 def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
@@ -176,7 +193,8 @@ def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
     damaged = [store.path(cell) for cell in left if store.path(cell).exists()]
     if damaged:
         warnings.warn(
-            f"{len(damaged)} stored cells are damaged and are computed again, the first of them {str(damaged[0])!r}.",
+            f"{len(damaged)} stored cells are damaged and are computed again, the first of them "
+            f"{str(damaged[0])!r}.",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -185,7 +203,8 @@ def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
     name = asked if isinstance(asked, str) else getattr(asked, "name", None)
     if before is not None and name is not None and before.settings.engine != name:
         raise ProblemError(
-            f"{str(store.directory)!r} holds results of the engine {before.settings.engine!r}, but {name!r} is asked for; "
+            f"{str(store.directory)!r} holds results of the engine {before.settings.engine!r}, "
+            f"but {name!r} is asked for; "
             "go on with that one, or choose another directory."
         )
     return left
@@ -193,9 +212,11 @@ def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
 
 @contextlib.contextmanager
 def _kept_interrupts() -> Iterator[threading.Event]:
-    """Says whether Ctrl-C was pressed, for whoever asks where it does no harm; pressed again, it interrupts at once.
+    """Says whether Ctrl-C was pressed, for whoever asks where it does no harm; pressed again, it
+    interrupts at once.
 
-    Raised in the middle of storing it can leave a lock of the library that writes the file taken, and then all wait for ever.
+    Raised in the middle of storing it can leave a lock of the library that writes the file taken,
+    and then all wait for ever.
     """
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread() or (
@@ -242,7 +263,8 @@ class _Sweep:
                     view.show()
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"Stopped: {self.stored} of {self.total} cells are stored in {str(self.store.directory)!r}; "
+                f"Stopped: {self.stored} of {self.total} cells are stored in "
+                f"{str(self.store.directory)!r}; "
                 "run the same again to go on from there."
             ) from None
 
@@ -261,7 +283,8 @@ class _Sweep:
         if self._diverged:
             warnings.warn(
                 f"In {len(self._diverged)} of {self.total} cells some seed left the finite numbers "
-                f"({_some(self._diverged)}); their histories are NaN from there on: use smaller step sizes.",
+                f"({_some(self._diverged)}); their histories are NaN from there on: use smaller "
+                "step sizes.",
                 DivergenceWarning,
                 stacklevel=3,
             )
@@ -269,8 +292,10 @@ class _Sweep:
             places = [place for place, _, _ in self._failed]
             reason = self._failed[0][1].rstrip(".")
             raise SweepError(
-                f"{len(places)} of {self.total} cells failed ({_some(places)}), the first with: {reason}. "
-                f"The other {self.stored} are stored in {str(self.store.directory)!r}; run the same again to try the rest.",
+                f"{len(places)} of {self.total} cells failed ({_some(places)}), the first with: "
+                f"{reason}. "
+                f"The other {self.stored} are stored in {str(self.store.directory)!r}; run the "
+                "same again to try the rest.",
                 {place: trace for place, _, trace in self._failed},
             )
 

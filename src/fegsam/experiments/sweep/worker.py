@@ -1,8 +1,8 @@
 """The side of a worker: runs the cells that it is sent, wherever that is.
 
-A local worker is this module in an interpreter of its own: requests come on stdin, answers go to stdout, one at a time. It
-writes no file. When the sweep's process is gone, however it went, stdin ends and so does the worker, in the middle of a cell
-if need be.
+A local worker is this module in an interpreter of its own: requests come on stdin, answers go to
+stdout, one at a time. It writes no file. When the sweep's process is gone, however it went, stdin
+ends and so does the worker, in the middle of a cell if need be.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def environment(threads: int) -> dict[str, str]:
 
     A linear solve has other last bits on other numbers of threads, so it always gets one.
     """
-    one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
+    one = dict.fromkeys(
+        ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
+        "1",
+    )
     return one | {"NUMBA_NUM_THREADS": str(threads)}
 
 
@@ -70,7 +73,10 @@ def serve() -> None:
         try:
             cell, engine, threads = pickle.loads(request)
         except Exception as error:
-            answer = Answer(error=f"a worker cannot load it ({error}); put what it uses in a module, not in a script")
+            answer = Answer(
+                error=f"a worker cannot load it ({error}); put what it uses in a module, not in a "
+                "script"
+            )
         else:
             answer = attempt(cell, engine, threads)
         pickle.dump(answer, answers)

@@ -1,8 +1,9 @@
-"""The node on Flower: a ClientApp that hands each payload to the node's handler and carries back what it answers.
+"""The node on Flower: a ClientApp that hands each payload to the node's handler and carries back
+what it answers.
 
-Flower runs a new process for each message, so nothing is kept in memory: an agent's state is in a file under the node's
-`state-dir`, and the node's settings are in its `--node-config`: `experiment` (a share, or a study and a `seed`), `agents`
-("0,3"), `state-dir`.
+Flower runs a new process for each message, so nothing is kept in memory: an agent's state is in a
+file under the node's `state-dir`, and the node's settings are in its `--node-config`: `experiment`
+(a share, or a study and a `seed`), `agents` ("0,3"), `state-dir`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ try:
     from flwr.app import Context, Message
     from flwr.clientapp import ClientApp
 except ImportError as error:
-    raise FederationError("A federation on several machines needs Flower; run: pip install 'fegsam[flower]'") from error
+    raise FederationError(
+        "A federation on several machines needs Flower; run: pip install 'fegsam[flower]'"
+    ) from error
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,12 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
         try:
             node = node_of(settings(context))
         except Exception as error:
-            # Flower sends the words of an exception to the server; here they may name what is on this machine.
+            # Flower sends the words of an exception to the server; here they may name what is on
+            # this machine.
             traceback.print_exception(error)
             raise FederationError("the node cannot be set up; its own log says why.") from None
-        # A message without a payload is answered like any other that cannot be read: by the node, with a named reason.
+        # A message without a payload is answered like any other that cannot be read: by the node,
+        # with a named reason.
         return Message(packed(node.answer(unpacked(message.content) or b"")), reply_to=message)
 
     return app
@@ -75,7 +80,11 @@ def node_of(settings: NodeSettings) -> Node:
     """The node with its agents; in a process that lives on, made once."""
     path = settings.experiment
     is_spec = path.suffix == ".toml"
-    experiment = Experiment.from_spec(path, settings.seed, trust=settings.trust) if is_spec else load_share(path)
+    experiment = (
+        Experiment.from_spec(path, settings.seed, trust=settings.trust)
+        if is_spec
+        else load_share(path)
+    )
     return experiment.node(settings.agents, settings.state_dir)
 
 

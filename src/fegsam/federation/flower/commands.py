@@ -1,4 +1,5 @@
-"""Commands of Flower's command line, several in one process: to start it takes seconds, to run one does not.
+"""Commands of Flower's command line, several in one process: to start it takes seconds, to run one
+does not.
 
     python -m fegsam.federation.flower.commands '[["supernode", "register", ...], ["run", ...]]'
 
@@ -20,7 +21,9 @@ def main() -> None:
         try:
             app([*words, "--format", "json"], standalone_mode=False)
         except Exception as error:  # whatever it is, it is this command's answer
-            print(json.dumps({"success": False, "error-message": str(error) or type(error).__name__}))
+            print(
+                json.dumps({"success": False, "error-message": str(error) or type(error).__name__})
+            )
         except SystemExit as stop:
             print(json.dumps({"success": False, "error-message": f"exit {stop.code}"}))
         print(SEPARATOR, flush=True)

@@ -1,7 +1,8 @@
 """Who may take part: a certificate authority, the server's certificate, one key pair a node.
 
-The authority signs the server's certificate, so nodes know the server; the server holds the nodes' public keys, so it knows
-them. Private keys are readable by their owner alone, and no file that is already there is written over.
+The authority signs the server's certificate, so nodes know the server; the server holds the nodes'
+public keys, so it knows them. Private keys are readable by their owner alone, and no file that is
+already there is written over.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ try:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError as error:
-    raise FederationError("Credentials need the package cryptography; run: pip install 'fegsam[flower]'") from error
+    raise FederationError(
+        "Credentials need the package cryptography; run: pip install 'fegsam[flower]'"
+    ) from error
 
 LOOPBACK = ("localhost", "127.0.0.1")
 """Where the server's own processes reach it, whatever its name outside is."""
@@ -42,13 +50,16 @@ def write_new(path: Path, content: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise FederationError(f"{path} is there already: choose another directory, credentials are not written over.") from None
+        raise FederationError(
+            f"{path} is there already: choose another directory, credentials are not written over."
+        ) from None
     with os.fdopen(handle, "wb") as file:
         file.write(content)
 
 
 def make_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """A certificate authority of its own for one federation: `ca.pem` and `ca.key` in `directory`."""
+    """A certificate authority of its own for one federation: `ca.pem` and `ca.key` in
+    `directory`."""
     key = ec.generate_private_key(ec.SECP384R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fegsam federation authority")])
     certificate = (
@@ -63,18 +74,29 @@ def make_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurveP
     return certificate, key
 
 
-def make_server(directory: Path, hosts: Sequence[str], authority: tuple[x509.Certificate, ec.EllipticCurvePrivateKey]) -> None:
-    """A certificate for a server that is reached under `hosts` and on its own machine: `server.pem`, `server.key`, `ca.pem`."""
+def make_server(
+    directory: Path,
+    hosts: Sequence[str],
+    authority: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
+) -> None:
+    """A certificate for a server that is reached under `hosts` and on its own machine:
+    `server.pem`, `server.key`, `ca.pem`."""
     issuer, signer = authority
     key = ec.generate_private_key(ec.SECP384R1())
     names = [_general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
     certificate = (
-        _certificate(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fegsam server")]), issuer.subject, key.public_key())
+        _certificate(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fegsam server")]),
+            issuer.subject,
+            key.public_key(),
+        )
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
         .sign(signer, hashes.SHA384())
     )
     write_new(directory / "server.pem", certificate.public_bytes(Encoding.PEM))
@@ -89,7 +111,9 @@ def make_node(private: Path, public: Path) -> None:
     write_new(public, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
 
 
-def _certificate(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -126,7 +150,9 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise FederationError(f"the host {host!r} is no name or address: write it as nodes will reach it, in ASCII.") from None
+        raise FederationError(
+            f"the host {host!r} is no name or address: write it as nodes will reach it, in ASCII."
+        ) from None
 
 
 def _private(key: ec.EllipticCurvePrivateKey, layout: PrivateFormat) -> bytes:

@@ -1,10 +1,12 @@
 """A federation as directories to be copied to its machines: one for the server, one for each node.
 
-    DIR/authority/       ca.key: signs certificates; is needed by nobody while the federation runs, so keep it elsewhere
-    DIR/server/          federation.toml, the terms (no environment, no policy), certificate and key, the nodes' public keys
-    DIR/nodes/NAME/      node.toml, the share of its agents (nothing of the others), the node's key, the authority's certificate
+    DIR/authority/       ca.key: signs certificates; is needed by nobody while the federation runs,
+    so keep it elsewhere DIR/server/          federation.toml, the terms (no environment, no
+    policy), certificate and key, the nodes' public keys DIR/nodes/NAME/      node.toml, the share
+    of its agents (nothing of the others), the node's key, the authority's certificate
 
-`init` writes them, `load_server` and `load_node` read them. Paths in the files are relative to the file's own directory.
+`init` writes them, `load_server` and `load_node` read them. Paths in the files are relative to the
+file's own directory.
 """
 
 from __future__ import annotations
@@ -22,14 +24,26 @@ from fegsam.experiments.spec.study import MOST_BYTES, load_study
 from fegsam.experiments.spec.tables import Seed, Table, Text
 from fegsam.experiments.spec.toml_lines import toml_text
 from fegsam.federation.errors import FederationError
-from fegsam.federation.flower.credentials import make_authority, make_node, make_server, private_directory, write_new
+from fegsam.federation.flower.credentials import (
+    make_authority,
+    make_node,
+    make_server,
+    private_directory,
+    write_new,
+)
 from fegsam.federation.flower.gate import Tls
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.server import Rules
 from fegsam.federation.protocol.share import save_share, save_terms
 from fegsam.safe_files import read_plain
 
-SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = "federation.toml", "node.toml", "terms", "share", "study.toml"
+SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = (
+    "federation.toml",
+    "node.toml",
+    "terms",
+    "share",
+    "study.toml",
+)
 
 
 class _ServerTable(Table):
@@ -110,7 +124,9 @@ def init(
     dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
     _check_rules(rules, str(directory / "server" / SERVER_FILE)).check(experiment.num_agents)
     if not hosts:
-        raise FederationError("the server has no host: give the name or address under which nodes reach it.")
+        raise FederationError(
+            "the server has no host: give the name or address under which nodes reach it."
+        )
     local = all(_is_loopback(host) for host in hosts)
     private_directory(directory)
     server = private_directory(directory / "server")
@@ -128,14 +144,23 @@ def init(
         if not insecure:
             make_node(node / "node.key", keys / f"{name}.pub")
             write_new(node / "ca.pem", (server / "ca.pem").read_bytes())
-        head = {"name": name, "server": address(hosts[0], port), "agents": agents, "insecure": insecure}
-        write_new(node / NODE_FILE, toml_text({"node": head | _hand_over(experiment, spec, agents, node)}).encode())
+        head = {
+            "name": name,
+            "server": address(hosts[0], port),
+            "agents": agents,
+            "insecure": insecure,
+        }
+        write_new(
+            node / NODE_FILE,
+            toml_text({"node": head | _hand_over(experiment, spec, agents, node)}).encode(),
+        )
         nodes.append(node)
     return nodes
 
 
 def _hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:
-    """Give a node what its agents need, and nothing of the others where that can be parted; what its file says of it."""
+    """Give a node what its agents need, and nothing of the others where that can be parted; what
+    its file says of it."""
     try:
         save_share(experiment, agents, node / SHARE_FILE)
     except ProblemError:
@@ -153,7 +178,9 @@ def deal(num_agents: int, num_nodes: int) -> list[list[int]]:
     [[0, 2, 4], [1, 3]]
     """
     if not 1 <= num_nodes <= num_agents:
-        raise FederationError(f"the nodes are {num_nodes}, but {num_agents} agents live on 1 to {num_agents} nodes.")
+        raise FederationError(
+            f"the nodes are {num_nodes}, but {num_agents} agents live on 1 to {num_agents} nodes."
+        )
     return [list(range(node, num_agents, num_nodes)) for node in range(num_nodes)]
 
 
@@ -164,7 +191,9 @@ def load_server(directory: Path) -> ServerSide:
     return ServerSide(
         directory=directory,
         listen=split_address(head.listen, source.name),
-        tls=None if head.insecure else Tls(directory / "ca.pem", directory / "server.pem", directory / "server.key"),
+        tls=None
+        if head.insecure
+        else Tls(directory / "ca.pem", directory / "server.pem", directory / "server.key"),
         terms=directory / TERMS_FILE,
         rules=_check_rules(source.tables.get("rules", {}), source.name),
         node_keys=tuple(sorted((directory / "nodes").glob("*.pub"))),
@@ -215,14 +244,20 @@ def _read(path: Path) -> SpecText:
     try:
         return SpecText(read_plain(path, MOST_BYTES).decode(), str(path), path.parent)
     except OSError as error:
-        raise SpecError(f"{path} cannot be read ({error.strerror}): `fegsam federate init` writes it.") from None
+        raise SpecError(
+            f"{path} cannot be read ({error.strerror}): `fegsam federate init` writes it."
+        ) from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path} cannot be read (it is not UTF-8): `fegsam federate init` writes it.") from None
+        raise SpecError(
+            f"{path} cannot be read (it is not UTF-8): `fegsam federate init` writes it."
+        ) from None
 
 
 def _check_rules(given: Mapping[str, Any], where: str) -> Rules:
     known = [field.name for field in fields(Rules)]
     for name in given:
         if name not in known:
-            raise FederationError(f"{where}: rules.{name} is not known: choose from {', '.join(known)}.")
+            raise FederationError(
+                f"{where}: rules.{name} is not known: choose from {', '.join(known)}."
+            )
     return Rules(**given)

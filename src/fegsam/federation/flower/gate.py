@@ -1,9 +1,12 @@
-"""The door of the federation: the one port that other machines reach, and the only calls that nodes need.
+"""The door of the federation: the one port that other machines reach, and the only calls that nodes
+need.
 
-Flower's SuperLink serves its nodes and its operators on one port, and of operators it asks no proof: who reaches that port
-may submit code, which then runs on the server and on every node, and may register keys. So the SuperLink listens on the
-loopback address alone, and this gate passes on the calls of nodes (which are signed with the nodes' keys) and nothing else.
-Requests are written anew for the SuperLink, so what the gate read is what the SuperLink sees. Whoever is turned away is logged.
+Flower's SuperLink serves its nodes and its operators on one port, and of operators it asks no
+proof: who reaches that port may submit code, which then runs on the server and on every node, and
+may register keys. So the SuperLink listens on the loopback address alone, and this gate passes on
+the calls of nodes (which are signed with the nodes' keys) and nothing else. Requests are written
+anew for the SuperLink, so what the gate read is what the SuperLink sees. Whoever is turned away is
+logged.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ _HANDSHAKE, _IDLE, _ANSWER = 20.0, 120.0, 120.0
 """Seconds for the TLS handshake, between two requests, and for the SuperLink's answer."""
 
 _KEY, _MOMENT, _MOMENT_LIFE = "flwr-public-key", "flwr-timestamp", 320.0
-"""Headers of a node's key and of the moment that it signed, and how many seconds the SuperLink believes in a moment."""
+"""Headers of a node's key and of the moment that it signed, and how many seconds the SuperLink
+believes in a moment."""
 
 _MAX_CONNECTIONS = 4096
 
@@ -79,13 +83,16 @@ class Gate:
     log : file that gets one JSON object a line for everyone who is turned away
     """
 
-    def __init__(self, host: str, port: int, upstream: tuple[str, int], tls: Tls | None, log: Path) -> None:
+    def __init__(
+        self, host: str, port: int, upstream: tuple[str, int], tls: Tls | None, log: Path
+    ) -> None:
         self._log = _Log(log)
         try:
             self._server = _Server((host, port), upstream, tls, self._log)
         except OSError as error:
             raise FederationError(
-                f"the address {host}:{port} cannot be listened on ({error.strerror}): choose another, or end who holds it."
+                f"the address {host}:{port} cannot be listened on ({error.strerror}): choose "
+                "another, or end who holds it."
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="gate", daemon=True)
 
@@ -104,15 +111,26 @@ class Gate:
 
 
 class _Log:
-    """One line for each refusal; the file is rolled over, so that a flood of strangers cannot fill the disk."""
+    """One line for each refusal; the file is rolled over, so that a flood of strangers cannot fill
+    the disk."""
 
     def __init__(self, path: Path) -> None:
-        self._handler = logging.handlers.RotatingFileHandler(path, maxBytes=10_000_000, backupCount=3, encoding="utf-8")
+        self._handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=10_000_000, backupCount=3, encoding="utf-8"
+        )
         self._handler.setFormatter(logging.Formatter("%(message)s"))
 
     def refused(self, peer: str, reason: str, **details: Any) -> None:
         record = logging.makeLogRecord({"levelno": logging.INFO})
-        record.msg = json.dumps({"event": "stranger", "clock": record.created, "peer": peer, "reason": reason, **details})
+        record.msg = json.dumps(
+            {
+                "event": "stranger",
+                "clock": record.created,
+                "peer": peer,
+                "reason": reason,
+                **details,
+            }
+        )
         self._handler.handle(record)
 
     def close(self) -> None:
@@ -120,7 +138,8 @@ class _Log:
 
 
 class _Used:
-    """Moments that were believed, by key. Nodes sign each call anew: one that comes twice was recorded and is played back.
+    """Moments that were believed, by key. Nodes sign each call anew: one that comes twice was
+    recorded and is played back.
 
     Not the signatures are kept, since of one signature others can be made that are as good.
     """
@@ -145,7 +164,9 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: _Log) -> None:
+    def __init__(
+        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: _Log
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
         self.log = log
@@ -181,7 +202,11 @@ class _Server(socketserver.ThreadingTCPServer):
         try:
             return self.context.wrap_socket(request, server_side=True)
         except (OSError, ValueError) as error:
-            self.log.refused(peer, "no TLS handshake", detail=getattr(error, "reason", None) or type(error).__name__)
+            self.log.refused(
+                peer,
+                "no TLS handshake",
+                detail=getattr(error, "reason", None) or type(error).__name__,
+            )
             self.shutdown_request(request)
             return None
 
@@ -214,7 +239,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         status, kind, content = answer
         if status >= HTTPStatus.BAD_REQUEST:
-            self._log_refusal(f"the SuperLink refused the call ({status})", detail=content[:300].decode("utf-8", "replace"))
+            self._log_refusal(
+                f"the SuperLink refused the call ({status})",
+                detail=content[:300].decode("utf-8", "replace"),
+            )
         else:
             self._gate.used.add(signed)
         self._reply(status, kind, content)
@@ -238,7 +266,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._turn_away(HTTPStatus.NOT_FOUND, "not a call of nodes")
             return None
         stated = self.headers.get_all("Content-Length", [])
-        if "Transfer-Encoding" in self.headers or len(stated) != 1 or not (stated[0].isascii() and stated[0].isdigit()):
+        if (
+            "Transfer-Encoding" in self.headers
+            or len(stated) != 1
+            or not (stated[0].isascii() and stated[0].isdigit())
+        ):
             self._turn_away(HTTPStatus.LENGTH_REQUIRED, "no length")
             return None
         if len(stated[0]) > 12 or int(stated[0]) > MAX_BODY:
@@ -249,22 +281,28 @@ class _Handler(BaseHTTPRequestHandler):
     def _passed_on(self) -> dict[str, str] | None:
         """The headers that go on, each once; None if the request was turned away."""
         named = [(name.lower(), value) for name, value in self.headers.items()]
-        kept = [(name, value) for name, value in named if name in _PASSED_ON or name.startswith("flwr-")]
+        kept = [
+            (name, value) for name, value in named if name in _PASSED_ON or name.startswith("flwr-")
+        ]
         if len(dict(kept)) < len(kept):
             self._turn_away(HTTPStatus.BAD_REQUEST, "a header that is there twice")
             return None
         return dict(kept)
 
     def _ask_superlink(self, headers: dict[str, str], body: bytes) -> tuple[int, str, bytes] | None:
-        # A connection that the SuperLink closed while it was idle shows itself only when used: then once more on a new one.
-        # Calls that were answered are never sent again.
+        # A connection that the SuperLink closed while it was idle shows itself only when used: then
+        # once more on a new one. Calls that were answered are never sent again.
         for _ in range(2):
             fresh = self._upstream is None
             try:
                 connection = self._upstream = self._upstream or self._connection()
                 connection.request("POST", self.path, body=body, headers=headers)
                 response = connection.getresponse()
-                return response.status, response.headers.get("Content-Type", "application/octet-stream"), response.read()
+                return (
+                    response.status,
+                    response.headers.get("Content-Type", "application/octet-stream"),
+                    response.read(),
+                )
             except (http.client.RemoteDisconnected, ConnectionError, BrokenPipeError):
                 self._forget_connection()
                 if fresh:
@@ -297,7 +335,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().send_error(code, message, explain)
 
     def _log_refusal(self, reason: str, **details: Any) -> None:
-        self._gate.log.refused(str(self.client_address[0]), reason, call=getattr(self, "path", ""), **details)
+        self._gate.log.refused(
+            str(self.client_address[0]), reason, call=getattr(self, "path", ""), **details
+        )
 
     def version_string(self) -> str:
         return "fegsam"

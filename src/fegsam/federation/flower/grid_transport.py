@@ -12,7 +12,9 @@ try:
     from flwr.app import ConfigRecord, Message, MessageType, RecordDict
     from flwr.serverapp import Grid
 except ImportError as error:
-    raise FederationError("A federation on several machines needs Flower; run: pip install 'fegsam[flower]'") from error
+    raise FederationError(
+        "A federation on several machines needs Flower; run: pip install 'fegsam[flower]'"
+    ) from error
 
 RECORD, PAYLOAD = "fegsam", "payload"
 """Where the payload is in a message; nothing else is in it."""
@@ -52,16 +54,26 @@ class GridTransport:
 
     def nodes(self) -> list[str]:
         connected = [str(node) for node in self._grid.get_node_ids()]
-        self._under_way = {(node, payload) for node, payload in self._under_way if node in connected}
+        self._under_way = {
+            (node, payload) for node, payload in self._under_way if node in connected
+        }
         return connected
 
     def send(self, node: str, payload: bytes) -> None:
-        """What the node has still before it is not sent twice: Flower starts a process for each message, one after the other,
-        and on a slow machine questions that are repeated would pile up faster than they are answered."""
+        """What the node has still before it is not sent twice: Flower starts a process for each
+        message, one after the other, and on a slow machine questions that are repeated would pile
+        up faster than they are answered."""
         if (node, payload) in self._under_way:
             return
-        message = Message(packed(payload), dst_node_id=int(node), message_type=MessageType.TRAIN, ttl=self._lifetime)
-        self._open.update((identity, (node, payload)) for identity in self._grid.push_messages([message]))
+        message = Message(
+            packed(payload),
+            dst_node_id=int(node),
+            message_type=MessageType.TRAIN,
+            ttl=self._lifetime,
+        )
+        self._open.update(
+            (identity, (node, payload)) for identity in self._grid.push_messages([message])
+        )
         self._under_way.add((node, payload))
 
     def receive(self, timeout: float) -> list[tuple[str, bytes | Lost]]:
@@ -81,7 +93,9 @@ class GridTransport:
             self._under_way.discard(asked)
             node, _ = asked
             if reply.has_error():
-                came.append((node, Lost(f"Flower's error {reply.error.code}: {reply.error.reason}")))
+                came.append(
+                    (node, Lost(f"Flower's error {reply.error.code}: {reply.error.reason}"))
+                )
             elif (payload := unpacked(reply.content)) is None:
                 came.append((node, Lost("a reply without a payload")))
             else:

@@ -1,6 +1,8 @@
-"""A whole federation on this machine: server and nodes as processes of their own, over the loopback address.
+"""A whole federation on this machine: server and nodes as processes of their own, over the loopback
+address.
 
-The same gate, TLS, keys, SuperLink and SuperNodes as on several machines; run again in its directory, it goes on where it was.
+The same gate, TLS, keys, SuperLink and SuperNodes as on several machines; run again in its
+directory, it goes on where it was.
 """
 
 from __future__ import annotations
@@ -69,31 +71,49 @@ def run_locally(
     for what, kept, wanted in (
         (f"a run under seed {stored.seed}", stored.seed, given.seed),
         ("another study", stored.fingerprint, given.fingerprint),
-        (f"a run on {len(nodes)} nodes", len(nodes), given.num_agents if num_nodes is None else num_nodes),
+        (
+            f"a run on {len(nodes)} nodes",
+            len(nodes),
+            given.num_agents if num_nodes is None else num_nodes,
+        ),
         ("a run under other rules", side.rules, Rules(**rules or {})),
         ("a run with keys" if side.tls else "a run without keys", side.tls is None, insecure),
     ):
         if kept != wanted:
-            raise FederationError(f"{output} holds {what}: choose another directory, or give what was given for that run.")
+            raise FederationError(
+                f"{output} holds {what}: choose another directory, or give what was given for "
+                "that run."
+            )
     if not (output / HISTORY_FILE).exists():
-        Supervisor(side, output, [_of_study(node, spec) for node in nodes], fresh=True, on_event=on_event).run()
+        Supervisor(
+            side, output, [_of_study(node, spec) for node in nodes], fresh=True, on_event=on_event
+        ).run()
     return finished(output, stored.settings)
 
 
 def _of_study(node: NodeSide, spec: Path) -> NodeSide:
-    """A node that needs a whole study takes the one that was given, which has been checked, not the copy in the results."""
-    return replace(node, experiment=spec.absolute(), trust=True) if node.experiment.suffix == ".toml" else node
+    """A node that needs a whole study takes the one that was given, which has been checked, not the
+    copy in the results."""
+    return (
+        replace(node, experiment=spec.absolute(), trust=True)
+        if node.experiment.suffix == ".toml"
+        else node
+    )
 
 
 def finished(output: Path, settings: Settings) -> Path:
-    """The file of a federation's history, once it is seen to be whole and to belong to these settings."""
+    """The file of a federation's history, once it is seen to be whole and to belong to these
+    settings."""
     path = output / HISTORY_FILE
     try:
         history = load_history(path)
     except ProblemError as error:
         raise FederationError(
-            f"{path} is damaged or is no history: remove it, and the same command makes it again from the records."
+            f"{path} is damaged or is no history: remove it, and the same command makes it again "
+            "from the records."
         ) from error
     if any(getattr(history.settings, name) != getattr(settings, name) for name in _DECIDING):
-        raise FederationError(f"{path} is the history of another experiment: remove it, then run the same again.")
+        raise FederationError(
+            f"{path} is the history of another experiment: remove it, then run the same again."
+        )
     return path

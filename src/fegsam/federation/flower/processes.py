@@ -1,8 +1,9 @@
-"""Processes that end with us: everything that a federation starts carries a mark, and by it all is found again.
+"""Processes that end with us: everything that a federation starts carries a mark, and by it all is
+found again.
 
-Flower puts some of its processes into sessions of their own, and a parent that was killed leaves its children behind; a mark
-in the environment is inherited all the same. Where there is no /proc, the processes started here are ended, and theirs are
-left to Flower.
+Flower puts some of its processes into sessions of their own, and a parent that was killed leaves
+its children behind; a mark in the environment is inherited all the same. Where there is no /proc,
+the processes started here are ended, and theirs are left to Flower.
 """
 
 from __future__ import annotations
@@ -30,9 +31,17 @@ _GRACE = 8.0
 
 
 def environment(home: Path, mark: str, **more: str) -> dict[str, str]:
-    """For a Flower process with its files in `home`; Flower looks for its other programs on the PATH."""
-    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return os.environ | OFFLINE | {"FLWR_HOME": str(home), "PATH": programs, MARK: mark, "PYTHONUNBUFFERED": "1"} | more
+    """For a Flower process with its files in `home`; Flower looks for its other programs on the
+    PATH."""
+    programs = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
+    return (
+        os.environ
+        | OFFLINE
+        | {"FLWR_HOME": str(home), "PATH": programs, MARK: mark, "PYTHONUNBUFFERED": "1"}
+        | more
+    )
 
 
 def program(name: str) -> str:
@@ -41,10 +50,16 @@ def program(name: str) -> str:
 
 
 def start(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that Ctrl-C reaches us first; what it prints is added to `log`."""
+    """In a session of its own, so that Ctrl-C reaches us first; what it prints is added to
+    `log`."""
     with open(log, "ab") as output:
         return subprocess.Popen(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
 
 
@@ -60,7 +75,8 @@ def marked(mark: str) -> list[int]:
 
 
 def alive(pid: int, mark: str) -> bool:
-    """Whether process `pid` carries `mark` and lives; one that ended and was not waited for does not."""
+    """Whether process `pid` carries `mark` and lives; one that ended and was not waited for does
+    not."""
     try:
         return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except FileNotFoundError:
@@ -84,7 +100,9 @@ def end(pid: int, mark: str) -> None:
 
 def end_all(mark: str, children: Sequence[subprocess.Popen[bytes]] = ()) -> None:
     """End every process that carries `mark`, and `children`: asked first, then not asked."""
-    _signal([*marked(mark), *(child.pid for child in children if child.poll() is None)], signal.SIGTERM)
+    _signal(
+        [*marked(mark), *(child.pid for child in children if child.poll() is None)], signal.SIGTERM
+    )
     deadline = time.monotonic() + _GRACE
     while (left := _left(mark, children)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -96,7 +114,10 @@ def end_all(mark: str, children: Sequence[subprocess.Popen[bytes]] = ()) -> None
 
 def _left(mark: str, children: Sequence[subprocess.Popen[bytes]]) -> list[int]:
     own = {child.pid for child in children}
-    return [*(child.pid for child in children if child.poll() is None), *(pid for pid in marked(mark) if pid not in own)]
+    return [
+        *(child.pid for child in children if child.poll() is None),
+        *(pid for pid in marked(mark) if pid not in own),
+    ]
 
 
 def _signal(pids: Sequence[int], number: signal.Signals) -> None:

@@ -1,7 +1,8 @@
 """The server on Flower: a ServerApp that runs the server loop over the Grid.
 
-Flower starts it in a process of its own. What it needs is named in its environment: the directory of the server's files, and
-the directory of results. There it says how it is doing (`Job`), since Flower takes a server app that was killed for running.
+Flower starts it in a process of its own. What it needs is named in its environment: the directory
+of the server's files, and the directory of results. There it says how it is doing (`Job`), since
+Flower takes a server app that was killed for running.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ try:
     from flwr.app import Context
     from flwr.serverapp import Grid, ServerApp
 except ImportError as error:
-    raise FederationError("A federation on several machines needs Flower; run: pip install 'fegsam[flower]'") from error
+    raise FederationError(
+        "A federation on several machines needs Flower; run: pip install 'fegsam[flower]'"
+    ) from error
 
 SERVER, OUTPUT = "FEGSAM_SERVER", "FEGSAM_OUTPUT"
 """Environment variables: the two directories."""

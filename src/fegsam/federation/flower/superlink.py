@@ -1,6 +1,7 @@
 """Flower's SuperLink, run for one federation: started, told who may come, given the app, ended.
 
-It listens on the loopback address alone (`gate` says why). It is told what to do through Flower's own command line.
+It listens on the loopback address alone (`gate` says why). It is told what to do through Flower's
+own command line.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fegsam.federation.flower.processes import program, start
 HOST = "127.0.0.1"
 _NAME = "fegsam"
 _PATIENCE = 120.0
-"""Seconds for the SuperLink to listen, and for each command to it; the slowest machine needs a tenth."""
+"""Seconds for the SuperLink to listen, and for each command to it; the slowest machine needs a
+tenth."""
 
 
 def free_port() -> int:
@@ -39,7 +41,8 @@ class SuperLink:
     Parameters
     ----------
     home : Path
-        Its database (registered keys and runs outlive it), its log and the connection file of Flower's command line.
+        Its database (registered keys and runs outlive it), its log and the connection file of
+        Flower's command line.
     environ : mapping
         Of its processes: the server app is one of them.
     tls : Tls, or None for plain text, and then for nodes without keys
@@ -50,9 +53,13 @@ class SuperLink:
         self._environ, self._tls = environ, tls
         self.process: subprocess.Popen[bytes] | None = None
         connection: dict[str, str | bool] = {"address": f"{HOST}:{port}"}
-        connection |= {"insecure": True} if tls is None else {"root-certificates": str(tls.authority)}
+        connection |= (
+            {"insecure": True} if tls is None else {"root-certificates": str(tls.authority)}
+        )
         home.mkdir(parents=True, exist_ok=True)
-        (home / "config.toml").write_text(toml_text({f"superlink.{_NAME}": connection}), encoding="utf-8")
+        (home / "config.toml").write_text(
+            toml_text({f"superlink.{_NAME}": connection}), encoding="utf-8"
+        )
 
     @property
     def running(self) -> bool:
@@ -63,19 +70,39 @@ class SuperLink:
         secured = ["--insecure"]
         if self._tls is not None:
             tls = self._tls
-            secured = ["--ssl-ca-certfile", str(tls.authority), "--ssl-certfile", str(tls.certificate)]
+            secured = [
+                "--ssl-ca-certfile",
+                str(tls.authority),
+                "--ssl-certfile",
+                str(tls.certificate),
+            ]
             secured += ["--ssl-keyfile", str(tls.key), "--enable-supernode-auth"]
-        address = ["--host", HOST, "--port", str(self.port), "--database", str(self.home / "superlink.db")]
-        command = [program("flower-superlink"), *address, *secured, "--disable-runtime-dependency-installation"]
+        address = [
+            "--host",
+            HOST,
+            "--port",
+            str(self.port),
+            "--database",
+            str(self.home / "superlink.db"),
+        ]
+        command = [
+            program("flower-superlink"),
+            *address,
+            *secured,
+            "--disable-runtime-dependency-installation",
+        ]
         self.process = start(command, self.home / "superlink.log", self._environ)
         deadline = time.monotonic() + _PATIENCE
         while not self._listens():
             if not self.running or time.monotonic() > deadline:
-                raise FederationError(f"Flower's SuperLink did not start: see {self.home / 'superlink.log'}.")
+                raise FederationError(
+                    f"Flower's SuperLink did not start: see {self.home / 'superlink.log'}."
+                )
             time.sleep(0.1)
 
     def prepare(self, keys: Sequence[Path], app: Path, unfinished: str | None = None) -> str:
-        """Let the nodes with these public keys in (who is in stays so), end the run `unfinished`, run the app; its run's id."""
+        """Let the nodes with these public keys in (who is in stays so), end the run `unfinished`,
+        run the app; its run's id."""
         commands = [["supernode", "register", str(key), _NAME] for key in keys]
         commands += [["stop", unfinished, _NAME]] if unfinished else []
         *before, submitted = self._tell([*commands, ["run", str(app), _NAME]])
@@ -102,7 +129,9 @@ class SuperLink:
                 out, _ = process.communicate(timeout=_PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise FederationError(f"Flower's SuperLink does not answer: see {self.home / 'superlink.log'}.") from None
+                raise FederationError(
+                    f"Flower's SuperLink does not answer: see {self.home / 'superlink.log'}."
+                ) from None
         parts = out.split(flower_commands.SEPARATOR)[:-1]
         if len(parts) != len(commands):
             raise FederationError(f"Flower's command line failed: {out.strip()[-300:]}")

@@ -1,7 +1,9 @@
-"""The server's machine: starts the SuperLink, the gate and the server app, starts again what dies, and ends all at the end.
+"""The server's machine: starts the SuperLink, the gate and the server app, starts again what dies,
+and ends all at the end.
 
-The server app goes on from its checkpoint, the SuperLink from its database, nodes from their agents' files; so whatever is
-killed, the run ends with the same numbers. What died is said in the log of events.
+The server app goes on from its checkpoint, the SuperLink from its database, nodes from their
+agents' files; so whatever is killed, the run ends with the same numbers. What died is said in the
+log of events.
 """
 
 from __future__ import annotations
@@ -28,7 +30,12 @@ from fegsam.federation.protocol.ledger import EVENTS_FILE, Event
 from fegsam.federation.protocol.state import append_event, held
 
 APP = {
-    "project": {"name": "fegsam-federation", "version": "1.0.0", "description": "A federation", "license": "Apache-2.0"},
+    "project": {
+        "name": "fegsam-federation",
+        "version": "1.0.0",
+        "description": "A federation",
+        "license": "Apache-2.0",
+    },
     "tool.flwr.app": {"publisher": "fegsam"},
     "tool.flwr.app.components": {
         "serverapp": "fegsam.federation.flower.server:app",
@@ -41,7 +48,8 @@ _LOOK = 0.3
 _START = 180.0
 """Seconds that a server app may take to begin its work."""
 _NODE_PAUSE = 20.0
-"""Seconds before a node is started again. Flower lets a node that was killed back in after about 65."""
+"""Seconds before a node is started again. Flower lets a node that was killed back in after about
+65."""
 _DEATHS = 3
 """So many deaths of the server app or the SuperLink without a round between them end the run."""
 
@@ -52,22 +60,43 @@ def mark_of(directory: Path) -> str:
 
 
 def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], Path]:
-    """Flower's SuperNode for a node, and its home; `server` is where to reach the server if not where the node's file says."""
+    """Flower's SuperNode for a node, and its home; `server` is where to reach the server if not
+    where the node's file says."""
     home = side.directory / "flower"
     home.mkdir(exist_ok=True, mode=0o700)
     forget_apps(home)
-    config = {"experiment": str(side.experiment), "state-dir": str(side.state), "agents": ",".join(map(str, side.agents))}
-    more = ({} if side.seed is None else {"seed": side.seed}) | ({"trust": True} if side.trust else {})
+    config = {
+        "experiment": str(side.experiment),
+        "state-dir": str(side.state),
+        "agents": ",".join(map(str, side.agents)),
+    }
+    more = ({} if side.seed is None else {"seed": side.seed}) | (
+        {"trust": True} if side.trust else {}
+    )
     (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:
-        keys = ["--root-certificates", str(side.authority), "--auth-supernode-private-key", str(side.key)]
+        keys = [
+            "--root-certificates",
+            str(side.authority),
+            "--auth-supernode-private-key",
+            str(side.key),
+        ]
     command = [program("flower-supernode"), "--superlink", server or side.server, *keys]
-    return [*command, "--node-config", str(home / "node-config.toml"), "--host", HOST, "--port", str(free_port())], home
+    return [
+        *command,
+        "--node-config",
+        str(home / "node-config.toml"),
+        "--host",
+        HOST,
+        "--port",
+        str(free_port()),
+    ], home
 
 
 def forget_apps(home: Path) -> None:
-    """Remove the apps that a directory holds: Flower would run what lies there as if it had come from the server."""
+    """Remove the apps that a directory holds: Flower would run what lies there as if it had come
+    from the server."""
     for folder in (home / "app", home / "apps"):
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
@@ -92,7 +121,10 @@ def terminable() -> Iterator[None]:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Signals wait, so that cleaning up is not cut short."""
-    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [
+        (number, signal.signal(number, signal.SIG_IGN))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    ]
     try:
         yield
     finally:
@@ -117,7 +149,13 @@ class Supervisor:
     """
 
     def __init__(
-        self, side: ServerSide, output: Path, nodes: Sequence[NodeSide] = (), *, fresh: bool, on_event: Callable[[Event], None]
+        self,
+        side: ServerSide,
+        output: Path,
+        nodes: Sequence[NodeSide] = (),
+        *,
+        fresh: bool,
+        on_event: Callable[[Event], None],
     ) -> None:
         self._side, self._output, self._nodes = side, output.resolve(), nodes
         self._home = self._output / FLOWER_FOLDER
@@ -158,11 +196,15 @@ class Supervisor:
         log = self._output / EVENTS_FILE
         self._read = log.stat().st_size if log.exists() else 0
         environ = environment(
-            self._home, self._mark, **{SERVER: str(side.directory), OUTPUT: str(self._output), "OPENBLAS_NUM_THREADS": "1"}
+            self._home,
+            self._mark,
+            **{SERVER: str(side.directory), OUTPUT: str(self._output), "OPENBLAS_NUM_THREADS": "1"},
         )
         self._superlink = SuperLink(self._home, environ, side.tls, free_port())
         self._start_superlink()
-        gate = Gate(*side.listen, (HOST, self._superlink.port), side.tls, self._output / "strangers.jsonl")
+        gate = Gate(
+            *side.listen, (HOST, self._superlink.port), side.tls, self._output / "strangers.jsonl"
+        )
         self._gate_port = stack.enter_context(gate).port
         self._submit()
         self._running = {side.name: self._start_node(side) for side in self._nodes}
@@ -209,7 +251,9 @@ class Supervisor:
         before = file.read_text() if file.exists() else None
         job = Job.read(self._home)
         if job is not None:
-            end(job.pid, self._mark)  # cut off from its SuperLink it would go on for a while, and hold the checkpoint
+            end(
+                job.pid, self._mark
+            )  # cut off from its SuperLink it would go on for a while, and hold the checkpoint
         Job.clear(self._home)
         file.write_text(self._superlink.prepare(self._side.node_keys, self._app, before))
         self._submitted = time.monotonic()
@@ -232,7 +276,9 @@ class Supervisor:
         job = Job.read(self._home)
         if job is None:
             if time.monotonic() - self._submitted > _START:
-                raise FederationError(f"the server app did not start: see {self._home / 'superlink.log'}.")
+                raise FederationError(
+                    f"the server app did not start: see {self._home / 'superlink.log'}."
+                )
         elif job.state == "running" and not alive(job.pid, self._mark):
             self._died("server-died", pid=job.pid)
             self._submit()
@@ -242,7 +288,8 @@ class Supervisor:
         self._deaths += 1
         if self._deaths > _DEATHS:
             raise FederationError(
-                f"the server died {self._deaths} times without finishing a round: see {self._home / 'superlink.log'}."
+                f"the server died {self._deaths} times without finishing a round: see "
+                f"{self._home / 'superlink.log'}."
             )
 
     def _care_for_nodes(self) -> None:
@@ -252,7 +299,9 @@ class Supervisor:
             if process.poll() is None:
                 continue
             if not due:
-                self._event("node-died", node=side.name, agents=list(side.agents), status=process.returncode)
+                self._event(
+                    "node-died", node=side.name, agents=list(side.agents), status=process.returncode
+                )
                 self._restart_at[side.name] = now + _NODE_PAUSE
             elif now >= due:
                 self._running[side.name] = self._start_node(side)

@@ -1,8 +1,10 @@
-"""An agent: who owns an environment, makes local steps on parameters that it is handed, and can be put away and woken.
+"""An agent: who owns an environment, makes local steps on parameters that it is handed, and can be
+put away and woken.
 
-`Agent` is all that a node asks for. `SimulatedAgent` is agent i of the simulator: the rule of `algorithms`, compiled as the
-`cpu` engine compiles it, on the random numbers that the engine draws for agent i. An agent's path depends on the seed, on i
-and on its own environment and policy, so agents can sit on any machines and the numbers stay the same.
+`Agent` is all that a node asks for. `SimulatedAgent` is agent i of the simulator: the rule of
+`algorithms`, compiled as the `cpu` engine compiles it, on the random numbers that the engine draws
+for agent i. An agent's path depends on the seed, on i and on its own environment and policy, so
+agents can sit on any machines and the numbers stay the same.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class Agent(Protocol):
-    """What a node asks of an agent. No sample may serve two steps, whatever happens between `save` and `restore`."""
+    """What a node asks of an agent. No sample may serve two steps, whatever happens between `save`
+    and `restore`."""
 
     @property
     def time(self) -> int:
@@ -39,7 +42,8 @@ class Agent(Protocol):
         ...
 
     def local_steps(self, params: np.ndarray, count: int) -> np.ndarray:
-        """Make the next `count` steps from `params` (d) and return where they led; `time` grows by `count`.
+        """Make the next `count` steps from `params` (d) and return where they led; `time` grows by
+        `count`.
 
         Calls may be cut anywhere: a steps and then b from their result are a + b steps.
         """
@@ -55,9 +59,11 @@ class Agent(Protocol):
 
 
 class SimulatedAgent:
-    """Agent `agent` of ``fegsam.run(problem, algorithm, step_size=..., sampling=...)`` under `seed`.
+    """Agent `agent` of ``fegsam.run(problem, algorithm, step_size=..., sampling=...)`` under
+    `seed`.
 
-    Only the environment and the policy of its own kind are looked at, so `problem` may leave out the other agents'.
+    Only the environment and the policy of its own kind are looked at, so `problem` may leave out
+    the other agents'.
 
     Examples
     --------
@@ -90,17 +96,33 @@ class SimulatedAgent:
             raise ProblemError(f"agent is {agent}; there are agents 0 to {problem.num_agents - 1}.")
         self._agent, self._seed = agent, np.uint64(seed)
         self._step_size = np.float64(positive(step_size, "step_size"))
-        self._rule, self._steps = algorithm.rule, compiled_local_steps(algorithm.form, algorithm.rule)
-        self._chain, self._agents = lower_chain(problem, algorithm, sampling), lower_agents(problem, algorithm)
+        self._rule, self._steps = (
+            algorithm.rule,
+            compiled_local_steps(algorithm.form, algorithm.rule),
+        )
+        self._chain, self._agents = (
+            lower_chain(problem, algorithm, sampling),
+            lower_agents(problem, algorithm),
+        )
         self._tables = algorithm.tables(problem)
         self._dimension = algorithm.dimension(problem)
         self._window, self._iid = algorithm.window, sampling == "iid"
         ahead = max(self._window, 1)
-        self._tile = make_tile(1, _STEPS_PER_TILE * (self._window + 1 if self._iid else 1) + ahead + 1)
+        self._tile = make_tile(
+            1, _STEPS_PER_TILE * (self._window + 1 if self._iid else 1) + ahead + 1
+        )
         self._log = Log(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
         self._time = 0
         self._states, self._actions = np.zeros(ahead, np.uint32), np.zeros(ahead - 1, np.uint32)
-        first_window(self._chain, self._agents, self._tile, self._seed, self._agent, self._states, self._actions)
+        first_window(
+            self._chain,
+            self._agents,
+            self._tile,
+            self._seed,
+            self._agent,
+            self._states,
+            self._actions,
+        )
 
     @property
     def time(self) -> int:
@@ -109,23 +131,46 @@ class SimulatedAgent:
     def local_steps(self, params: np.ndarray, count: int) -> np.ndarray:
         params = np.array(params, np.float64)
         if params.shape != (self._dimension,):
-            raise ProblemError(f"params has shape {params.shape}; this agent has {self._dimension} parameters.")
+            raise ProblemError(
+                f"params has shape {params.shape}; this agent has {self._dimension} parameters."
+            )
         with explained(self._rule):
             self._steps(
-                self._chain, self._agents, self._tables, self._tile, self._log, np.zeros_like(params), self._window, self._iid,
-                self._step_size, self._seed, self._agent, self._states, self._actions, self._time, count, params,
-            )  # fmt: skip
+                self._chain,
+                self._agents,
+                self._tables,
+                self._tile,
+                self._log,
+                np.zeros_like(params),
+                self._window,
+                self._iid,
+                self._step_size,
+                self._seed,
+                self._agent,
+                self._states,
+                self._actions,
+                self._time,
+                count,
+                params,
+            )
         self._time += count
         return params
 
     def save(self) -> dict[str, np.ndarray]:
-        return {"time": np.array(self._time, np.int64), "states": self._states.copy(), "actions": self._actions.copy()}
+        return {
+            "time": np.array(self._time, np.int64),
+            "states": self._states.copy(),
+            "actions": self._actions.copy(),
+        }
 
     def restore(self, state: Arrays) -> None:
         now: dict[str, Any] = self.save()
         for name, value in now.items():
             found = state.get(name)
             if found is None or found.dtype != value.dtype or found.shape != value.shape:
-                raise StateError(f"The state of agent {self._agent} has no fitting {name!r}; it is of another algorithm.")
+                raise StateError(
+                    f"The state of agent {self._agent} has no fitting {name!r}; it is of another "
+                    "algorithm."
+                )
         self._time = int(state["time"])
         self._states[:], self._actions[:] = state["states"], state["actions"]

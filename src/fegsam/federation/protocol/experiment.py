@@ -1,8 +1,10 @@
-"""What a server and its nodes agree on: one setting under one seed, with a fingerprint that stands for it.
+"""What a server and its nodes agree on: one setting under one seed, with a fingerprint that stands
+for it.
 
-A node needs what its own agents need: `Experiment.only` leaves out the environments and policies of all others, and
-keeps the fingerprint. A server needs the sizes, the start and the fingerprint, which are its `Terms`; with the fixed point in
-them it can show the error, without it the errors in its history are NaN.
+A node needs what its own agents need: `Experiment.only` leaves out the environments and policies of
+all others, and keeps the fingerprint. A server needs the sizes, the start and the fingerprint,
+which are its `Terms`; with the fixed point in them it can show the error, without it the errors in
+its history are NaN.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Terms:
 
     fingerprint: str
     settings: Settings
-    """as of ``fegsam.run`` on engine "federation", recorded at synchronisations (and the end) alone"""
+    """as of ``fegsam.run`` on engine "federation", recorded at synchronisations (and the end)
+    alone"""
     initial_params: np.ndarray
     """(d)"""
     truth: Truth
@@ -49,7 +52,8 @@ class Terms:
 
     @property
     def rounds(self) -> int:
-        """How often the agents are asked; the last round may be shorter, and its average is only measured."""
+        """How often the agents are asked; the last round may be shorter, and its average is only
+        measured."""
         return -(-self.settings.num_steps // self.settings.sync_period)
 
 
@@ -75,7 +79,8 @@ class Experiment:
     sampling: Sampling = "markov"
     initial_params: ArrayLike | None = None
     record: int | ArrayLike | None = None
-    """times at which the average is recorded, each at the synchronisation before it; by default about 200"""
+    """times at which the average is recorded, each at the synchronisation before it; by default
+    about 200"""
     record_params: bool = False
     output_decay: float | None = None
     fixed_point: ArrayLike | None = None
@@ -93,8 +98,11 @@ class Experiment:
         check_sampling(self.sampling)
 
     @staticmethod
-    def from_spec(path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None) -> Experiment:
-        """The first cell of a study under its first seed, or under another; `trust` is as in `load_study`."""
+    def from_spec(
+        path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None
+    ) -> Experiment:
+        """The first cell of a study under its first seed, or under another; `trust` is as in
+        `load_study`."""
         # Only studies need what reads them: a node with its share of an experiment does without.
         from fegsam.experiments.spec.study import load_study
 
@@ -107,7 +115,9 @@ class Experiment:
         algorithm.check(problem)
         arguments = cell.arguments(algorithm.dimension(problem))
         if arguments.pop("stop_at_output"):
-            raise ProblemError("run.stop_at_output is true, but a federation runs to its end: set it to false.")
+            raise ProblemError(
+                "run.stop_at_output is true, but a federation runs to its end: set it to false."
+            )
         seeds = arguments.pop("seeds")
         return Experiment(problem, algorithm, seed=seeds[0] if seed is None else seed, **arguments)
 
@@ -131,19 +141,33 @@ class Experiment:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides the parameters: equal for equal experiments, on every machine."""
+        """SHA-256 of all that decides the parameters: equal for equal experiments, on every
+        machine."""
         if self.agreed is not None:
             return self.agreed
-        numbers = (float(self.step_size), self.sync_period, self.num_steps, self.seed, self.sampling)
+        numbers = (
+            float(self.step_size),
+            self.sync_period,
+            self.num_steps,
+            self.seed,
+            self.sampling,
+        )
         content = content_fingerprint(self.problem, self.algorithm, self.start)
         return hashlib.sha256(f"{content} {numbers!r}".encode()).hexdigest()
 
     def agent(self, agent: int) -> SimulatedAgent:
         """Agent number `agent`, at its start."""
         if agent not in self._here:
-            raise ProblemError(f"agent is {agent}; this machine has what agents {_listed(self._here)} need.")
+            raise ProblemError(
+                f"agent is {agent}; this machine has what agents {_listed(self._here)} need."
+            )
         return SimulatedAgent(
-            self.problem, self.algorithm, step_size=self.step_size, seed=self.seed, agent=agent, sampling=self.sampling
+            self.problem,
+            self.algorithm,
+            step_size=self.step_size,
+            seed=self.seed,
+            agent=agent,
+            sampling=self.sampling,
         )
 
     def node(self, agents: Iterable[int], state_dir: str | pathlib.Path) -> Node:
@@ -161,7 +185,9 @@ class Experiment:
             raise ProblemError("agents is empty; give at least one.")
         for agent in agents:
             if agent not in self._here:
-                raise ProblemError(f"agents has {agent}; this experiment has agents {_listed(self._here)}.")
+                raise ProblemError(
+                    f"agents has {agent}; this experiment has agents {_listed(self._here)}."
+                )
         if not isinstance(problem, Federation):
             return dataclasses.replace(self, agreed=self.fingerprint, present=agents)
         kinds, place = np.unique(problem.assignment[list(agents)], return_inverse=True)
@@ -181,23 +207,41 @@ class Experiment:
         return dataclasses.replace(self, problem=part, agreed=self.fingerprint, present=agents)
 
     def terms(self, truth: bool = True) -> Terms:
-        """What the server needs. With `truth` the fixed point is solved for, unless it was given."""
+        """What the server needs. With `truth` the fixed point is solved for, unless it was
+        given."""
         if self.present is not None:
             raise ProblemError(
-                "the experiment is the share of some agents, but terms are of all: make them where all of it is."
+                "the experiment is the share of some agents, but terms are of all: make them "
+                "where all of it is."
             )
         arguments: dict[str, Any] = {
             name: getattr(self, name)
-            for name in ("step_size", "sync_period", "num_steps", "sampling", "initial_params", "record", "record_params")
+            for name in (
+                "step_size",
+                "sync_period",
+                "num_steps",
+                "sampling",
+                "initial_params",
+                "record",
+                "record_params",
+            )
         }
         if not truth:
-            # Zeros stand in for a fixed point that is not looked for, and no norm is needed for a decay.
+            # Zeros stand in for a fixed point that is not looked for, and no norm is needed for a
+            # decay.
             decay = self.output_decay or 1 - 1 / max(2, self.num_steps)
             arguments |= {"fixed_point": np.zeros_like(self.start), "output_decay": decay}
         else:
             arguments |= {"fixed_point": self.fixed_point, "output_decay": self.output_decay}
         prepared = cast(
-            _Prepared, run(self.problem, self.algorithm, seeds=(self.seed,), engine=cast(Any, _prepare), **arguments)
+            _Prepared,
+            run(
+                self.problem,
+                self.algorithm,
+                seeds=(self.seed,),
+                engine=cast(Any, _prepare),
+                **arguments,
+            ),
         )
         plan, settings = prepared
         found = plan.truth if truth else Truth(np.full_like(self.start, np.nan), plan.truth.norm)
@@ -205,7 +249,9 @@ class Experiment:
             settings,
             record=_at_synchronisations(settings),
             engine="federation",
-            fingerprint=settings.fingerprint if truth else content_fingerprint(self.problem, self.algorithm, self.start),
+            fingerprint=settings.fingerprint
+            if truth
+            else content_fingerprint(self.problem, self.algorithm, self.start),
         )
         return Terms(self.fingerprint, settings, self.start, found, int(plan.output_times[0]))
 
@@ -214,7 +260,8 @@ _Prepared = tuple[Plan, Settings]
 
 
 def _prepare(plan: Plan, settings: Settings) -> _Prepared:
-    """An engine that runs nothing: `run` has checked its arguments and found the truth, and hands over what it made."""
+    """An engine that runs nothing: `run` has checked its arguments and found the truth, and hands
+    over what it made."""
     return plan, settings
 
 

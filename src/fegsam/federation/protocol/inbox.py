@@ -1,4 +1,5 @@
-"""What comes to the server: sorted into hellos, failures and replies, each held to what is expected of its sender."""
+"""What comes to the server: sorted into hellos, failures and replies, each held to what is expected
+of its sender."""
 
 from __future__ import annotations
 
@@ -31,7 +32,13 @@ class Inbox:
     """Takes what nodes send, for one server."""
 
     def __init__(
-        self, terms: Terms, rules: Rules, roster: Roster, ledger: Ledger, standing: Standing, clock: Callable[[], float]
+        self,
+        terms: Terms,
+        rules: Rules,
+        roster: Roster,
+        ledger: Ledger,
+        standing: Standing,
+        clock: Callable[[], float],
     ) -> None:
         self._terms, self._rules, self._roster, self._ledger = terms, rules, roster, ledger
         self._standing, self._clock = standing, clock
@@ -50,7 +57,9 @@ class Inbox:
             self._put_off_node(node, current)
             return node in self._roster.silent()
         if node not in self._roster.nodes():
-            self._ledger.event("refused", round=current.number, node=node, agent=None, reason="node not connected")
+            self._ledger.event(
+                "refused", round=current.number, node=node, agent=None, reason="node not connected"
+            )
             return False
         try:
             if not isinstance(came, bytes):
@@ -65,7 +74,10 @@ class Inbox:
             self._put_off_node(node, current)
             return False
         wishes = [self._take_message(node, message, current) for message in messages]
-        if any(not isinstance(message, Hello) and message.round == current.number for message in messages):
+        if any(
+            not isinstance(message, Hello) and message.round == current.number
+            for message in messages
+        ):
             # Whoever was asked along and is not in the answer will not come by itself.
             self._put_off_node(node, current)
         return any(wishes)
@@ -85,8 +97,14 @@ class Inbox:
     def _take_failure(self, node: str, failure: Failure, current: Round) -> bool:
         hosted = self._roster.agents_of(node)
         agents = sorted(hosted.intersection(failure.agents))
-        self._ledger.event("failed", round=current.number, node=node, agents=agents, reason=failure.reason.value)
-        current.put_off([agent for agent in agents if agent in current.outstanding], self._clock(), self._rules.retry_after)
+        self._ledger.event(
+            "failed", round=current.number, node=node, agents=agents, reason=failure.reason.value
+        )
+        current.put_off(
+            [agent for agent in agents if agent in current.outstanding],
+            self._clock(),
+            self._rules.retry_after,
+        )
         if failure.reason is Trouble.NOT_HERE:
             self._roster.forget(node)
             return True
@@ -116,23 +134,40 @@ class Inbox:
         if isinstance(judged, Accepted):
             quarantined = standing.offences[reply.agent] >= self._rules.offences
             if quarantined:
-                self._ledger.event("refused", round=current.number, node=node, agent=reply.agent, reason="quarantined")
+                self._ledger.event(
+                    "refused",
+                    round=current.number,
+                    node=node,
+                    agent=reply.agent,
+                    reason="quarantined",
+                )
                 return
             current.answered[reply.agent] = judged
             current.outstanding.pop(reply.agent, None)
-        elif judged.reason in ("stale round", "duplicate") and (owed or reply.round < self._first_round):
+        elif judged.reason in ("stale round", "duplicate") and (
+            owed or reply.round < self._first_round
+        ):
             # An answer that was on its way too long is no offence; its samples are in no average.
-            self._ledger.event("late", round=current.number, node=node, agent=reply.agent, of_round=reply.round)
+            self._ledger.event(
+                "late", round=current.number, node=node, agent=reply.agent, of_round=reply.round
+            )
         else:
             culprits = [reply.agent] if reply.agent in hosted else self._suspects(node, current)
             self._refuse(node, culprits, judged.reason, current)
             current.put_off(
-                [agent for agent in culprits if agent in current.outstanding], self._clock(), self._rules.retry_after
+                [agent for agent in culprits if agent in current.outstanding],
+                self._clock(),
+                self._rules.retry_after,
             )
 
     def _suspects(self, node: str, current: Round) -> list[int]:
-        """Whose doing it is when a node sends what no agent can be named for: those that were to answer."""
-        return sorted(agent for agent in self._roster.agents_of(node) if current.outstanding.get(agent) == node)
+        """Whose doing it is when a node sends what no agent can be named for: those that were to
+        answer."""
+        return sorted(
+            agent
+            for agent in self._roster.agents_of(node)
+            if current.outstanding.get(agent) == node
+        )
 
     def _put_off_node(self, node: str, current: Round) -> None:
         agents = [agent for agent, where in current.outstanding.items() if where == node]
@@ -140,10 +175,19 @@ class Inbox:
 
     def _refuse(self, node: str, agents: list[int], reason: str, current: Round) -> None:
         if not agents:
-            self._ledger.event("refused", round=current.number, node=node, agent=None, reason=reason)
+            self._ledger.event(
+                "refused", round=current.number, node=node, agent=None, reason=reason
+            )
         for agent in agents:
             self._standing.offences[agent] += 1
             offences = self._standing.offences[agent]
-            self._ledger.event("refused", round=current.number, node=node, agent=agent, reason=reason, offences=offences)
+            self._ledger.event(
+                "refused",
+                round=current.number,
+                node=node,
+                agent=agent,
+                reason=reason,
+                offences=offences,
+            )
             if offences == self._rules.offences:
                 self._ledger.event("quarantined", round=current.number, node=node, agent=agent)

@@ -1,12 +1,14 @@
-"""What the server keeps: where the federation stands, what it recorded, and a log of all that happened.
+"""What the server keeps: where the federation stands, what it recorded, and a log of all that
+happened.
 
     DIR/checkpoint       the average after the last closed round, and what is known of each agent
     DIR/record-*         the averages that the history is made of, one file each
     DIR/events.jsonl     one JSON object a line
     DIR/.lock            the process that is at work here
 
-The checkpoint is on the disk before the next round is asked for, and a record before its checkpoint: a server that dies
-resumes at the round it was in, with the average that the nodes were sent.
+The checkpoint is on the disk before the next round is asked for, and a record before its
+checkpoint: a server that dies resumes at the round it was in, with the average that the nodes were
+sent.
 """
 
 from __future__ import annotations
@@ -59,7 +61,12 @@ class Standing:
 class Ledger:
     """The files of one federation's server."""
 
-    def __init__(self, terms: Terms, directory: str | pathlib.Path, on_event: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        directory: str | pathlib.Path,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
         self._terms, self._on_event = terms, on_event
         self.directory = pathlib.Path(directory)
         self._checkpoint = self.directory / "checkpoint"
@@ -83,17 +90,23 @@ class Ledger:
             return None
         if header.pop("fingerprint") != self._terms.fingerprint:
             raise StateError(
-                f"{str(self.directory)!r} holds another experiment's federation; choose another directory, or remove that one."
+                f"{str(self.directory)!r} holds another experiment's federation; choose another "
+                "directory, or remove that one."
             )
         return Standing(average=arrays["average"].copy(), **header)
 
     def save(self, standing: Standing) -> None:
         header = asdict(standing)
         average = header.pop("average")
-        write_sealed(self._checkpoint, {"fingerprint": self._terms.fingerprint, **header}, {"average": average})
+        write_sealed(
+            self._checkpoint,
+            {"fingerprint": self._terms.fingerprint, **header},
+            {"average": average},
+        )
 
     def record(self, name: str, average: np.ndarray, sync_error: float = 0.0) -> None:
-        """Keep an average: a time's under that time, or the output's. It stays once a checkpoint is saved behind it."""
+        """Keep an average: a time's under that time, or the output's. It stays once a checkpoint is
+        saved behind it."""
         header = {"fingerprint": self._terms.fingerprint, "sync_error": sync_error}
         write_sealed(self._record_file(name), header, {"average": average}, followed=True)
 
@@ -111,7 +124,8 @@ class Ledger:
         return recorder.history(np.array([terms.output_time]), None)
 
     def participation(self) -> np.ndarray:
-        """bool (rounds, N): whose reply went into each average, from the log; of a round closed twice, the last counts."""
+        """bool (rounds, N): whose reply went into each average, from the log; of a round closed
+        twice, the last counts."""
         taken = np.zeros((self._terms.rounds, self._terms.settings.num_agents), bool)
         for event in read_events(self.directory):
             if event["event"] == "round":
@@ -124,17 +138,22 @@ class Ledger:
         try:
             header, arrays = read_sealed(path)
         except FileNotFoundError:
-            raise StateError(f"{str(path)!r} is missing; put it back, or start in an empty directory.") from None
+            raise StateError(
+                f"{str(path)!r} is missing; put it back, or start in an empty directory."
+            ) from None
         if header["fingerprint"] != self._terms.fingerprint:
             raise StateError(f"{str(path)!r} is another experiment's; put the right one back.")
         return arrays["average"].copy(), float(header["sync_error"])
 
 
 def read_events(directory: str | pathlib.Path) -> list[Event]:
-    """All events so far; a last line that a crash cut short is left out, as is whatever else is no event."""
+    """All events so far; a last line that a crash cut short is left out, as is whatever else is no
+    event."""
     events = []
     try:
-        lines = read_plain(pathlib.Path(directory) / EVENTS_FILE).decode(errors="replace").splitlines()
+        lines = (
+            read_plain(pathlib.Path(directory) / EVENTS_FILE).decode(errors="replace").splitlines()
+        )
     except FileNotFoundError:
         return []
     for line in lines:

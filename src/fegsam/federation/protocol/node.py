@@ -2,11 +2,13 @@
 
 `Node.answer` is all that a transport calls: bytes in, bytes out. What it promises:
 
-- A round is computed once. Asked again for the round that it computed last, an agent sends the same result again.
+- A round is computed once. Asked again for the round that it computed last, an agent sends the same
+  result again.
 - What is sent is on the disk before: position, window, step counter and result, in one file.
-- Asked for a round that is not after its last one (or for that one from other parameters) an agent refuses, since the
-  samples of that round are used.
-- Only the messages of `wire.FROM_NODE` leave. What went wrong in detail stays here, in ``node.jsonl`` beside the state.
+- Asked for a round that is not after its last one (or for that one from other parameters) an agent
+  refuses, since the samples of that round are used.
+- Only the messages of `wire.FROM_NODE` leave. What went wrong in detail stays here, in
+  ``node.jsonl`` beside the state.
 """
 
 from __future__ import annotations
@@ -21,7 +23,18 @@ import numpy as np
 from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.agent import Agent
 from fegsam.federation.protocol.state import AgentFile, Computed, HeldError, append_event
-from fegsam.federation.protocol.wire import FROM_SERVER, Ask, Failure, Hello, Reply, Request, Trouble, WireError, decode, encode
+from fegsam.federation.protocol.wire import (
+    FROM_SERVER,
+    Ask,
+    Failure,
+    Hello,
+    Reply,
+    Request,
+    Trouble,
+    WireError,
+    decode,
+    encode,
+)
 
 
 class Node:
@@ -35,28 +48,37 @@ class Node:
     make_agent : callable
         Agent i, at its start; called when it is first needed.
     state_dir : path
-        Where the state is kept, in a folder per experiment; agents that moved here bring their files.
+        Where the state is kept, in a folder per experiment; agents that moved here bring their
+        files.
     """
 
     def __init__(
-        self, fingerprint: str, agents: Iterable[int], make_agent: Callable[[int], Agent], state_dir: str | pathlib.Path
+        self,
+        fingerprint: str,
+        agents: Iterable[int],
+        make_agent: Callable[[int], Agent],
+        state_dir: str | pathlib.Path,
     ) -> None:
         self.fingerprint = fingerprint
         self.agents = tuple(sorted(set(agents)))
         if not self.agents:
             raise FederationError("The node has no agents; give it at least one.")
         self._make_agent, self._made = make_agent, dict[int, Agent]()
-        self._files = {agent: AgentFile(pathlib.Path(state_dir), fingerprint, agent) for agent in self.agents}
+        self._files = {
+            agent: AgentFile(pathlib.Path(state_dir), fingerprint, agent) for agent in self.agents
+        }
         self._folder = self._files[self.agents[0]].folder
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise StateError(
-                f"{str(self._folder)!r} cannot be written to ({error.strerror}); choose another directory."
+                f"{str(self._folder)!r} cannot be written to ({error.strerror}); choose another "
+                "directory."
             ) from error
 
     def answer(self, payload: bytes) -> bytes:
-        """What goes back to the server. Never raises for what came over the network or for what an agent does."""
+        """What goes back to the server. Never raises for what came over the network or for what an
+        agent does."""
         try:
             (message,) = decode(payload, FROM_SERVER)
         except (WireError, ValueError) as error:
@@ -79,7 +101,8 @@ class Node:
             return self._failure(agent, request, Trouble.BUSY, str(error))
         except StateError as error:
             return self._failure(agent, request, Trouble.STATE, str(error))
-        except Exception as error:  # An agent's environment may raise anything, and its words must not leave the node.
+        # An agent's environment may raise anything, and its words must not leave the node.
+        except Exception as error:
             return self._failure(agent, request, Trouble.ERROR, f"{type(error).__name__}: {error}")
 
     def _locked_work(self, agent: int, request: Request) -> Reply | Failure:
@@ -92,7 +115,9 @@ class Node:
                 self._log("delivered again", agent=agent, round=request.round)
                 return self._reply(agent, request, actor.time, last.params)
             if request.round <= last.round:
-                return self._failure(agent, request, Trouble.AHEAD, f"it computed round {last.round} already")
+                return self._failure(
+                    agent, request, Trouble.AHEAD, f"it computed round {last.round} already"
+                )
         before = actor.time
         params = _follow(actor, request)
         computed = Computed(request.round, request.digest, params)
@@ -119,9 +144,15 @@ class Node:
 
 def _follow(actor: Agent, request: Request) -> np.ndarray:
     """(stops, d): the agent's parameters at each stop."""
-    if not request.stops or 0 in request.stops or list(request.stops) != sorted(set(request.stops)) or len(request.params) != 1:
+    if (
+        not request.stops
+        or 0 in request.stops
+        or list(request.stops) != sorted(set(request.stops))
+        or len(request.params) != 1
+    ):
         raise FederationError(
-            f"The request has stops {request.stops} and {len(request.params)} rows of parameters; it makes no round."
+            f"The request has stops {request.stops} and {len(request.params)} rows of parameters; "
+            "it makes no round."
         )
     params, done, rows = request.params[0], 0, []
     for stop in request.stops:

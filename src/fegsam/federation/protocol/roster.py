@@ -7,7 +7,8 @@ from typing import Any
 
 
 class Roster:
-    """The connected nodes and what they claim. Of two nodes that claim one agent, the one that was here first has it."""
+    """The connected nodes and what they claim. Of two nodes that claim one agent, the one that was
+    here first has it."""
 
     def __init__(self, num_agents: int, event: Callable[..., None]) -> None:
         self._num_agents, self._event = num_agents, event
@@ -25,7 +26,8 @@ class Roster:
         return fresh
 
     def hello(self, node: str, agents: Iterable[int]) -> None:
-        """A node says who lives there. Agents that do not exist, and those of other nodes, are refused by name."""
+        """A node says who lives there. Agents that do not exist, and those of other nodes, are
+        refused by name."""
         if node not in self._claims:
             return
         claim = frozenset(agents)
@@ -52,7 +54,9 @@ class Roster:
     def host(self, agent: int) -> str | None:
         if agent not in range(self._num_agents):
             return None
-        return next((node for node, claim in self._claims.items() if claim and agent in claim), None)
+        return next(
+            (node for node, claim in self._claims.items() if claim and agent in claim), None
+        )
 
     def agents_of(self, node: str) -> frozenset[int]:
         claim: Any = self._claims.get(node) or ()

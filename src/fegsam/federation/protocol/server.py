@@ -2,13 +2,17 @@
 
 A round, from the average after r rounds to the next:
 
-1. Who takes part is drawn (all, unless `Rules.participants` says fewer), from words of the experiment's seed.
-2. Each is asked where it lives, and asked again when an answer is lost, refused or its node comes back: nodes compute a round
-   once, so asking again is always safe.
-3. What comes is checked (`wire.check_reply`) before it touches anything. Who offends `Rules.offences` times is quarantined.
-4. The round closes when all have answered; or, with a quorum, at its timeout, or when all that are connected have.
-5. The average is over those who answered, with equal weights and in the order of the agents, so that it is the same bits
-   whatever the order of arrival. It is on the disk before the next round is asked for.
+1. Who takes part is drawn (all, unless `Rules.participants` says fewer), from words of the
+   experiment's seed.
+2. Each is asked where it lives, and asked again when an answer is lost, refused or its node comes
+   back: nodes compute a round once, so asking again is always safe.
+3. What comes is checked (`wire.check_reply`) before it touches anything. Who offends
+   `Rules.offences` times is quarantined.
+4. The round closes when all have answered; or, with a quorum, at its timeout, or when all that are
+   connected have.
+5. The average is over those who answered, with equal weights and in the order of the agents, so
+   that it is the same bits whatever the order of arrival. It is on the disk before the next round
+   is asked for.
 """
 
 from __future__ import annotations
@@ -58,9 +62,14 @@ class Rules:
 
     def check(self, num_agents: int) -> None:
         asked = num_agents if self.participants is None else self.participants
-        for name, value, most in (("participants", asked, num_agents), ("quorum", self.quorum, asked)):
+        for name, value, most in (
+            ("participants", asked, num_agents),
+            ("quorum", self.quorum, asked),
+        ):
             if value is not None and not 1 <= value <= most:
-                raise FederationError(f"{name} is {value}; give a number from 1 to {most}, of {num_agents} agents.")
+                raise FederationError(
+                    f"{name} is {value}; give a number from 1 to {most}, of {num_agents} agents."
+                )
         for name in ("round_timeout", "give_up", "retry_after", "poll", "offences", "norm_bound"):
             if not getattr(self, name) > 0:
                 raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")
@@ -146,7 +155,9 @@ class Server:
         """Go on to the end; `FederationError` where a round finds no quorum."""
         with self._ledger.held():
             self._begin()
-            inbox = Inbox(self._terms, self._rules, self._roster, self._ledger, self._standing, self._clock)
+            inbox = Inbox(
+                self._terms, self._rules, self._roster, self._ledger, self._standing, self._clock
+            )
             while self._standing.round < self._terms.rounds:
                 current = self._open()
                 while not self._may_close(current):
@@ -188,10 +199,15 @@ class Server:
 
     def _good(self) -> list[int]:
         """Agents that are not quarantined."""
-        return [agent for agent, offences in enumerate(self._standing.offences) if offences < self._rules.offences]
+        return [
+            agent
+            for agent, offences in enumerate(self._standing.offences)
+            if offences < self._rules.offences
+        ]
 
     def _draw(self, number: int) -> frozenset[int]:
-        """Who takes part: those with the smallest words of this round, a uniform draw without replacement."""
+        """Who takes part: those with the smallest words of this round, a uniform draw without
+        replacement."""
         good = self._good()
         if self._rules.participants is None or self._rules.participants >= len(good):
             return frozenset(good)
@@ -202,10 +218,13 @@ class Server:
 
     def _pending(self, current: Round) -> list[int]:
         good = set(self._good())
-        return sorted(agent for agent in current.asked if agent not in current.answered and agent in good)
+        return sorted(
+            agent for agent in current.asked if agent not in current.answered and agent in good
+        )
 
     def _greet(self) -> None:
-        """Note who is connected; greet newcomers, and everybody once in a while as long as an agent's home is not known."""
+        """Note who is connected; greet newcomers, and everybody once in a while as long as an
+        agent's home is not known."""
         now = self._clock()
         for node in self._roster.update(self._transport.nodes()):
             self._greet_at[node] = now
@@ -223,13 +242,28 @@ class Server:
             node = self._roster.host(agent)
             if current.outstanding.get(agent) != node:
                 current.outstanding.pop(agent, None)
-            if node is not None and agent not in current.outstanding and now >= current.retry_at.get(agent, now):
+            if (
+                node is not None
+                and agent not in current.outstanding
+                and now >= current.retry_at.get(agent, now)
+            ):
                 by_node.setdefault(node, []).append(agent)
         for node, agents in by_node.items():
             current.outstanding |= dict.fromkeys(agents, node)
             inbox.note_request(current.number, agents)
             params = self._standing.average[None]
-            self._send(node, encode(Request(self._terms.fingerprint, current.number, tuple(agents), current.stops, params)))
+            self._send(
+                node,
+                encode(
+                    Request(
+                        self._terms.fingerprint,
+                        current.number,
+                        tuple(agents),
+                        current.stops,
+                        params,
+                    )
+                ),
+            )
 
     def _send(self, node: str, payload: bytes) -> None:
         self._standing.bytes_down += len(payload)
@@ -244,24 +278,38 @@ class Server:
         reachable = len(current.answered) + len(pending)
         quorum = reachable if self._rules.quorum is None else self._rules.quorum
         if reachable < max(quorum, 1):
-            raise self._gave_up(current, f"only {reachable} of the agents asked are not quarantined")
+            raise self._gave_up(
+                current, f"only {reachable} of the agents asked are not quarantined"
+            )
         if not pending:
             return True
         late = now - current.begun >= self._rules.round_timeout
         if len(current.answered) < quorum:
             if now - current.begun >= self._rules.give_up:
-                raise self._gave_up(current, f"agents {pending} did not answer for {self._rules.give_up:g} s")
+                raise self._gave_up(
+                    current, f"agents {pending} did not answer for {self._rules.give_up:g} s"
+                )
             if late and not current.waiting:
                 current.waiting = True
-                self._ledger.event("waiting", round=current.number, answered=sorted(current.answered), missing=pending)
+                self._ledger.event(
+                    "waiting",
+                    round=current.number,
+                    answered=sorted(current.answered),
+                    missing=pending,
+                )
             return False
         self._gathered |= late
-        return late or (self._gathered and all(self._roster.host(agent) is None for agent in pending))
+        return late or (
+            self._gathered and all(self._roster.host(agent) is None for agent in pending)
+        )
 
     def _gave_up(self, current: Round, why: str) -> FederationError:
-        self._ledger.event("gave-up", round=current.number, answered=sorted(current.answered), reason=why)
+        self._ledger.event(
+            "gave-up", round=current.number, answered=sorted(current.answered), reason=why
+        )
         return FederationError(
-            f"Round {current.number} has {len(current.answered)} replies, and {why}; see to them and start the server again "
+            f"Round {current.number} has {len(current.answered)} replies, and {why}; see to them "
+            "and start the server again "
             "(it resumes at this round), or set a smaller quorum."
         )
 
@@ -279,7 +327,9 @@ class Server:
             accepted = current.answered[agent]
             standing.times[agent], standing.unheard[agent] = accepted.reply.time, 0
             if accepted.lost:
-                self._ledger.event("samples-lost", round=current.number, agent=agent, steps=accepted.lost)
+                self._ledger.event(
+                    "samples-lost", round=current.number, agent=agent, steps=accepted.lost
+                )
         standing.round += 1
         standing.average = averages[-1]
         standing.communications += len(answered)
@@ -288,17 +338,33 @@ class Server:
             self._ledger.record("output", averages[0])
         if now in settings.record:
             apart = np.square(params[:, -1] - averages[-1]).sum(axis=1).mean()
-            # A synchronisation leaves the agents together; the end of a shorter last round does not.
-            self._ledger.record(str(now), standing.average, 0.0 if now % settings.sync_period == 0 else float(apart))
+            # A synchronisation leaves the agents together; the end of a shorter last round does
+            # not.
+            self._ledger.record(
+                str(now), standing.average, 0.0 if now % settings.sync_period == 0 else float(apart)
+            )
         self._ledger.event(
-            "round", round=current.number, time=now, asked=sorted(current.asked), answered=answered, missing=missing,
-            squared_error=self._squared_error(), seconds=self._clock() - current.begun, bytes_up=standing.bytes_up,
+            "round",
+            round=current.number,
+            time=now,
+            asked=sorted(current.asked),
+            answered=answered,
+            missing=missing,
+            squared_error=self._squared_error(),
+            seconds=self._clock() - current.begun,
+            bytes_up=standing.bytes_up,
             bytes_down=standing.bytes_down,
-        )  # fmt: skip
-        # Logged first: a round that is closed for good has its line, and one that is closed again has another behind it.
+        )
+        # Logged first: a round that is closed for good has its line, and one that is closed again
+        # has another behind it.
         self._ledger.save(standing)
 
     def _squared_error(self) -> float | None:
         truth = self._terms.truth
-        error = float(np.linalg.norm(self._standing.average - truth.fixed_point, np.inf if truth.norm == "sup" else 2) ** 2)
+        error = float(
+            np.linalg.norm(
+                self._standing.average - truth.fixed_point, np.inf if truth.norm == "sup" else 2
+            )
+            ** 2
+        )
         return error if np.isfinite(error) else None

@@ -1,6 +1,8 @@
-"""What one machine is given of an experiment, as a file: a node the share of its agents, a server its terms.
+"""What one machine is given of an experiment, as a file: a node the share of its agents, a server
+its terms.
 
-So a machine need not have the study, which says everything of everybody. Sealed files (see `state`): plain numbers, no code.
+So a machine need not have the study, which says everything of everybody. Sealed files (see
+`state`): plain numbers, no code.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from fegsam.history.settings import Settings
 from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
 
-_ALGORITHMS = {kind.__name__: kind for kind in (OnPolicyTD, OffPolicyTabularTD, QLearning, OffPolicyLinearTD)}
+_ALGORITHMS = {
+    kind.__name__: kind for kind in (OnPolicyTD, OffPolicyTabularTD, QLearning, OffPolicyLinearTD)
+}
 _OPTIONAL = ("behavior_policies", "target_policy", "features", "initial_distribution", "assignment")
 
 
@@ -47,11 +51,17 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
     part = experiment.only(agents)
     problem, name = part.problem, type(part.algorithm).__name__
     if not isinstance(problem, Federation) or name not in _ALGORITHMS:
-        raise ProblemError(f"{name} has no share that could be written: give its machines the study.")
+        raise ProblemError(
+            f"{name} has no share that could be written: give its machines the study."
+        )
     arrays = {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
     for number, mdp in enumerate(problem.mdps):
         rows = mdp.transitions
-        arrays |= {f"data {number}": rows.data, f"indices {number}": rows.indices, f"indptr {number}": rows.indptr}
+        arrays |= {
+            f"data {number}": rows.data,
+            f"indices {number}": rows.indices,
+            f"indptr {number}": rows.indptr,
+        }
         arrays[f"rewards {number}"] = mdp.rewards
     header = {
         "what": "share",
@@ -61,7 +71,10 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
         "discount": problem.discount,
         "num_mdps": len(problem.mdps),
         "algorithm": [name, vars(part.algorithm)],
-        "numbers": {name: getattr(part, name) for name in ("step_size", "sync_period", "num_steps", "seed", "sampling")},
+        "numbers": {
+            name: getattr(part, name)
+            for name in ("step_size", "sync_period", "num_steps", "seed", "sampling")
+        },
     }
     write_sealed(pathlib.Path(path), header, arrays)
 
@@ -74,9 +87,17 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         rewards = arrays[f"rewards {number}"]
         states, actions = rewards.shape
         parts = tuple(arrays[f"{part} {number}"] for part in ("data", "indices", "indptr"))
-        mdps.append(MDP(sparse.csr_array(parts, shape=(states * actions, states)), rewards, header["discount"]))
+        mdps.append(
+            MDP(
+                sparse.csr_array(parts, shape=(states * actions, states)),
+                rewards,
+                header["discount"],
+            )
+        )
     name, options = header["algorithm"]
-    problem = Federation(mdps, num_agents=header["num_agents"], **{name: arrays.get(name) for name in _OPTIONAL})
+    problem = Federation(
+        mdps, num_agents=header["num_agents"], **{name: arrays.get(name) for name in _OPTIONAL}
+    )
     return Experiment(
         problem,
         _ALGORITHMS[name](**options),
@@ -88,15 +109,24 @@ def load_share(path: str | pathlib.Path) -> Experiment:
 
 def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
     """Write all that a server needs: no environment, no policy."""
-    settings = {field.name: getattr(terms.settings, field.name) for field in dataclasses.fields(Settings)}
-    arrays = {"record": settings.pop("record"), "start": terms.initial_params, "fixed_point": terms.truth.fixed_point}
+    settings = {
+        field.name: getattr(terms.settings, field.name) for field in dataclasses.fields(Settings)
+    }
+    arrays = {
+        "record": settings.pop("record"),
+        "start": terms.initial_params,
+        "fixed_point": terms.truth.fixed_point,
+    }
     value = terms.truth.value
     if value is not None:
         arrays |= {"gram": value.gram, "slope": value.slope, "floor": np.array(value.floor)}
     header = {
-        "what": "terms", "fingerprint": terms.fingerprint, "settings": settings, "norm": terms.truth.norm,
+        "what": "terms",
+        "fingerprint": terms.fingerprint,
+        "settings": settings,
+        "norm": terms.truth.norm,
         "output_time": terms.output_time,
-    }  # fmt: skip
+    }
     write_sealed(pathlib.Path(path), header, arrays)
 
 
@@ -104,10 +134,16 @@ def load_terms(path: str | pathlib.Path) -> Terms:
     """What `save_terms` wrote."""
     header, arrays = _read(path, "terms")
     plain = header["settings"]
-    value = ValueForm(arrays["gram"], arrays["slope"], float(arrays["floor"])) if "gram" in arrays else None
+    value = (
+        ValueForm(arrays["gram"], arrays["slope"], float(arrays["floor"]))
+        if "gram" in arrays
+        else None
+    )
     return Terms(
         fingerprint=header["fingerprint"],
-        settings=Settings(**{**plain, "seeds": tuple(plain["seeds"])}, record=arrays["record"].copy()),
+        settings=Settings(
+            **{**plain, "seeds": tuple(plain["seeds"])}, record=arrays["record"].copy()
+        ),
         initial_params=arrays["start"],
         truth=Truth(arrays["fixed_point"], header["norm"], value),
         output_time=header["output_time"],

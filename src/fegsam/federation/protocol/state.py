@@ -1,9 +1,11 @@
-"""What is kept on a disk: files that are whole or not there, and know when they are damaged. Nothing is ever unpickled.
+"""What is kept on a disk: files that are whole or not there, and know when they are damaged.
+Nothing is ever unpickled.
 
-A *sealed* file is ``magic, length of the header, header (JSON), arrays one behind the other, SHA-256 of all before``. It gets
-its name only when all of it is on the disk. An agent's file holds where its path stands and the last round that it
-computed with its result, in one piece: so after a crash at any moment a round was either not computed, and its samples are
-unused, or its result is there to be delivered. One file per agent, so that an agent can move to another node with it.
+A *sealed* file is ``magic, length of the header, header (JSON), arrays one behind the other,
+SHA-256 of all before``. It gets its name only when all of it is on the disk. An agent's file holds
+where its path stands and the last round that it computed with its result, in one piece: so after a
+crash at any moment a round was either not computed, and its samples are unused, or its result is
+there to be delivered. One file per agent, so that an agent can move to another node with it.
 """
 
 from __future__ import annotations
@@ -34,15 +36,26 @@ class HeldError(StateError):
 
 
 def write_sealed(
-    path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, followed: bool = False
+    path: pathlib.Path,
+    header: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    followed: bool = False,
 ) -> None:
-    """Put a sealed file in the place of `path`: after this it stays, whatever happens to the process or the machine.
+    """Put a sealed file in the place of `path`: after this it stays, whatever happens to the
+    process or the machine.
 
-    `followed`: another file of the same folder is written behind it, and its name need not be on the disk before that one's.
+    `followed`: another file of the same folder is written behind it, and its name need not be on
+    the disk before that one's.
     """
     layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
-    parts = [_MAGIC, _LENGTH.pack(len(head)), head, *(np.ascontiguousarray(array).tobytes() for array in arrays.values())]
+    parts = [
+        _MAGIC,
+        _LENGTH.pack(len(head)),
+        head,
+        *(np.ascontiguousarray(array).tobytes() for array in arrays.values()),
+    ]
     content = b"".join(parts)
     try:
         with (
@@ -52,20 +65,28 @@ def write_sealed(
             file.write(content)
             file.write(hashlib.sha256(content).digest())
     except OSError as error:
-        raise StateError(f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start again.") from error
+        raise StateError(
+            f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start "
+            "again."
+        ) from error
 
 
 def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of what `write_sealed` wrote; `FileNotFoundError`, or `StateError` where it is damaged."""
+    """Header and arrays of what `write_sealed` wrote; `FileNotFoundError`, or `StateError` where it
+    is damaged."""
     try:
         content = memoryview(read_plain(path))
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StateError(f"{str(path)!r} cannot be read ({error.strerror}); give this process access to it.") from error
+        raise StateError(
+            f"{str(path)!r} cannot be read ({error.strerror}); give this process access to it."
+        ) from error
     body = content[:-_CHECKSUM]
     if body[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != content[-_CHECKSUM:]:
-        raise StateError(f"{str(path)!r} is damaged or was not written by fegsam; put a whole copy of it back.")
+        raise StateError(
+            f"{str(path)!r} is damaged or was not written by fegsam; put a whole copy of it back."
+        )
     (length,) = _LENGTH.unpack_from(body, len(_MAGIC))
     start = len(_MAGIC) + _LENGTH.size
     head, rest = json.loads(bytes(body[start : start + length])), body[start + length :]
@@ -84,10 +105,14 @@ def held(path: pathlib.Path, what: str) -> Iterator[None]:
         file = lock(path, mode=0o700)
     except Locked as other:
         raise HeldError(
-            f"Process {other} is at work on {what} ({str(path)!r}); stop it, or give each its own directory."
+            f"Process {other} is at work on {what} ({str(path)!r}); stop it, or give each its own "
+            "directory."
         ) from None
     except OSError as error:
-        raise StateError(f"{str(path.parent)!r} cannot be written to ({error.strerror}); choose another directory.") from error
+        raise StateError(
+            f"{str(path.parent)!r} cannot be written to ({error.strerror}); choose another "
+            "directory."
+        ) from error
     with file:
         yield
 
@@ -129,7 +154,8 @@ class AgentFile:
             return None
         if (header["fingerprint"], header["agent"]) != (self._fingerprint, self._agent):
             raise StateError(
-                f"{str(self.path)!r} is the state of agent {header['agent']} of experiment {header['fingerprint'][:16]}, "
+                f"{str(self.path)!r} is the state of agent {header['agent']} of experiment "
+                f"{header['fingerprint'][:16]}, "
                 f"not of agent {self._agent} of {self._fingerprint[:16]}; put the right file there."
             )
         result = arrays.pop("result")
@@ -138,6 +164,9 @@ class AgentFile:
     def write(self, state: Mapping[str, np.ndarray], computed: Computed) -> None:
         """Keep a position and the round that led to it, both or neither."""
         header = {
-            "fingerprint": self._fingerprint, "agent": self._agent, "round": computed.round, "request": computed.request,
-        }  # fmt: skip
+            "fingerprint": self._fingerprint,
+            "agent": self._agent,
+            "round": computed.round,
+            "request": computed.request,
+        }
         write_sealed(self.path, header, {**state, "result": computed.params})

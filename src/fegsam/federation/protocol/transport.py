@@ -1,4 +1,5 @@
-"""How a server reaches its nodes: payloads out, payloads in, and word of those that will not come."""
+"""How a server reaches its nodes: payloads out, payloads in, and word of those that will not
+come."""
 
 from __future__ import annotations
 
@@ -14,14 +15,16 @@ class Lost:
 
 
 class Transport(Protocol):
-    """What a server asks of whatever carries its messages. Payloads are opaque (see `wire`); a node may get one twice."""
+    """What a server asks of whatever carries its messages. Payloads are opaque (see `wire`); a node
+    may get one twice."""
 
     def nodes(self) -> list[str]:
         """Who is connected now."""
         ...
 
     def send(self, node: str, payload: bytes) -> None:
-        """Send without waiting for the answer. A node that is gone meanwhile is no error here: `receive` says so."""
+        """Send without waiting for the answer. A node that is gone meanwhile is no error here:
+        `receive` says so."""
         ...
 
     def receive(self, timeout: float) -> list[tuple[str, bytes | Lost]]:

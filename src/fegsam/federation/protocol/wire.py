@@ -1,7 +1,8 @@
-"""All that is said between a server and its nodes, and nothing else: what leaves a node is listed here, in `FROM_NODE`.
+"""All that is said between a server and its nodes, and nothing else: what leaves a node is listed
+here, in `FROM_NODE`.
 
-A payload is one or more frames, each ``magic, kind, length, body, SHA-256 of all before``; a body is the fields of one message
-in their order, as plain typed values in little-endian layout:
+A payload is one or more frames, each ``magic, kind, length, body, SHA-256 of all before``; a body
+is the fields of one message in their order, as plain typed values in little-endian layout:
 
 =========  =====================================================================
 digest     32 bytes
@@ -11,9 +12,10 @@ reason     1 byte, an index into the fixed list `Trouble`
 matrix     dtype (4 bytes, always ``<f8``), rows, columns, then the raw numbers
 =========  =====================================================================
 
-Nothing is ever unpickled, no size is trusted before it was held against the bytes that are there, and a payload that is
-damaged anywhere is damaged as a whole. The checksum finds accidents, not liars: whoever may send at all is for the transport
-to say (TLS and node keys), and `check_reply` holds what came to what was asked for.
+Nothing is ever unpickled, no size is trusted before it was held against the bytes that are there,
+and a payload that is damaged anywhere is damaged as a whole. The checksum finds accidents, not
+liars: whoever may send at all is for the transport to say (TLS and node keys), and `check_reply`
+holds what came to what was asked for.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class WireError(ValueError):
 
 
 class Trouble(enum.Enum):
-    """Why a node did not do what it was asked. A fixed list, so that no text from a node leaves it."""
+    """Why a node did not do what it was asked. A fixed list, so that no text from a node leaves
+    it."""
 
     DAMAGED_REQUEST = "damaged request"
     OTHER_EXPERIMENT = "other experiment"
@@ -71,7 +74,10 @@ class Request:
     @property
     def digest(self) -> str:
         """What an answer depends on, whoever is asked along."""
-        content = repr((self.fingerprint, self.round, self.stops)).encode() + self.params.astype("<f8").tobytes()
+        content = (
+            repr((self.fingerprint, self.round, self.stops)).encode()
+            + self.params.astype("<f8").tobytes()
+        )
         return hashlib.sha256(content).hexdigest()
 
 
@@ -127,7 +133,8 @@ def encode(*messages: Any) -> bytes:
 
 
 def decode(payload: bytes, allowed: tuple[type, ...]) -> list[Any]:
-    """The messages of a payload, each of an `allowed` kind; `WireError` where anything at all is wrong with it."""
+    """The messages of a payload, each of an `allowed` kind; `WireError` where anything at all is
+    wrong with it."""
     found = []
     rest = memoryview(payload)
     while True:
@@ -174,7 +181,11 @@ class _Reader:
 
     def numbers(self) -> tuple[int, ...]:
         count = self.number()
-        return struct.unpack(f"<{count}Q", self.take(8 * count)) if 8 * count <= len(self.rest) else self.refuse()
+        return (
+            struct.unpack(f"<{count}Q", self.take(8 * count))
+            if 8 * count <= len(self.rest)
+            else self.refuse()
+        )
 
     def reason(self) -> Trouble:
         code = self.take(1)[0]
@@ -196,7 +207,9 @@ class _Writer:
     """The same fields, put on."""
 
     digest: ClassVar[Callable[[str], bytes]] = staticmethod(bytes.fromhex)
-    reason: ClassVar[Callable[[Trouble], bytes]] = staticmethod(lambda value: bytes([_TROUBLES.index(value)]))
+    reason: ClassVar[Callable[[Trouble], bytes]] = staticmethod(
+        lambda value: bytes([_TROUBLES.index(value)])
+    )
 
     @staticmethod
     def number(value: int) -> bytes:
@@ -208,15 +221,26 @@ class _Writer:
 
     @staticmethod
     def matrix(value: np.ndarray) -> bytes:
-        return _DTYPE + struct.pack("<2Q", *value.shape) + np.ascontiguousarray(value, "<f8").tobytes()
+        return (
+            _DTYPE + struct.pack("<2Q", *value.shape) + np.ascontiguousarray(value, "<f8").tobytes()
+        )
 
 
-_TYPES = {"str": "digest", "int": "number", "tuple[int, ...]": "numbers", "Trouble": "reason", "np.ndarray": "matrix"}
+_TYPES = {
+    "str": "digest",
+    "int": "number",
+    "tuple[int, ...]": "numbers",
+    "Trouble": "reason",
+    "np.ndarray": "matrix",
+}
 """How a field travels, by its declared type."""
 
 
 def _pack(message: Any) -> Iterable[bytes]:
-    return (getattr(_Writer, _TYPES[str(field.type)])(getattr(message, field.name)) for field in fields(message))
+    return (
+        getattr(_Writer, _TYPES[str(field.type)])(getattr(message, field.name))
+        for field in fields(message)
+    )
 
 
 def _unpack(kind: type, body: memoryview) -> Any:
@@ -266,8 +290,9 @@ class Refused:
 
 
 def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
-    """Valid is: this experiment, this round, an agent of the sending node that was asked and has not answered, as many
-    steps as were asked for, a step counter that goes on where it was, and finite parameters of the right shape and size.
+    """Valid is: this experiment, this round, an agent of the sending node that was asked and has
+    not answered, as many steps as were asked for, a step counter that goes on where it was, and
+    finite parameters of the right shape and size.
 
     Parameters
     ----------

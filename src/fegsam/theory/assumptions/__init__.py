@@ -1,1 +1,2 @@
-"""What the theorems ask of a problem: mixing, contraction and bounded noise, with their constants."""
+"""What the theorems ask of a problem: mixing, contraction and bounded noise, with their
+constants."""

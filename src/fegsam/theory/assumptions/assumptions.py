@@ -1,17 +1,21 @@
-"""Whether the theorem on FeGSAM applies to an algorithm on a problem, and the constants that it starts from.
+"""Whether the theorem on FeGSAM applies to an algorithm on a problem, and the constants that it
+starts from.
 
-Algorithms 2 to 5 are special cases of Algorithm 1, ``theta += alpha (G(theta, y) - theta + b(y))``, in coordinates
-centred at the fixed point x*. If the increment at x is H(x, y) - x, then ``G(theta, y) = H(theta + x*, y) - H(x*, y)`` and
-``b(y) = H(x*, y) - x*``. So G(0, y) = 0, and all that agents disagree about is in the means of their b.
+Algorithms 2 to 5 are special cases of Algorithm 1, ``theta += alpha (G(theta, y) - theta + b(y))``,
+in coordinates centred at the fixed point x*. If the increment at x is H(x, y) - x, then ``G(theta,
+y) = H(theta + x*, y) - H(x*, y)`` and ``b(y) = H(x*, y) - x*``. So G(0, y) = 0, and all that agents
+disagree about is in the means of their b.
 
-* Contraction (Assumption 3.2): ``||Gbar_i(x) - Gbar_i(x')||_c <= gamma_c ||x - x'||_c`` for every agent i. In the sup norm
-  ``gamma_c = 1 - mu_min (1 - gamma^n)``, see `drift`; for the linear algorithms see `norms`.
-* Size (Assumption 3.3): ``||G_i(x, y) - G_i(x', y)||_c <= A_1 ||x - x'||_c``, ``||G_i(x, y)||_c <= A_2 ||x||_c`` and
-  ``||b_i(y)||_c <= B``, see `sharp`.
+* Contraction (Assumption 3.2): ``||Gbar_i(x) - Gbar_i(x')||_c <= gamma_c ||x - x'||_c`` for every
+  agent i. In the sup norm ``gamma_c = 1 - mu_min (1 - gamma^n)``, see `drift`; for the linear
+  algorithms see `norms`.
+* Size (Assumption 3.3): ``||G_i(x, y) - G_i(x', y)||_c <= A_1 ||x - x'||_c``, ``||G_i(x, y)||_c <=
+  A_2 ||x||_c`` and ``||b_i(y)||_c <= B``, see `sharp`.
 * Mixing (Assumption 3.1): rho, m_1, m_2 and m_4, see `mixing`.
-* Disagreement (Assumption 3.1): the mean of b_i is at most ``m_3 eta_i``, eta_i the distance from x* of the fixed point that
-  agent i has on its own. m_3 is zero where all agents have the same mean field, ``max_i ||A_i / beta||_c`` for linear ones,
-  where the mean of b_i is A_i / beta times that difference, and else ``1 + gamma_c``, as it is x - Gbar_i(x) there.
+* Disagreement (Assumption 3.1): the mean of b_i is at most ``m_3 eta_i``, eta_i the distance from
+  x* of the fixed point that agent i has on its own. m_3 is zero where all agents have the same mean
+  field, ``max_i ||A_i / beta||_c`` for linear ones, where the mean of b_i is A_i / beta times that
+  difference, and else ``1 + gamma_c``, as it is x - Gbar_i(x) there.
 """
 
 from __future__ import annotations
@@ -48,11 +52,15 @@ _VERDICTS = {
     "identity": "The theorem applies, in the 2-norm.",
     "common": "The theorem applies, in a weighted 2-norm.",
     "given": "The theorem applies where the given constants are right.",
-    "average-only": "The theorem does not apply: there is no norm in which all agents contract. The average of the agents is "
+    "average-only": "The theorem does not apply: there is no norm in which all agents contract. "
+    "The average of the agents is "
     "stable, so the algorithm converges for small steps, with K > 1 while alpha K is small.",
-    "unsearched": "The theorem was not found to apply: not in the 2-norm, and the problem is too large to look for a weighted "
-    "one. The average of the agents is stable, so the algorithm converges for small steps, with K > 1 while alpha K is small.",
-    "unstable": "The theorem does not apply: the average of the agents is unstable, so the algorithm diverges.",
+    "unsearched": "The theorem was not found to apply: not in the 2-norm, and the problem is too "
+    "large to look for a weighted "
+    "one. The average of the agents is stable, so the algorithm converges for small steps, with K "
+    "> 1 while alpha K is small.",
+    "unstable": "The theorem does not apply: the average of the agents is unstable, so the "
+    "algorithm diverges.",
 }
 
 WELL_CONDITIONED = 1e14
@@ -61,7 +69,8 @@ WELL_CONDITIONED = 1e14
 
 @dataclass(frozen=True, eq=False)
 class Assumptions:
-    """What the theorem needs to know; see `assumptions`. All norms are the c-norm, in which the agents contract.
+    """What the theorem needs to know; see `assumptions`. All norms are the c-norm, in which the
+    agents contract.
 
     Attributes
     ----------
@@ -71,7 +80,8 @@ class Assumptions:
     norm : "sup", "2" or "weighted"
         The c-norm. Where none is found it is the 2-norm, and beta is 1.
     level : str
-        "sup" for algorithms 3 and 4, "identity", "common", "average-only" or "unstable" for linear ones, "given".
+        "sup" for algorithms 3 and 4, "identity", "common", "average-only" or "unstable" for linear
+        ones, "given".
     weight : (d, d) array or None
         Lambda of the weighted 2-norm.
     beta : float
@@ -79,14 +89,16 @@ class Assumptions:
     contraction : float
         gamma_c; NaN where no norm is found.
     A_1, A_2, B : float
-        As small as they can be where `is_sharp`; else B still is. B is NaN where there is no fixed point.
+        As small as they can be where `is_sharp`; else B still is. B is NaN where there is no fixed
+        point.
     A_cap, B_cap : float
         Closed forms that they do not exceed.
     mixing : MixingConstants
         m and rho of the chains of states, the largest over the kinds.
     m_1, m_2, m_3, m_4 : float
     lag_sum : float
-        ``sum_{k>=1} sup ||E[b(y_k) | y_0]||_c`` or a bound on it; NaN where m_2 rho / (1 - rho) has to do.
+        ``sum_{k>=1} sup ||E[b(y_k) | y_0]||_c`` or a bound on it; NaN where m_2 rho / (1 - rho) has
+        to do.
     agent_heterogeneity : (M,) array
         eta_k: how far each kind's own fixed point lies from the common one.
     heterogeneity : float
@@ -147,31 +159,57 @@ class Assumptions:
 
     @property
     def _verdict(self) -> str:
-        searched = self.level != "average-only" or can_search(len(self.agent_heterogeneity), self.dimension)
+        searched = self.level != "average-only" or can_search(
+            len(self.agent_heterogeneity), self.dimension
+        )
         return _VERDICTS[self.level if searched else "unsearched"]
 
     def _rows(self) -> list[list[str]]:
-        sharp = "sharp" if self.is_sharp else "given" if self.level == "given" else "a bound, not sharp"
+        sharp = (
+            "sharp" if self.is_sharp else "given" if self.level == "given" else "a bound, not sharp"
+        )
         rows = [
             ["norm", self.norm, f"level {self.level}"],
             ["gamma_c", _digits(self.contraction), "contraction of the mean operators"],
             ["beta", number(self.beta), "step size of the theorem / step size"],
-            ["A_1, A_2", f"{number(self.A_1)}, {number(self.A_2)}", f"{sharp}; closed form {number(self.A_cap)}"],
+            [
+                "A_1, A_2",
+                f"{number(self.A_1)}, {number(self.A_2)}",
+                f"{sharp}; closed form {number(self.A_cap)}",
+            ],
             ["B", number(self.B), f"noise at the fixed point; closed form {number(self.B_cap)}"],
-            ["m, rho", f"{number(self.mixing.m)}, {_digits(self.mixing.rho)}", "total variation <= m rho^t"],
+            [
+                "m, rho",
+                f"{number(self.mixing.m)}, {_digits(self.mixing.rho)}",
+                "total variation <= m rho^t",
+            ],
             ["m_1, m_2", f"{number(self.m_1)}, {number(self.m_2)}", "mixing of G and of b"],
-            ["m_3, m_4", f"{number(self.m_3)}, {number(self.m_4)}", "disagreement; mixing of the average b"],
-            ["heterogeneity", number(self.heterogeneity), "mean distance of the agents' fixed points"],
+            [
+                "m_3, m_4",
+                f"{number(self.m_3)}, {number(self.m_4)}",
+                "disagreement; mixing of the average b",
+            ],
+            [
+                "heterogeneity",
+                number(self.heterogeneity),
+                "mean distance of the agents' fixed points",
+            ],
             ["start error", number(self.start_error), "distance of the start from the fixed point"],
         ]
         if not math.isnan(self.lag_sum):
-            rows.insert(8, ["lag sum", number(self.lag_sum), "what overlapping windows remember of b"])
+            rows.insert(
+                8, ["lag sum", number(self.lag_sum), "what overlapping windows remember of b"]
+            )
         if self.n_threshold is not None:
-            rows.append(["n threshold", str(self.n_threshold), "the 2-norm is known to do from this n on"])
+            rows.append(
+                ["n threshold", str(self.n_threshold), "the 2-norm is known to do from this n on"]
+            )
         return rows
 
     def __str__(self) -> str:
-        return "\n".join([self._title, self._verdict, "", text_table(["", "value", "meaning"], self._rows())])
+        return "\n".join(
+            [self._title, self._verdict, "", text_table(["", "value", "meaning"], self._rows())]
+        )
 
     def _repr_html_(self) -> str:
         return html_table(f"{self._title}. {self._verdict}", ["", "value", "meaning"], self._rows())
@@ -182,11 +220,13 @@ def _digits(value: float) -> str:
     return f"{value:.10g}"
 
 
-def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_params: ArrayLike | None = None) -> Assumptions:
+def assumptions(
+    problem: Federation | MarkovNoise, algorithm: Any, *, initial_params: ArrayLike | None = None
+) -> Assumptions:
     """Check Assumptions 3.1 to 3.3 for an algorithm on a problem, and find their constants.
 
-    Where no norm is found in which the agents contract, or the average is unstable, the report says so and nothing is
-    raised; values that need a fixed point are then NaN if there is none.
+    Where no norm is found in which the agents contract, or the average is unstable, the report says
+    so and nothing is raised; values that need a fixed point are then NaN if there is none.
 
     Parameters
     ----------
@@ -196,9 +236,10 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     Raises
     ------
     ProblemError
-        Where the algorithm does not fit the problem, a chain is not ergodic or too large to certify its mixing (more than
-        2000 states), or constants of a rule of your own are missing: gamma_c, A_1, A_2 and B must be given, and m_1 to m_4
-        and rho together or not at all. Not given, they follow from the chains.
+        Where the algorithm does not fit the problem, a chain is not ergodic or too large to certify
+        its mixing (more than 2000 states), or constants of a rule of your own are missing: gamma_c,
+        A_1, A_2 and B must be given, and m_1 to m_4 and rho together or not at all. Not given, they
+        follow from the chains.
 
     Examples
     --------
@@ -225,7 +266,11 @@ def assumptions(problem: Federation | MarkovNoise, algorithm: Any, *, initial_pa
     check_algorithm(algorithm, problem)
     found = _contraction(problem, algorithm)
     dimension = algorithm.dimension(problem)
-    start = np.zeros(dimension) if initial_params is None else flat_params(initial_params, "initial_params", dimension)
+    start = (
+        np.zeros(dimension)
+        if initial_params is None
+        else flat_params(initial_params, "initial_params", dimension)
+    )
     point, spread = _points(problem, algorithm, found)
     if isinstance(algorithm, StochasticApproximation):
         stated = stated_constants(algorithm)
@@ -271,14 +316,18 @@ def _contraction(problem: Federation | MarkovNoise, algorithm: Any) -> Contracti
     found = contraction(algorithm, problem)
     if found is None:
         raise ProblemError(
-            f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of its algorithms, or state them "
+            f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of "
+            "its algorithms, or state them "
             "in StochasticApproximation(..., assumptions=...)."
         )
     return found
 
 
-def _points(problem: Federation | MarkovNoise, algorithm: Any, found: Contraction) -> tuple[np.ndarray, np.ndarray]:
-    """(d,) and (M,): theta*, and how far from it the kinds' own fixed points lie; NaN where there are none."""
+def _points(
+    problem: Federation | MarkovNoise, algorithm: Any, found: Contraction
+) -> tuple[np.ndarray, np.ndarray]:
+    """(d,) and (M,): theta*, and how far from it the kinds' own fixed points lie; NaN where there
+    are none."""
     nothing = np.full(problem.num_kinds, math.nan)
     if found.level == "unstable":
         return np.full(algorithm.dimension(problem), math.nan), nothing
@@ -300,12 +349,18 @@ def _own_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray
     with np.errstate(all="ignore"):
         conditions = np.linalg.cond(np.where(scales > 0, field.matrices / scales, 0.0))
     for kind in np.flatnonzero(~(conditions < WELL_CONDITIONED)):
-        field.root(np.eye(1, len(field), int(kind))[0])  # raises where the matrix is singular to rounding
+        field.root(
+            np.eye(1, len(field), int(kind))[0]
+        )  # raises where the matrix is singular to rounding
     return np.linalg.solve(field.matrices, field.offsets[:, :, None])[:, :, 0]
 
 
 def _mixing(
-    problem: Federation | MarkovNoise, algorithm: Any, found: Contraction, bounds: StepBounds, stated: dict[str, float]
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    found: Contraction,
+    bounds: StepBounds,
+    stated: dict[str, float],
 ) -> tuple[MixingConstants, dict[str, float]]:
     """m and rho, then m_1 to m_4 and lag_sum by name."""
     if "rho" in stated:
@@ -320,8 +375,12 @@ def _mixing(
     mixing = chain_mixing(problem, algorithm)
     is_centred = len(field) == 1 and isinstance(field, TabularField | QField)
     overlap = bounds.lagged_noise if is_centred else None
-    return mixing, mixing_rates(mixing, algorithm.window, bounds.lipschitz, bounds.noise, overlap) | {"m_3": m_3}
+    return mixing, mixing_rates(
+        mixing, algorithm.window, bounds.lipschitz, bounds.noise, overlap
+    ) | {"m_3": m_3}
 
 
 def _threshold(problem: Any, algorithm: Any) -> int | None:
-    return horizon_threshold(problem, algorithm) if isinstance(algorithm, OffPolicyLinearTD) else None
+    return (
+        horizon_threshold(problem, algorithm) if isinstance(algorithm, OffPolicyLinearTD) else None
+    )

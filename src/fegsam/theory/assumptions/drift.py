@@ -1,18 +1,21 @@
-"""The contraction gamma_c of the mean operators and the negative drift phi_2 that it leaves (eq. def:constants).
+"""The contraction gamma_c of the mean operators and the negative drift phi_2 that it leaves (eq.
+def:constants).
 
-The theorem needs one norm in which the mean operators of all agents contract by gamma_c < 1. Its Lyapunov function, a
-smooth envelope of that norm, then shrinks by ``1 - alpha phi_2`` a step, ``phi_2 = 1 - gamma_c sqrt(phi_1)``, up to
-noise.
+The theorem needs one norm in which the mean operators of all agents contract by gamma_c < 1. Its
+Lyapunov function, a smooth envelope of that norm, then shrinks by ``1 - alpha phi_2`` a step,
+``phi_2 = 1 - gamma_c sqrt(phi_1)``, up to noise.
 
-**Linear algorithms** are rescaled by a beta > 0: ``Gbar_i = I - A_i / beta`` with the step ``alpha beta``. Their norm is the
-2-norm, or a weighted one where that does not contract, see `norms`. Both are smooth themselves, so phi_1 = 1
-and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i / beta||_c``.
+**Linear algorithms** are rescaled by a beta > 0: ``Gbar_i = I - A_i / beta`` with the step ``alpha
+beta``. Their norm is the 2-norm, or a weighted one where that does not contract, see `norms`. Both
+are smooth themselves, so phi_1 = 1 and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i /
+beta||_c``.
 
-**Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, mu_min the rarest state (for Q-learning
-state and action, and n = 1) over all agents. The lemma on off-policy TD prints gamma^{n+1}, which its own mean
-operator contradicts. The envelope is that of the p-norm, p = max(2, 2 ln d), with ``l_cs = d^(-1/p)``,
-``psi = ((1 + gamma_c) / (2 gamma_c))^2 - 1`` and ``phi_1 = (1 + psi) / (1 + psi l_cs^2)``; the paper leaves out the
-square of l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
+**Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, mu_min the rarest state
+(for Q-learning state and action, and n = 1) over all agents. The lemma on off-policy TD prints
+gamma^{n+1}, which its own mean operator contradicts. The envelope is that of the p-norm, p = max(2,
+2 ln d), with ``l_cs = d^(-1/p)``, ``psi = ((1 + gamma_c) / (2 gamma_c))^2 - 1`` and ``phi_1 = (1 +
+psi) / (1 + psi l_cs^2)``; the paper leaves out the square of l_cs, and takes p = 2 ln |S| for
+Q-learning as well, where d = |S||A|.
 """
 
 from __future__ import annotations
@@ -82,12 +85,17 @@ def drift(problem: Federation | MarkovNoise, algorithm: Any) -> Drift:
     found = contraction(algorithm, problem)
     if found is None or math.isnan(found.gap):
         return NO_NORM
-    return sup_norm_drift(found.gap, algorithm.dimension(problem)) if found.norm.name == "sup" else smooth_drift(found)
+    return (
+        sup_norm_drift(found.gap, algorithm.dimension(problem))
+        if found.norm.name == "sup"
+        else smooth_drift(found)
+    )
 
 
 @singledispatch
 def contraction(algorithm: Any, problem: Any) -> Contraction | None:
-    """The norm in which the mean operators of all agents contract, and by how much; None where nothing is known of it."""
+    """The norm in which the mean operators of all agents contract, and by how much; None where
+    nothing is known of it."""
     return None
 
 
@@ -97,7 +105,8 @@ def contraction(algorithm: Any, problem: Any) -> Contraction | None:
 def _(algorithm: Any, problem: Any) -> Contraction:
     field = mean_field(algorithm, problem)
     assert isinstance(field, LinearField)
-    # The search for a weighted norm may take seconds, and every run of a study asks for it: keep it with the problem.
+    # The search for a weighted norm may take seconds, and every run of a study asks for it: keep it
+    # with the problem.
     kept: dict[bytes, Contraction] = problem.__dict__.setdefault("_contractions", {})
     key = hashlib.sha256(field.matrices.tobytes()).digest()
     if key not in kept:
@@ -108,7 +117,12 @@ def _(algorithm: Any, problem: Any) -> Contraction:
 @contraction.register
 def _(algorithm: OffPolicyTabularTD, problem: Federation) -> Contraction:
     rarest = float(distinct_stationary_laws(problem, algorithm.policies(problem)).min())
-    return Contraction("sup", Norm("sup"), -rarest * math.expm1(algorithm.horizon * math.log(problem.discount)), 1.0)
+    return Contraction(
+        "sup",
+        Norm("sup"),
+        -rarest * math.expm1(algorithm.horizon * math.log(problem.discount)),
+        1.0,
+    )
 
 
 @contraction.register
@@ -135,8 +149,8 @@ def sup_norm_drift(gap: float, dim: int) -> Drift:
 
         phi_2 = 1 - h gamma_c / sqrt(gamma_c^2 + l_cs^2 (h^2 - gamma_c^2)).
 
-    It is computed without subtracting nearly equal numbers, as gaps of 1e-12 are common, and holds in the limit
-    gamma_c = 0.
+    It is computed without subtracting nearly equal numbers, as gaps of 1e-12 are common, and holds
+    in the limit gamma_c = 0.
 
     Examples
     --------
@@ -149,4 +163,6 @@ def sup_norm_drift(gap: float, dim: int) -> Drift:
     spread = lower * (gap / 2) * (half + contraction)
     root = math.sqrt(contraction**2 + spread)
     excess = contraction**2 * (gap / 2) * (1 + half) + spread
-    return Drift(contraction, excess / (root * (root + half * contraction)), beta=1.0, norm_found=True)
+    return Drift(
+        contraction, excess / (root * (root + half * contraction)), beta=1.0, norm_found=True
+    )

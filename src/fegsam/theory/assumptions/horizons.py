@@ -1,12 +1,15 @@
-"""How far Algorithm 5 must look ahead: from some n on the 2-norm is a norm in which all agents contract.
+"""How far Algorithm 5 must look ahead: from some n on the 2-norm is a norm in which all agents
+contract.
 
-``A_i = Phi' D_i (I - gamma^n P^n) Phi`` has ``v' A_i v = ||Phi v||_i^2 - gamma^n <Phi v, P^n Phi v>_i`` in the inner product
-that mu_i weighs. By Cauchy and Schwarz it is positive for v != 0 as soon as ``gamma^n ||P^n||_{mu_i} < 1`` with
-``||X||_mu = ||D^(1/2) X D^(-1/2)||_2``. As ``||P^n||_mu <= mu_min^(-1/2)``, it is for every n above
-``ln(mu_min^(-1/2)) / ln(1 / gamma)``. Preconditioned, ``I - A_i = gamma^n H_i P^n Phi``, whose 2-norm is at most
-``gamma^n max_s ||phi(s)|| lambda_min(Phi' D_i Phi)^(-1/2)``.
+``A_i = Phi' D_i (I - gamma^n P^n) Phi`` has ``v' A_i v = ||Phi v||_i^2 - gamma^n <Phi v, P^n Phi
+v>_i`` in the inner product that mu_i weighs. By Cauchy and Schwarz it is positive for v != 0 as
+soon as ``gamma^n ||P^n||_{mu_i} < 1`` with ``||X||_mu = ||D^(1/2) X D^(-1/2)||_2``. As ``||P^n||_mu
+<= mu_min^(-1/2)``, it is for every n above ``ln(mu_min^(-1/2)) / ln(1 / gamma)``. Preconditioned,
+``I - A_i = gamma^n H_i P^n Phi``, whose 2-norm is at most ``gamma^n max_s ||phi(s)||
+lambda_min(Phi' D_i Phi)^(-1/2)``.
 
-Either test is sufficient and neither is necessary; from n to n + 1 the level itself may fall as well as rise.
+Either test is sufficient and neither is necessary; from n to n + 1 the level itself may fall as
+well as rise.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ class HorizonScan:
     contractions : (len(horizons),) array
         gamma_c; NaN where no norm is found.
     operator_norms : (len(horizons),) array
-        The largest over the agents of ``gamma^n ||P^n||_mu``, preconditioned of ``gamma^n ||H P^n Phi||_2``: below one, the
-        level is "identity".
+        The largest over the agents of ``gamma^n ||P^n||_mu``, preconditioned of ``gamma^n ||H P^n
+        Phi||_2``: below one, the level is "identity".
     threshold : int
         The level is "identity" for this n and all larger ones.
 
@@ -64,25 +67,39 @@ class HorizonScan:
     def __str__(self) -> str:
         rows = zip(self.horizons, self.levels, self.contractions, self.operator_norms, strict=True)
         lines = [f"{'n':>6}  {'level':<12}  {'contraction':>11}  {'operator norm':>13}"]
-        lines += [f"{n:>6}  {level:<12}  {factor:>11.6g}  {norm:>13.6g}" for n, level, factor, norm in rows]
+        lines += [
+            f"{n:>6}  {level:<12}  {factor:>11.6g}  {norm:>13.6g}"
+            for n, level, factor, norm in rows
+        ]
         return "\n".join([*lines, f"The level is identity for every n >= {self.threshold}."])
 
 
-def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD, horizons: Sequence[int]) -> HorizonScan:
-    """The norm that the theorem finds for each look-ahead n in `horizons`, whatever the horizon of `algorithm` is.
+def scan_horizons(
+    problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD, horizons: Sequence[int]
+) -> HorizonScan:
+    """The norm that the theorem finds for each look-ahead n in `horizons`, whatever the horizon of
+    `algorithm` is.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> mdp = fg.examples.garnet(8, 3, 2, discount=0.95, seed=1)
-    >>> fed = fg.Federation(mdp, fg.policies.random(8, 3, count=4, seed=1), num_agents=4,
-    ...                     target_policy=fg.policies.random(8, 3, count=1, seed=2)[0], features=np.eye(8)[:, :5])
+    >>> fed = fg.Federation(
+    ...     mdp,
+    ...     fg.policies.random(8, 3, count=4, seed=1),
+    ...     num_agents=4,
+    ...     target_policy=fg.policies.random(8, 3, count=1, seed=2)[0],
+    ...     features=np.eye(8)[:, :5],
+    ... )
     >>> scan = scan_horizons(fed, fg.OffPolicyLinearTD(), range(1, 6))
     >>> scan.levels[-1], scan.threshold > 5
     ('identity', True)
     """
     _require_linear(algorithm)
-    steps = [integer(n, "horizon") for n in several(horizons, "horizons", "but must be a list: give several, as range(1, 9)")]
+    steps = [
+        integer(n, "horizon")
+        for n in several(horizons, "horizons", "but must be a list: give several, as range(1, 9)")
+    ]
     levels, factors, norms = [], [], []
     for n in steps:
         looking = replace(algorithm, horizon=n)
@@ -93,7 +110,13 @@ def scan_horizons(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD
         levels.append(found.level)
         factors.append(found.factor)
         norms.append(_operator_norm(problem, looking, field))
-    return HorizonScan(tuple(steps), tuple(levels), np.array(factors), np.array(norms), horizon_threshold(problem, algorithm))
+    return HorizonScan(
+        tuple(steps),
+        tuple(levels),
+        np.array(factors),
+        np.array(norms),
+        horizon_threshold(problem, algorithm),
+    )
 
 
 def horizon_threshold(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD) -> int:
@@ -105,7 +128,9 @@ def horizon_threshold(problem: Federation, algorithm: OnPolicyTD | OffPolicyLine
 
     >>> import fegsam as fg
     >>> mdp = fg.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [[0.0], [1.0]], 0.5)
-    >>> fed = fg.Federation(mdp, num_agents=1, target_policy=[[1.0], [1.0]], features=[[1.0], [2.0]])
+    >>> fed = fg.Federation(
+    ...     mdp, num_agents=1, target_policy=[[1.0], [1.0]], features=[[1.0], [2.0]]
+    ... )
     >>> horizon_threshold(fed, fg.OffPolicyLinearTD())
     1
     """
@@ -123,20 +148,25 @@ def horizon_threshold(problem: Federation, algorithm: OnPolicyTD | OffPolicyLine
 
 def _operator_norm(problem: Federation, algorithm: Any, field: LinearField) -> float:
     if getattr(algorithm, "preconditioned", False):
-        return float(np.linalg.norm(np.eye(field.matrices.shape[1]) - field.matrices, 2, axis=(1, 2)).max())
+        return float(
+            np.linalg.norm(np.eye(field.matrices.shape[1]) - field.matrices, 2, axis=(1, 2)).max()
+        )
     policy = target_policy(problem, algorithm)
     ahead = [
-        problem.discount**algorithm.horizon * np.linalg.matrix_power(mdp.policy_chain(policy).toarray(), algorithm.horizon)
+        problem.discount**algorithm.horizon
+        * np.linalg.matrix_power(mdp.policy_chain(policy).toarray(), algorithm.horizon)
         for mdp in problem.mdps
     ]
     roots = np.sqrt(distinct_stationary_laws(problem, algorithm.policies(problem)))
     return max(
-        float(np.linalg.norm(root[:, None] * ahead[problem.mdp_index(kind)] / root, 2)) for kind, root in enumerate(roots)
+        float(np.linalg.norm(root[:, None] * ahead[problem.mdp_index(kind)] / root, 2))
+        for kind, root in enumerate(roots)
     )
 
 
 def _require_linear(algorithm: Any) -> None:
     if not isinstance(algorithm, OnPolicyTD | OffPolicyLinearTD):
         raise ProblemError(
-            f"The look-ahead of {type(algorithm).__name__} decides over no norm; ask about OnPolicyTD or OffPolicyLinearTD."
+            f"The look-ahead of {type(algorithm).__name__} decides over no norm; ask about "
+            "OnPolicyTD or OffPolicyLinearTD."
         )

@@ -1,20 +1,24 @@
-"""How fast an agent forgets: Assumption 3.1, with m and rho of the chains and the m_1, m_2 and m_4 that follow.
+"""How fast an agent forgets: Assumption 3.1, with m and rho of the chains and the m_1, m_2 and m_4
+that follow.
 
     ||Gbar_i(x) - E[G_i(x, y_t) | y_0]||_c <= m_1 ||x||_c rho^t,    ||E[b_i(y_t) | y_0]||_c <= m_2 rho^t + m_3 eta_i,
     ||mean_i E[b_i(y_t) | y_0]||_c <= m_4 rho^t.
 
-A window y_t depends on the past through its first state S_t, which lies ``t - n`` steps beyond the last state that y_0
-knows. So with ``TV <= m rho^t`` for the chain of states, ``m_1 = 2 A_2 m rho^-n`` and ``m_2 = m_4 = 2 B m rho^-n``. The paper
-leaves rho^-n out of m_2, and takes m_4 = 0 on-policy, where E[b(y_t) | y_0] vanishes only as t grows. Q-learning is the same
-with n = 1: its chain on states and actions mixes no faster than the states alone.
+A window y_t depends on the past through its first state S_t, which lies ``t - n`` steps beyond the
+last state that y_0 knows. So with ``TV <= m rho^t`` for the chain of states, ``m_1 = 2 A_2 m
+rho^-n`` and ``m_2 = m_4 = 2 B m rho^-n``. The paper leaves rho^-n out of m_2, and takes m_4 = 0
+on-policy, where E[b(y_t) | y_0] vanishes only as t grows. Q-learning is the same with n = 1: its
+chain on states and actions mixes no faster than the states alone.
 
-Algorithms 3 and 4 with one MDP for all have E[b(y_t) | S_t] = 0, so m_2 = m_4 = 0 at lags from n on, and the theorem looks
-that far back. At the lags 1, ..., n - 1 windows overlap, which the paper overlooks. What this adds to the consensus lemma is
-the sum over these lags of ``sup ||E[b(y_k) | y_0]||_c``, `lag_sum`. Where it is not known the lemma has
-``(m_2 + m_4) rho / (1 - rho)``, no less than twice that.
+Algorithms 3 and 4 with one MDP for all have E[b(y_t) | S_t] = 0, so m_2 = m_4 = 0 at lags from n
+on, and the theorem looks that far back. At the lags 1, ..., n - 1 windows overlap, which the paper
+overlooks. What this adds to the consensus lemma is the sum over these lags of ``sup ||E[b(y_k) |
+y_0]||_c``, `lag_sum`. Where it is not known the lemma has ``(m_2 + m_4) rho / (1 - rho)``, no less
+than twice that.
 
-Independent states, rho = 0, are forgotten one step after the window, and rho^-n means nothing. There m_1 = m_2 = m_4 = 0, at
-lags above n, and the lags 1, ..., n are in `lag_sum`, each at most 2 B.
+Independent states, rho = 0, are forgotten one step after the window, and rho^-n means nothing.
+There m_1 = m_2 = m_4 = 0, at lags above n, and the lags 1, ..., n are in `lag_sum`, each at most 2
+B.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ def chain_mixing(problem: Federation | MarkovNoise, algorithm: Any) -> MixingCon
         pairs = [largest_mixing_constants(stack) for stack in chain_stacks(problem, policies)]
     else:
         pairs = [mixing_constants(chain) for chain in distinct_chains(problem, policies)]
-    return MixingConstants(m=max(1.0, *(pair.m for pair in pairs)), rho=max(pair.rho for pair in pairs))
+    return MixingConstants(
+        m=max(1.0, *(pair.m for pair in pairs)), rho=max(pair.rho for pair in pairs)
+    )
 
 
 def mixing_rates(
@@ -53,18 +59,26 @@ def mixing_rates(
 ) -> dict[str, float]:
     """m_1, m_2, m_4 and lag_sum, for A_2 = `lipschitz` and B = `noise`.
 
-    Where the mean of b(y_t) given S_t is zero, `overlap` is what overlapping windows add to `lag_sum`; else None.
+    Where the mean of b(y_t) given S_t is zero, `overlap` is what overlapping windows add to
+    `lag_sum`; else None.
 
     Examples
     --------
-    >>> mixing_rates(MixingConstants(m=1.0, rho=0.5), horizon=2, lipschitz=3.0, noise=1.0, overlap=None)
+    >>> mixing_rates(
+    ...     MixingConstants(m=1.0, rho=0.5), horizon=2, lipschitz=3.0, noise=1.0, overlap=None
+    ... )
     {'m_1': 24.0, 'm_2': 8.0, 'm_4': 8.0, 'lag_sum': nan}
-    >>> mixing_rates(MixingConstants(m=1.0, rho=0.0), horizon=2, lipschitz=3.0, noise=1.0, overlap=None)
+    >>> mixing_rates(
+    ...     MixingConstants(m=1.0, rho=0.0), horizon=2, lipschitz=3.0, noise=1.0, overlap=None
+    ... )
     {'m_1': 0.0, 'm_2': 0.0, 'm_4': 0.0, 'lag_sum': 4.0}
     """
     if mixing.rho > 0 or horizon == 0:
         with np.errstate(over="ignore"):
-            remembered, remaining = 2 * mixing.m * float(np.float64(mixing.rho) ** -horizon), math.nan
+            remembered, remaining = (
+                2 * mixing.m * float(np.float64(mixing.rho) ** -horizon),
+                math.nan,
+            )
     else:
         remembered, remaining = 0.0, 2 * noise * horizon
     m_2 = remembered * noise if overlap is None else 0.0

@@ -1,7 +1,9 @@
-"""The transitions that agents can make, and what the worst of all windows of n of them can do, by dynamic programming.
+"""The transitions that agents can make, and what the worst of all windows of n of them can do, by
+dynamic programming.
 
-Kinds of agents in the same environment whose policies take the same actions make the same moves, and differ in the importance
-ratios only. They are handled together, for a federation may have a policy for each of its agents.
+Kinds of agents in the same environment whose policies take the same actions make the same moves,
+and differ in the importance ratios only. They are handled together, for a federation may have a
+policy for each of its agents.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ RATIOS_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Every transition (s, a, s') that some kinds of agents can make, sorted by s; each state has at least one."""
+    """Every transition (s, a, s') that some kinds of agents can make, sorted by s; each state has
+    at least one."""
 
     kinds: np.ndarray
     """(k,): which kinds"""
@@ -35,7 +38,8 @@ class Moves:
     reward: np.ndarray
 
     def largest_errors(self, values: np.ndarray, discount: float, horizon: int) -> np.ndarray:
-        """(n, k, S): the largest |E| of the windows of 1, ..., n transitions from each state, at `values` (S,)."""
+        """(n, k, S): the largest |E| of the windows of 1, ..., n transitions from each state, at
+        `values` (S,)."""
         error = self.reward + discount * values[self.next] - values[self.state]
         shape = len(self.kinds), len(values)
         high, low = np.zeros(shape), np.zeros(shape)
@@ -46,8 +50,11 @@ class Moves:
             largest[length] = np.maximum(high, -low)
         return largest
 
-    def largest_weights(self, sizes: np.ndarray, discount: float, horizon: int, first: float) -> np.ndarray:
-        """(k, S): the largest ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)`` of the windows from each state."""
+    def largest_weights(
+        self, sizes: np.ndarray, discount: float, horizon: int, first: float
+    ) -> np.ndarray:
+        """(k, S): the largest ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)`` of the
+        windows from each state."""
         weights = np.broadcast_to(sizes, (len(self.kinds), len(sizes)))
         for length in range(1, horizon + 1):
             own = np.abs((first if length == horizon else 1.0) - self.ratio) * sizes[self.state]
@@ -69,12 +76,17 @@ class Moves:
         for _ in range(1, horizon):
             reached = self.next[found[:, -1]]
             parent = np.repeat(np.arange(len(found)), many[reached])
-            place = np.arange(len(parent)) - np.repeat(np.cumsum(many[reached]) - many[reached], many[reached])
+            place = np.arange(len(parent)) - np.repeat(
+                np.cumsum(many[reached]) - many[reached], many[reached]
+            )
             found = np.column_stack([found[parent], begin[reached[parent]] + place])
         return found
 
-    def weights(self, windows: np.ndarray, discount: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Some of the kinds (k,), and the weights c_l (k, W, n+1) of the values of the states in their temporal difference."""
+    def weights(
+        self, windows: np.ndarray, discount: float
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some of the kinds (k,), and the weights c_l (k, W, n+1) of the values of the states in
+        their temporal difference."""
         horizon = windows.shape[1]
         at_once = max(1, RATIOS_AT_ONCE // windows.size)
         for first in range(0, len(self.kinds), at_once):
@@ -88,7 +100,9 @@ class Moves:
 
     def largest_from_each(self, amounts: np.ndarray) -> np.ndarray:
         """(k, S): the largest of `amounts` (k, E) from each state."""
-        return np.maximum.reduceat(amounts, np.flatnonzero(np.r_[True, np.diff(self.state) > 0]), axis=1)
+        return np.maximum.reduceat(
+            amounts, np.flatnonzero(np.r_[True, np.diff(self.state) > 0]), axis=1
+        )
 
 
 def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
@@ -97,7 +111,9 @@ def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
     Examples
     --------
     >>> import fegsam as fg
-    >>> fed = fg.Federation(fg.MDP([[[0.5, 0.5]], [[1.0, 0.0]]], [[0.0], [1.0]], 0.5), [[1.0], [1.0]], num_agents=3)
+    >>> fed = fg.Federation(
+    ...     fg.MDP([[[0.5, 0.5]], [[1.0, 0.0]]], [[0.0], [1.0]], 0.5), [[1.0], [1.0]], num_agents=3
+    ... )
     >>> [moves] = kind_moves(fed, fg.QLearning())
     >>> moves.state, moves.next
     (array([0, 0, 1]), array([0, 1, 0]))
@@ -109,7 +125,9 @@ def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
     for kinds in _alike(problem, policies):
         kind = int(kinds[0])
         transitions = problem.mdps[kind % len(problem.mdps)].transitions
-        cell = np.repeat(np.arange(problem.num_states * problem.num_actions), np.diff(transitions.indptr))
+        cell = np.repeat(
+            np.arange(problem.num_states * problem.num_actions), np.diff(transitions.indptr)
+        )
         possible = policies[kind % len(policies)].ravel()[cell] > 0
         cell = cell[possible]
         at_once = max(1, RATIOS_AT_ONCE // len(cell))

@@ -1,24 +1,30 @@
-"""The norm in which the mean operators of the linear algorithms contract (Assumption 3.2 for Algorithms 1, 2 and 5).
+"""The norm in which the mean operators of the linear algorithms contract (Assumption 3.2 for
+Algorithms 1, 2 and 5).
 
-The mean increment of agent i is ``offset - A_i theta``. The theorem needs one norm and one beta > 0 for all agents with
-``gamma_c = max_i ||I - A_i / beta|| < 1``. In the norm ``||x||^2 = x' Lambda x`` such a beta exists if and only if every
-``A_i' Lambda + Lambda A_i`` is positive definite: Lambda is a common Lyapunov matrix. That each A_i is stable on its own
-(its eigenvalues have positive real parts), all that the paper's lemma on Algorithm 5 asks for, is not enough. In order:
+The mean increment of agent i is ``offset - A_i theta``. The theorem needs one norm and one beta > 0
+for all agents with ``gamma_c = max_i ||I - A_i / beta|| < 1``. In the norm ``||x||^2 = x' Lambda
+x`` such a beta exists if and only if every ``A_i' Lambda + Lambda A_i`` is positive definite:
+Lambda is a common Lyapunov matrix. That each A_i is stable on its own (its eigenvalues have
+positive real parts), all that the paper's lemma on Algorithm 5 asks for, is not enough. In order:
 
-=================  ====================================================================================================
-level              meaning
-=================  ====================================================================================================
-``identity``       Lambda = I does. On-policy it always does; off-policy for every large n, see `scan_horizons`.
-``common``         Another Lambda does; the theorem holds in its norm.
-``average-only``   None was found, but the average of the A_i is stable. The theorem does not apply. With K = 1 the
-                   algorithm converges for small steps all the same, with K > 1 while ``alpha K`` is small.
-``unstable``       The average of the A_i is not stable: the algorithm diverges, whatever the step size.
-=================  ====================================================================================================
+================  ==================================================================================
+level             meaning
+================  ==================================================================================
+``identity``      Lambda = I does. On-policy it always does; off-policy for every large n, see
+                  `scan_horizons`.
+``common``        Another Lambda does; the theorem holds in its norm.
+``average-only``  None was found, but the average of the A_i is stable. The theorem does not apply.
+                  With K = 1 the algorithm converges for small steps all the same, with K > 1 while
+                  ``alpha K`` is small.
+``unstable``      The average of the A_i is not stable: the algorithm diverges, whatever the step
+                  size.
+================  ==================================================================================
 
-Lambda maximises the smallest eigenvalue t of Lambda and of all ``A_i' Lambda + Lambda A_i``, each A_i scaled to norm one, at
-trace d. This is a small semidefinite programme; Newton's method follows its central path. On the path t is within
-``(M + 1) d mu`` of its maximum, mu the weight of the barrier, so a search that ends without a Lambda has shown that there
-is none, but for Lambdas so ill-conditioned that they are of no use.
+Lambda maximises the smallest eigenvalue t of Lambda and of all ``A_i' Lambda + Lambda A_i``, each
+A_i scaled to norm one, at trace d. This is a small semidefinite programme; Newton's method follows
+its central path. On the path t is within ``(M + 1) d mu`` of its maximum, mu the weight of the
+barrier, so a search that ends without a Lambda has shown that there is none, but for Lambdas so
+ill-conditioned that they are of no use.
 """
 
 from __future__ import annotations
@@ -65,13 +71,17 @@ class Norm:
         """The norm along the last axis of (..., d)."""
         if self.name == "sup":
             return np.abs(vectors).max(axis=-1)
-        return np.linalg.norm(vectors if self.weight is None else vectors @ _roots(self.weight)[0], axis=-1)
+        return np.linalg.norm(
+            vectors if self.weight is None else vectors @ _roots(self.weight)[0], axis=-1
+        )
 
     def dual(self, vectors: np.ndarray) -> np.ndarray:
         """The dual norm along the last axis, of a functional ``x -> w'x``."""
         if self.name == "sup":
             return np.abs(vectors).sum(axis=-1)
-        return np.linalg.norm(vectors if self.weight is None else vectors @ _roots(self.weight)[1], axis=-1)
+        return np.linalg.norm(
+            vectors if self.weight is None else vectors @ _roots(self.weight)[1], axis=-1
+        )
 
     def of_matrices(self, matrices: np.ndarray) -> np.ndarray:
         """The operator norm over the last two axes of (..., d, d)."""
@@ -100,7 +110,8 @@ class Contraction:
     Attributes
     ----------
     level : str
-        The level of the ladder above, "sup" for the sup-norm algorithms, "given" for a rule of the user's.
+        The level of the ladder above, "sup" for the sup-norm algorithms, "given" for a rule of the
+        user's.
     norm : Norm
         The 2-norm where none is found.
     gap : float
@@ -126,14 +137,17 @@ class Contraction:
 
 
 def linear_contraction(field: LinearField, weights: np.ndarray) -> Contraction:
-    """The first level of the ladder that a linear mean field reaches; `weights` (M or 1,) are the shares of the kinds.
+    """The first level of the ladder that a linear mean field reaches; `weights` (M or 1,) are the
+    shares of the kinds.
 
     Examples
     --------
     One agent goes round an ellipse as it shrinks, the other shrinks along the axes:
 
     >>> ellipse, axes = [[0.1, 10.0], [-0.1, 0.1]], [[1.0, 0.0], [0.0, 2.0]]
-    >>> found = linear_contraction(LinearField(np.array([ellipse, axes]), np.zeros((2, 2))), np.array([0.5, 0.5]))
+    >>> found = linear_contraction(
+    ...     LinearField(np.array([ellipse, axes]), np.zeros((2, 2))), np.array([0.5, 0.5])
+    ... )
     >>> found.level, bool(found.factor < 1)
     ('common', True)
     """
@@ -160,10 +174,12 @@ def _is_stable(field: LinearField, weights: np.ndarray) -> bool:
 
 
 def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
-    """The largest ``1 - gamma_c`` and its beta, ``gamma_c = max_k ||I - A_k / beta||_2`` for `matrices` (M, d, d).
+    """The largest ``1 - gamma_c`` and its beta, ``gamma_c = max_k ||I - A_k / beta||_2`` for
+    `matrices` (M, d, d).
 
-    With s = 1 / beta, ``1 - gamma_c^2`` is the smallest eigenvalue of ``s (A_k + A_k') - s^2 A_k' A_k``, concave in
-    s, zero at s = 0 and not positive from ``2 / max_k ||A_k||_2`` on. None where no beta makes gamma_c < 1.
+    With s = 1 / beta, ``1 - gamma_c^2`` is the smallest eigenvalue of ``s (A_k + A_k') - s^2 A_k'
+    A_k``, concave in s, zero at s = 0 and not positive from ``2 / max_k ||A_k||_2`` on. None where
+    no beta makes gamma_c < 1.
 
     Examples
     --------
@@ -213,12 +229,14 @@ def can_search(kinds: int, dim: int) -> bool:
 
 
 def common_weight(matrices: np.ndarray) -> np.ndarray | None:
-    """Lambda with every ``A_k' Lambda + Lambda A_k`` positive definite, for `matrices` A_k (M, d, d).
+    """Lambda with every ``A_k' Lambda + Lambda A_k`` positive definite, for `matrices` A_k (M, d,
+    d).
 
     Returns
     -------
     (d, d) array of trace d, or None
-        None where there is none, where d = 1, which leaves no choice, or where the search would be too large.
+        None where there is none, where d = 1, which leaves no choice, or where the search would be
+        too large.
 
     Examples
     --------
@@ -232,12 +250,19 @@ def common_weight(matrices: np.ndarray) -> np.ndarray | None:
     if not can_search(kinds, dim) or np.linalg.eigvals(matrices).real.min() <= 0:
         return None
     basis = _traceless_basis(dim)
-    scaled = np.concatenate([np.eye(dim)[None] / 2, matrices / np.linalg.norm(matrices, 2, axis=(1, 2))[:, None, None]])
-    # Block j is offset_j + sum_p y_p slopes_jp - t I; the first is Lambda itself, and t is the last unknown.
+    scaled = np.concatenate(
+        [np.eye(dim)[None] / 2, matrices / np.linalg.norm(matrices, 2, axis=(1, 2))[:, None, None]]
+    )
+    # Block j is offset_j + sum_p y_p slopes_jp - t I; the first is Lambda itself, and t is the last
+    # unknown.
     offsets = scaled + scaled.transpose(0, 2, 1)
     slopes = basis @ scaled[:, None] + scaled.transpose(0, 2, 1)[:, None] @ basis
-    slopes = np.concatenate([slopes, np.broadcast_to(-np.eye(dim), (kinds + 1, 1, dim, dim))], axis=1)
-    slopes = np.ascontiguousarray(slopes.transpose(0, 2, 1, 3))  # so that all p are one product of matrices
+    slopes = np.concatenate(
+        [slopes, np.broadcast_to(-np.eye(dim), (kinds + 1, 1, dim, dim))], axis=1
+    )
+    slopes = np.ascontiguousarray(
+        slopes.transpose(0, 2, 1, 3)
+    )  # so that all p are one product of matrices
     unknowns = np.zeros(len(basis) + 1)
     unknowns[-1] = np.linalg.eigvalsh(offsets).min() - 1
     barrier, blocks = 1.0, (kinds + 1) * dim
@@ -251,15 +276,20 @@ def common_weight(matrices: np.ndarray) -> np.ndarray | None:
         barrier *= BARRIER_CUT
 
 
-def _centre(offsets: np.ndarray, slopes: np.ndarray, unknowns: np.ndarray, barrier: float) -> np.ndarray:
-    """Newton's method for the largest ``t / barrier + sum_j log det block_j``, from unknowns that make all blocks positive."""
+def _centre(
+    offsets: np.ndarray, slopes: np.ndarray, unknowns: np.ndarray, barrier: float
+) -> np.ndarray:
+    """Newton's method for the largest ``t / barrier + sum_j log det block_j``, from unknowns that
+    make all blocks positive."""
     target = np.zeros(len(unknowns))
     target[-1] = 1 / barrier
 
     def height(at: np.ndarray) -> float:
         """Minus infinity where a block is not positive."""
         eigenvalues = np.linalg.eigvalsh(offsets + np.einsum("japb,p->jab", slopes, at))
-        return float(target @ at + np.log(eigenvalues).sum()) if eigenvalues.min() > 0 else -math.inf
+        return (
+            float(target @ at + np.log(eigenvalues).sum()) if eigenvalues.min() > 0 else -math.inf
+        )
 
     here = height(unknowns)
     for _ in range(NEWTON_STEPS):
@@ -289,5 +319,7 @@ def _traceless_basis(dim: int) -> np.ndarray:
     off_diagonal[pairs, rows, columns] = off_diagonal[pairs, columns, rows] = math.sqrt(0.5)
     diagonal = np.zeros((dim - 1, dim, dim))
     for k in range(1, dim):
-        diagonal[k - 1][np.diag_indices(dim)] = np.r_[np.ones(k), -k, np.zeros(dim - k - 1)] / math.sqrt(k * (k + 1))
+        diagonal[k - 1][np.diag_indices(dim)] = np.r_[
+            np.ones(k), -k, np.zeros(dim - k - 1)
+        ] / math.sqrt(k * (k + 1))
     return np.concatenate([off_diagonal, diagonal])

@@ -1,11 +1,14 @@
 """The assumptions as the paper's lemmas print them, for comparison with the corrected ones.
 
-* Off-policy tabular TD: gamma_c with gamma^(n+1), A without the outer factor I_max, rewards of at most 1, m_2 = m_4 = 0.
-* Q-learning: A = 2, B = 2 / (1 - gamma), m_1 = 2 A_2 m, and |S| wherever the dimension |S||A| belongs.
-* On-policy TD: beta = 2 lambda_max^2 / delta and gamma_c = 1 - delta^2 / (8 lambda_max^2), from the eigenvalues of the
-  mean operator; m_2 = 2 B m, m_4 = 0. Of A and B the lemma says that they exist: the corrected ones are rescaled to that
-  beta.
-* Off-policy linear TD and Algorithm 1: the lemmas only say that constants exist, so nothing changes.
+* Off-policy tabular TD: gamma_c with gamma^(n+1), A without the outer factor I_max, rewards of at
+  most 1, m_2 = m_4 = 0.
+* Q-learning: A = 2, B = 2 / (1 - gamma), m_1 = 2 A_2 m, and |S| wherever the dimension |S||A|
+  belongs.
+* On-policy TD: beta = 2 lambda_max^2 / delta and gamma_c = 1 - delta^2 / (8 lambda_max^2), from the
+  eigenvalues of the mean operator; m_2 = 2 B m, m_4 = 0. Of A and B the lemma says that they exist:
+  the corrected ones are rescaled to that beta.
+* Off-policy linear TD and Algorithm 1: the lemmas only say that constants exist, so nothing
+  changes.
 """
 
 from __future__ import annotations

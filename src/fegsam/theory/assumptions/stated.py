@@ -1,4 +1,5 @@
-"""The constants that a user states for a rule of their own, `StochasticApproximation(..., assumptions=...)`."""
+"""The constants that a user states for a rule of their own, `StochasticApproximation(...,
+assumptions=...)`."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ def stated_constants(algorithm: StochasticApproximation) -> dict[str, float]:
     >>> import fegsam as fg
     >>> def rule(params, y, kind, out):
     ...     out[0] = y - params[0]
-    >>> stated_constants(fg.StochasticApproximation(rule, dim=1, assumptions={"gamma_c": 0, "A_1": 0, "A_2": 0, "B": 1}))
+    >>> stated_constants(
+    ...     fg.StochasticApproximation(
+    ...         rule, dim=1, assumptions={"gamma_c": 0, "A_1": 0, "A_2": 0, "B": 1}
+    ...     )
+    ... )
     {'gamma_c': 0.0, 'A_1': 0.0, 'A_2': 0.0, 'B': 1.0}
     """
     given_contraction(algorithm)
@@ -28,11 +33,14 @@ def stated_constants(algorithm: StochasticApproximation) -> dict[str, float]:
     missing = [name for name in wanted if name not in stated]
     if missing:
         raise ProblemError(
-            f"The theorem needs {', '.join(missing)} of your rule; give them in StochasticApproximation(..., assumptions=...)."
+            f"The theorem needs {', '.join(missing)} of your rule; give them in "
+            "StochasticApproximation(..., assumptions=...)."
         )
     for name in wanted:
         value = stated[name]
         if not 0 <= value < (1 if name == "rho" else float("inf")):
             bounds = "in [0, 1)" if name == "rho" else "finite and not negative"
-            raise ProblemError(f'assumptions["{name}"] is {value!r}, but must be {bounds}; give such a number.')
+            raise ProblemError(
+                f'assumptions["{name}"] is {value!r}, but must be {bounds}; give such a number.'
+            )
     return {name: float(stated[name]) for name in wanted}

@@ -1,1 +1,2 @@
-"""What the theorems promise: their constants, their conditions, the error bound, and the corollary's choices."""
+"""What the theorems promise: their constants, their conditions, the error bound, and the
+corollary's choices."""

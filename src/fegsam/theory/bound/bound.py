@@ -1,4 +1,5 @@
-"""The theorem on FeGSAM for a run: its bound term by term, and whether its conditions hold (eq. thm_main_eq).
+"""The theorem on FeGSAM for a run: its bound term by term, and whether its conditions hold (eq.
+thm_main_eq).
 
 With c = 1 - alpha phi_2 / 2, the output theta at the random time satisfies
 
@@ -8,12 +9,13 @@ With c = 1 - alpha phi_2 / 2, the output theta at the random time satisfies
                                + S_4 (K - 1)^2 varepsilon alpha^2 tau    heterogeneity
                                + S_5 alpha^3 tau^2                   higher_order
 
-for alpha, K and T that pass `conditions`. The exponent is one less than the paper's, whose proof averages over times 0 to
-T while the algorithm draws from 0 to T - 1.
+for alpha, K and T that pass `conditions`. The exponent is one less than the paper's, whose proof
+averages over times 0 to T while the algorithm draws from 0 to T - 1.
 
-The paper remarks that ``tau = r log_rho(alpha)`` with r > 2 improves the last term to alpha^(2r-1). Its lemma on the average
-noise, with ``B m_4 rho^tau``, gives alpha^(r+1) only. The sharper one used here, with ``(m_4 rho^tau)^2``, gives what the paper
-says; see docs/sharper_bound.md, and `sharper_error_bound` for how far the bound can be brought down.
+The paper remarks that ``tau = r log_rho(alpha)`` with r > 2 improves the last term to alpha^(2r-1).
+Its lemma on the average noise, with ``B m_4 rho^tau``, gives alpha^(r+1) only. The sharper one used
+here, with ``(m_4 rho^tau)^2``, gives what the paper says; see docs/sharper_bound.md, and
+`sharper_error_bound` for how far the bound can be brought down.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ from fegsam.problem.checks import LARGEST_ENTRY, LARGEST_LENGTH, integer, positi
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.tables import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
-from fegsam.theory.bound.conditions import Condition, largest_step, length_conditions, step_conditions
+from fegsam.theory.bound.conditions import (
+    Condition,
+    largest_step,
+    length_conditions,
+    step_conditions,
+)
 from fegsam.theory.bound.constants import Constants, constants_from
 
 __all__ = ["Bound", "Comparison", "Condition", "bound_from", "error_bound", "largest_step"]
@@ -75,7 +82,8 @@ class Bound:
     Attributes
     ----------
     terms : dict
-        The five terms: initial, variance, local_steps, heterogeneity, higher_order. They add up to `total`.
+        The five terms: initial, variance, local_steps, heterogeneity, higher_order. They add up to
+        `total`.
     conditions : list of Condition
         What the theorem asks for, with both sides of each inequality.
     constants : Constants
@@ -93,7 +101,9 @@ class Bound:
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]])
-    >>> bound = fg.theory.error_bound(fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8)
+    >>> bound = fg.theory.error_bound(
+    ...     fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8
+    ... )
     >>> list(bound.terms), bound.total == sum(bound.terms.values())
     (['initial', 'variance', 'local_steps', 'heterogeneity', 'higher_order'], True)
     >>> bound
@@ -115,7 +125,9 @@ class Bound:
     def total(self) -> float:
         """The bound on the expected squared error of the output, in `norm`."""
         terms = self.terms.values()
-        return math.fsum(terms) if not max(terms) > 1e300 else sum(terms)  # which may be infinite, where fsum raises
+        return (
+            math.fsum(terms) if not max(terms) > 1e300 else sum(terms)
+        )  # which may be infinite, where fsum raises
 
     @property
     def total_2(self) -> float:
@@ -141,8 +153,12 @@ class Bound:
         """The bound beside an exact or measured squared error in the same norm.
 
         >>> import fegsam as fg
-        >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]])
-        >>> bound = error_bound(fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8)
+        >>> fed = fg.Federation(
+        ...     fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]]
+        ... )
+        >>> bound = error_bound(
+        ...     fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8
+        ... )
         >>> bound.beside(bound.total / 4).ratio
         4.0
         """
@@ -151,18 +167,31 @@ class Bound:
     @property
     def _title(self) -> str:
         return (
-            f"Bound on the squared error ({self.norm} norm): {self.num_agents} agents, step size {self.step_size:.4g}, "
+            f"Bound on the squared error ({self.norm} norm): {self.num_agents} agents, step size "
+            f"{self.step_size:.4g}, "
             f"sync period {self.sync_period}, {self.num_steps:.4g} steps"
         )
 
     def _sums(self) -> list[list[str]]:
         start = f"{number(self.start_error**2)} at the start: {'vacuous' if self.vacuous else 'informative'}"
         rows = [[name, number(value)] for name, value in self.terms.items()]
-        return [*rows, ["total", number(self.total)], ["total, 2-norm", number(self.total_2)], ["squared error", start]]
+        return [
+            *rows,
+            ["total", number(self.total)],
+            ["total, 2-norm", number(self.total_2)],
+            ["squared error", start],
+        ]
 
     def _inequalities(self) -> list[list[str]]:
         return [
-            [c.name, "holds" if c.holds else "FAILS", number(c.lhs), number(c.rhs), f"{c.slack:.3g}", c.statement]
+            [
+                c.name,
+                "holds" if c.holds else "FAILS",
+                number(c.lhs),
+                number(c.rhs),
+                f"{c.slack:.3g}",
+                c.statement,
+            ]
             for c in self.conditions
         ]
 
@@ -170,16 +199,26 @@ class Bound:
         return f"<{self._title}: {number(self.total)}, {'vacuous' if self.vacuous else 'informative'}; print it for its parts>"
 
     def __str__(self) -> str:
-        verdict = "All conditions hold." if self.holds else "The theorem does not apply: a condition fails."
-        table = text_table(["condition", "", "left", "right", "slack", "statement"], self._inequalities())
-        return "\n".join([self._title, "", text_table(["term", "value"], self._sums()), "", verdict, table])
+        verdict = (
+            "All conditions hold."
+            if self.holds
+            else "The theorem does not apply: a condition fails."
+        )
+        table = text_table(
+            ["condition", "", "left", "right", "slack", "statement"], self._inequalities()
+        )
+        return "\n".join(
+            [self._title, "", text_table(["term", "value"], self._sums()), "", verdict, table]
+        )
 
     def _repr_html_(self) -> str:
         heads = ["condition", "", "left", "right", "slack", "statement"]
         picture = bars(list(self.terms), list(self.terms.values()), mark=self.start_error**2)
         sums = [(name, value) for name, value in self._sums() if name not in self.terms]
         verdict = ("conditions", "all hold" if self.holds else "FAIL: the theorem does not apply")
-        return card(self._title, [*sums, verdict], picture) + html_table("Conditions", heads, self._inequalities())
+        return card(self._title, [*sums, verdict], picture) + html_table(
+            "Conditions", heads, self._inequalities()
+        )
 
 
 def error_bound(
@@ -191,7 +230,8 @@ def error_bound(
     num_steps: int,
     tau_factor: float = 2.0,
 ) -> Bound:
-    """The theorem's bound on the expected squared error of the output, with the conditions under which it holds.
+    """The theorem's bound on the expected squared error of the output, with the conditions under
+    which it holds.
 
     Parameters
     ----------
@@ -203,17 +243,21 @@ def error_bound(
     Returns
     -------
     Bound
-        The number is evaluated even where a condition fails, and ``holds`` says so. Where no norm is found in which
-        the agents contract there is no number: it is NaN.
+        The number is evaluated even where a condition fails, and ``holds`` says so. Where no norm
+        is found in which the agents contract there is no number: it is NaN.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]])
-    >>> bound = error_bound(fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8)
+    >>> bound = error_bound(
+    ...     fed, fg.OffPolicyTabularTD(), step_size=1e-6, sync_period=1, num_steps=10**8
+    ... )
     >>> bound.holds, bound.vacuous, bound.terms["local_steps"]
     (True, False, 0.0)
-    >>> error_bound(fed, fg.OffPolicyTabularTD(), step_size=0.1, sync_period=1, num_steps=10**8).violations[0]
+    >>> error_bound(
+    ...     fed, fg.OffPolicyTabularTD(), step_size=0.1, sync_period=1, num_steps=10**8
+    ... ).violations[0]
     'c1a: alpha <= 1 / (360 tau (A_2^2 + 1)) fails, 0.1 against ...'
     """
     found = bound_from(
@@ -230,17 +274,34 @@ def error_bound(
 def warn_unless_finite(bound: Bound) -> None:
     """Say so, at the caller's caller, where a bound is infinite or NaN."""
     if not math.isfinite(bound.total):
-        why = f"since {bound.violations[0]}" if bound.violations else "since its constants are too large"
-        warnings.warn(f"The bound is {bound.total}, {why}: use a smaller step_size.", RuntimeWarning, stacklevel=3)
+        why = (
+            f"since {bound.violations[0]}"
+            if bound.violations
+            else "since its constants are too large"
+        )
+        warnings.warn(
+            f"The bound is {bound.total}, {why}: use a smaller step_size.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def bound_from(
-    assumptions: Assumptions, *, step_size: float, sync_period: int, num_steps: int, tau_factor: float = 2.0
+    assumptions: Assumptions,
+    *,
+    step_size: float,
+    sync_period: int,
+    num_steps: int,
+    tau_factor: float = 2.0,
 ) -> Bound:
     """`error_bound` from what the assumptions give."""
-    if not isinstance(tau_factor, int | float | np.integer | np.floating) or not 2 <= tau_factor <= LARGEST_ENTRY:
+    if (
+        not isinstance(tau_factor, int | float | np.integer | np.floating)
+        or not 2 <= tau_factor <= LARGEST_ENTRY
+    ):
         raise ProblemError(
-            f"tau_factor is {shown(tau_factor)}, but must be a number from 2 to {LARGEST_ENTRY:g}; give such a number."
+            f"tau_factor is {shown(tau_factor)}, but must be a number from 2 to "
+            f"{LARGEST_ENTRY:g}; give such a number."
         )
     agents = assumptions.num_agents
     period = sync_period if agents > 1 else 1
@@ -253,7 +314,12 @@ def bound_from(
         "initial": c.S_1 / alpha * _exp((num_steps - 2 * tau) * log_decay),
         "variance": c.S_2 * alpha * tau * tau / agents,
         "local_steps": c.S_3 * (period - 1) * alpha * alpha * tau,
-        "heterogeneity": c.S_4 * float(period - 1) ** 2 * assumptions.heterogeneity * alpha * alpha * tau,
+        "heterogeneity": c.S_4
+        * float(period - 1) ** 2
+        * assumptions.heterogeneity
+        * alpha
+        * alpha
+        * tau,
         "higher_order": c.S_5 * _power(alpha, 2 * tau_factor - 1) * tau * tau,
     }
     return Bound(

@@ -1,11 +1,13 @@
 """How many steps and how much communication an accuracy takes (Corollary sample_complexity).
 
-The corollary (`corollary`) says what T steps bring; here an accuracy is given, and one of two sources says what it takes:
+The corollary (`corollary`) says what T steps bring; here an accuracy is given, and one of two
+sources says what it takes:
 
-* "small_step", the truth to first order in the step size: at stationarity the last iterate has the error
-  ``variance + |bias|^2`` of `small_step_law`, and on the way there the mean error is ``exp(-alpha t A) (theta_0 - theta*)``;
-* "bound", from the five terms of the theorem under its conditions: a guarantee for the output at the random time, larger
-  by many orders of magnitude.
+* "small_step", the truth to first order in the step size: at stationarity the last iterate has the
+  error ``variance + |bias|^2`` of `small_step_law`, and on the way there the mean error is
+  ``exp(-alpha t A) (theta_0 - theta*)``;
+* "bound", from the five terms of the theorem under its conditions: a guarantee for the output at
+  the random time, larger by many orders of magnitude.
 """
 
 from __future__ import annotations
@@ -58,8 +60,9 @@ class Complexity:
     source : str
         "small_step" or "bound".
     parts : dict
-        What the error is made of at the end: terms of the bound, or variance, squared bias, and what is left to the start
-        (its cross term with the bias included). They add up to at most `accuracy`.
+        What the error is made of at the end: terms of the bound, or variance, squared bias, and
+        what is left to the start (its cross term with the bias included). They add up to at most
+        `accuracy`.
 
     Examples
     --------
@@ -67,7 +70,10 @@ class Complexity:
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
     >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
     >>> found = fg.theory.complexity(coin, average, accuracy=1e-4)
-    >>> found.communications == found.num_steps // found.sync_period, sum(found.parts.values()) <= found.accuracy
+    >>> (
+    ...     found.communications == found.num_steps // found.sync_period,
+    ...     sum(found.parts.values()) <= found.accuracy,
+    ... )
     (True, True)
     """
 
@@ -80,8 +86,15 @@ class Complexity:
     parts: dict[str, float]
 
     def _rows(self) -> list[list[str]]:
-        rows = [["steps", self.num_steps], ["communications", self.communications], ["step size", self.step_size]]
-        rows += [["sync period", self.sync_period], *([f"error: {name}", value] for name, value in self.parts.items())]
+        rows = [
+            ["steps", self.num_steps],
+            ["communications", self.communications],
+            ["step size", self.step_size],
+        ]
+        rows += [
+            ["sync period", self.sync_period],
+            *([f"error: {name}", value] for name, value in self.parts.items()),
+        ]
         return [[str(name), number(float(value))] for name, value in rows]
 
     @property
@@ -95,17 +108,26 @@ class Complexity:
         return html_table(self._title, ["", ""], self._rows())
 
 
-def complexity(problem: Federation | MarkovNoise, algorithm: Any, *, accuracy: float, source: str = "small_step") -> Complexity:
-    """The steps and the communication that bring the expected squared error down to `accuracy`, from a start at zero.
+def complexity(
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    *,
+    accuracy: float,
+    source: str = "small_step",
+) -> Complexity:
+    """The steps and the communication that bring the expected squared error down to `accuracy`,
+    from a start at zero.
 
     Parameters
     ----------
     accuracy : float
-        Of the last iterate in the 2-norm ("small_step"), or of the output in the theorem's norm ("bound").
+        Of the last iterate in the 2-norm ("small_step"), or of the output in the theorem's norm
+        ("bound").
     source : str
-        "small_step": a quarter of the accuracy is left to the variance and bias at K = 1, which gives the step size, and
-        as much again to local steps, which gives K; a `RuntimeWarning` says where the law is only a guide at that choice.
-        "bound": likewise, with the terms of the theorem.
+        "small_step": a quarter of the accuracy is left to the variance and bias at K = 1, which
+        gives the step size, and as much again to local steps, which gives K; a `RuntimeWarning`
+        says where the law is only a guide at that choice. "bound": likewise, with the terms of the
+        theorem.
 
     Examples
     --------
@@ -127,12 +149,18 @@ def complexity(problem: Federation | MarkovNoise, algorithm: Any, *, accuracy: f
 def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Complexity:
     check_algorithm(algorithm, problem)
     point = fixed_point(problem, algorithm)
-    matrix = np.sum([share * noise.mean_matrix for share, noise in agent_noises(algorithm, problem, point)], axis=0)
+    matrix = np.sum(
+        [share * noise.mean_matrix for share, noise in agent_noises(algorithm, problem, point)],
+        axis=0,
+    )
     unit = FIRST_ORDER / float(np.linalg.norm(matrix, 2))
     at_unit = small_step_law(problem, algorithm, step_size=unit, sync_period=1)
-    # Of a linear rule the variance goes as alpha, the squared bias as alpha^2: V x + W x^2 = accuracy / 4 at x = alpha / unit.
+    # Of a linear rule the variance goes as alpha, the squared bias as alpha^2: V x + W x^2 =
+    # accuracy / 4 at x = alpha / unit.
     V, W = at_unit.variance, float(at_unit.bias @ at_unit.bias)
-    linear = unit * min(1.0, accuracy / 2 / (V + math.sqrt(V * V + W * accuracy)) if V + W > 0 else 1.0)
+    linear = unit * min(
+        1.0, accuracy / 2 / (V + math.sqrt(V * V + W * accuracy)) if V + W > 0 else 1.0
+    )
 
     def law(period: int, step: float) -> SmallStepLaw:
         return small_step_law(problem, algorithm, step_size=step, sync_period=period)
@@ -151,7 +179,8 @@ def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Compl
     final = law(period, step)
     if not final.holds:
         warnings.warn(
-            f"The small-step law is only a guide to this plan, since {final.limits[0]}; ask for a smaller accuracy, or "
+            f"The small-step law is only a guide to this plan, since {final.limits[0]}; ask for a "
+            "smaller accuracy, or "
             "check the plan with run.",
             RuntimeWarning,
             stacklevel=3,
@@ -164,7 +193,11 @@ def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Compl
         sync_period=period,
         accuracy=accuracy,
         source="small_step",
-        parts={"variance": final.variance, "bias": float(final.bias @ final.bias), "start": accuracy / 2},
+        parts={
+            "variance": final.variance,
+            "bias": float(final.bias @ final.bias),
+            "start": accuracy / 2,
+        },
     )
 
 
@@ -189,7 +222,11 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
         """What remains for T to infinity; infinite where the theorem does not admit the choice."""
         terms = bound_from(assumptions, step_size=step, sync_period=period, num_steps=1).terms
         admitted = all(c.holds for c in step_conditions(constants_from(assumptions, step), period))
-        return math.fsum(value for name, value in terms.items() if name != "initial") if admitted else math.inf
+        return (
+            math.fsum(value for name, value in terms.items() if name != "initial")
+            if admitted
+            else math.inf
+        )
 
     step = _last_step(lambda x: lasting(x, 1) <= accuracy / 4, top)
     agents = assumptions.num_agents
@@ -197,7 +234,11 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
     period = _last_period(lambda K: lasting(step, K) <= accuracy / 2, longest)
     c = constants_from(assumptions, step)
     left = accuracy - lasting(step, period)
-    wait = math.log(c.S_1 / c.alpha / left) / -math.log1p(-c.alpha * c.phi_2 / 2) if c.alpha * left < c.S_1 else 0.0
+    wait = (
+        math.log(c.S_1 / c.alpha / left) / -math.log1p(-c.alpha * c.phi_2 / 2)
+        if c.alpha * left < c.S_1
+        else 0.0
+    )
     tau = int(c.tau)
     steps = max(2 * tau + math.ceil(wait * (1 + 1e-12)) + 1, period + tau + 2)
     bound = bound_from(assumptions, step_size=step, sync_period=period, num_steps=steps)
@@ -205,12 +246,15 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
 
 
 def _last_step(passes: Callable[[float], bool], top: float, factor: float = 1.0) -> float:
-    """A step at most `top` that passes, and near one that does not: within `factor`, or as near as 40 halvings bring it."""
+    """A step at most `top` that passes, and near one that does not: within `factor`, or as near as
+    40 halvings bring it."""
     good = top
     while not passes(good):
         good /= 2
         if good == 0.0:
-            raise ProblemError("No positive step size makes the error that small; ask for a larger accuracy.")
+            raise ProblemError(
+                "No positive step size makes the error that small; ask for a larger accuracy."
+            )
     bad = min(top, 2 * good)
     for _ in range(40):
         if bad <= factor * good:

@@ -1,13 +1,16 @@
-"""What the theorem asks of alpha, K and T, inequality by inequality, and the largest step and period that pass.
+"""What the theorem asks of alpha, K and T, inequality by inequality, and the largest step and
+period that pass.
 
-Names: c1 is eq. alpha_const_1, c3 eq. alpha_const_3, c4 eq. alpha_const_4, and c2 replaces eq. alpha_const_2. There c2a
-is its first line; c2b follows from the other two and is what the proof needs once its bound on I_4 is repaired (exchange
-the sums: for a fixed l' the factors l - sK of a block add up to at most K(K-1)/2). Both matter for K > 1 only.
+Names: c1 is eq. alpha_const_1, c3 eq. alpha_const_3, c4 eq. alpha_const_4, and c2 replaces eq.
+alpha_const_2. There c2a is its first line; c2b follows from the other two and is what the proof
+needs once its bound on I_4 is repaired (exchange the sums: for a fixed l' the factors l - sK of a
+block add up to at most K(K-1)/2). Both matter for K > 1 only.
 
-tau is a staircase in alpha, so the admissible steps need not form one interval: just above a jump tau is smaller, and an
-inequality that failed below it may hold again. Between two jumps every inequality is monotone in alpha. At the jumps
-``alpha tau^2`` falls with tau as soon as tau > 4 / ln(1/rho), and before that alpha is far too large. So the smallest
-tau that admits a step is found by bisection, then the step.
+tau is a staircase in alpha, so the admissible steps need not form one interval: just above a jump
+tau is smaller, and an inequality that failed below it may hold again. Between two jumps every
+inequality is monotone in alpha. At the jumps ``alpha tau^2`` falls with tau as soon as tau > 4 /
+ln(1/rho), and before that alpha is far too large. So the smallest tau that admits a step is found
+by bisection, then the step.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.constants import constants_from, numbers_at
 
 EDGE = 1e-11
-"""Steps keep this relative distance from a jump of tau, so that rounding cannot carry them over it."""
+"""Steps keep this relative distance from a jump of tau, so that rounding cannot carry them over
+it."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ class Condition:
 
     @property
     def slack(self) -> float:
-        """The side that should be larger over the other: the factor to spare, below 1 what is missing."""
+        """The side that should be larger over the other: the factor to spare, below 1 what is
+        missing."""
         small, large = (self.rhs, self.lhs) if self.flipped else (self.lhs, self.rhs)
         return large / small if small != 0 else math.inf
 
@@ -73,12 +78,21 @@ class Condition:
 
 
 def step_conditions(values: Mapping[str, float], sync_period: int) -> list[Condition]:
-    """What is asked of the step size and, for K > 1, of the sync period, at `values` of the constants."""
-    alpha, tau, phi_2, A2, C1 = values["alpha"], values["tau"], values["phi_2"], values["A_2"], values["C_1"]
+    """What is asked of the step size and, for K > 1, of the sync period, at `values` of the
+    constants."""
+    alpha, tau, phi_2, A2, C1 = (
+        values["alpha"],
+        values["tau"],
+        values["phi_2"],
+        values["A_2"],
+        values["C_1"],
+    )
     root = math.hypot(A2, 1.0)
     found = [
         Condition("contraction", "gamma_c < 1", values["gamma_c"], 1.0, strict=True),
-        Condition("c1a", "alpha <= 1 / (360 tau (A_2^2 + 1))", alpha, 1 / (360 * tau * root * root)),
+        Condition(
+            "c1a", "alpha <= 1 / (360 tau (A_2^2 + 1))", alpha, 1 / (360 * tau * root * root)
+        ),
         Condition("c1b", "alpha <= phi_2 / (2 C_15)", alpha, phi_2 / (2 * values["C_15"])),
         Condition("c3a", "alpha tau <= 1 / (24 sqrt(A_2^2 + 1))", alpha * tau, 1 / (24 * root)),
         Condition("c3b", "alpha tau <= 1 / (8 (A_2 + 1))", alpha * tau, 1 / (8 * (A2 + 1))),
@@ -94,7 +108,9 @@ def sync_conditions(values: Mapping[str, float], sync_period: int) -> list[Condi
     alpha, tau, phi_2, period = values["alpha"], values["tau"], values["phi_2"], float(sync_period)
     shrink = alpha * phi_2 / 2
     decay = math.exp((period + tau - 1) * math.log1p(-shrink)) if shrink < 1 else 0.0
-    consensus = 20 * alpha * alpha * values["A_tilde_2"] * values["C_17"] * values["u_cm"] ** 2 * (tau + 1)
+    consensus = (
+        20 * alpha * alpha * values["A_tilde_2"] * values["C_17"] * values["u_cm"] ** 2 * (tau + 1)
+    )
     return [
         Condition(
             "c2a",
@@ -104,7 +120,8 @@ def sync_conditions(values: Mapping[str, float], sync_period: int) -> list[Condi
         ),
         Condition(
             "c2b",
-            "20 alpha^2 A_tilde_2 C_17 u_cm^2 (tau + 1) K (K - 1) <= phi_2 (1 - alpha phi_2 / 2)^(K + tau - 1)",
+            "20 alpha^2 A_tilde_2 C_17 u_cm^2 (tau + 1) K (K - 1) <= phi_2 (1 - alpha phi_2 / "
+            "2)^(K + tau - 1)",
             consensus * period * (period - 1),
             phi_2 * decay,
         ),
@@ -112,15 +129,20 @@ def sync_conditions(values: Mapping[str, float], sync_period: int) -> list[Condi
 
 
 def length_conditions(tau: float, sync_period: int, num_steps: int) -> list[Condition]:
-    """What is asked of T; by one more than the paper, as the output time lies in 0, ..., T-1 and not 0, ..., T."""
+    """What is asked of T; by one more than the paper, as the output time lies in 0, ..., T-1 and
+    not 0, ..., T."""
     steps = float(num_steps)
     return [
-        Condition("T > K", "T - 1 > K + tau", steps - 1, sync_period + tau, strict=True, flipped=True),
+        Condition(
+            "T > K", "T - 1 > K + tau", steps - 1, sync_period + tau, strict=True, flipped=True
+        ),
         Condition("T > tau", "T > 2 tau", steps, 2 * tau, strict=True, flipped=True),
     ]
 
 
-def largest_step(problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1) -> float:
+def largest_step(
+    problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1
+) -> float:
     """The largest step size that the theorem admits.
 
     Parameters
@@ -154,10 +176,14 @@ def largest_alpha(assumptions: Assumptions, sync_period: int) -> float:
     rate = math.log(1 / rho) if rho > 0 else math.inf
 
     def passes(alpha: float, tau: int) -> bool:
-        return all(c.holds for c in step_conditions(numbers_at(assumptions, alpha, tau), sync_period))
+        return all(
+            c.holds for c in step_conditions(numbers_at(assumptions, alpha, tau), sync_period)
+        )
 
     if rho <= 0:
-        return (1 - EDGE) * _last_passing(lambda alpha: passes(alpha, assumptions.horizon + 1), 1e-300, 1.0)
+        return (1 - EDGE) * _last_passing(
+            lambda alpha: passes(alpha, assumptions.horizon + 1), 1e-300, 1.0
+        )
 
     def first(tau: int) -> float:
         return math.exp(-tau * rate / 2) * (1 + 2 * EDGE)
@@ -169,17 +195,21 @@ def largest_alpha(assumptions: Assumptions, sync_period: int) -> float:
             below, window = window, 2 * window
             if first(window) == 0.0:
                 raise ProblemError(
-                    "No step size above 1e-300 satisfies the theorem; use policies that explore more, or a smaller discount."
+                    "No step size above 1e-300 satisfies the theorem; use policies that explore "
+                    "more, or a smaller discount."
                 )
         while window - below > 1:
             middle = (below + window) // 2
             below, window = (below, middle) if passes(first(middle), middle) else (middle, window)
     last = 1.0 if window == least else math.exp(-(window - 1) * rate / 2)
-    return (1 - EDGE) * _last_passing(lambda alpha: passes(alpha, window), first(window), last * (1 - EDGE))
+    return (1 - EDGE) * _last_passing(
+        lambda alpha: passes(alpha, window), first(window), last * (1 - EDGE)
+    )
 
 
 def _last_passing(passes: Any, low: float, high: float) -> float:
-    """Where a test that `low` passes, and everything below what passes, ends in [low, high]; by bisection in the log."""
+    """Where a test that `low` passes, and everything below what passes, ends in [low, high]; by
+    bisection in the log."""
     if passes(high):
         return high
     bottom, top = math.log(low), math.log(high)
@@ -189,7 +219,9 @@ def _last_passing(passes: Any, low: float, high: float) -> float:
     return math.exp(bottom)
 
 
-def largest_sync_period(problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float) -> int:
+def largest_sync_period(
+    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float
+) -> int:
     """The largest sync period K that passes c2a and c2b at a step size; 1 where none above does.
 
     Examples
@@ -197,7 +229,9 @@ def largest_sync_period(problem: Federation | MarkovNoise, algorithm: Any, *, st
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]])
     >>> td = fg.OffPolicyTabularTD()
-    >>> largest_sync_period(fed, td, step_size=1e-6) > 10 * largest_sync_period(fed, td, step_size=1e-4)
+    >>> largest_sync_period(fed, td, step_size=1e-6) > 10 * largest_sync_period(
+    ...     fed, td, step_size=1e-4
+    ... )
     True
     """
     return largest_period(assumptions(problem, algorithm), positive(step_size, "step_size"))
@@ -211,7 +245,11 @@ def largest_period(assumptions: Assumptions, step_size: float) -> int:
     good, bad = 1, int(longest if longest < LARGEST_LENGTH - 1 else LARGEST_LENGTH - 1) + 2
     while bad - good > 1:
         middle = (good + bad) // 2
-        good, bad = (middle, bad) if all(c.holds for c in sync_conditions(values, middle)) else (good, middle)
+        good, bad = (
+            (middle, bad)
+            if all(c.holds for c in sync_conditions(values, middle))
+            else (good, middle)
+        )
     return good
 
 
@@ -219,9 +257,14 @@ def require_complete(assumptions: Assumptions) -> None:
     """Raise unless a norm was found and every constant that the theorem starts from is known."""
     if not assumptions.holds:
         raise ProblemError(
-            f"No norm was found in which the mean operators of all agents of {assumptions.algorithm} contract "
-            f"({assumptions.level}), so the theorem admits no step size; look at fegsam.theory.assumptions."
+            f"No norm was found in which the mean operators of all agents of "
+            f"{assumptions.algorithm} contract "
+            f"({assumptions.level}), so the theorem admits no step size; look at "
+            "fegsam.theory.assumptions."
         )
     for name in ("A_1", "A_2", "B", "m_1", "m_2", "m_3", "m_4"):
         if math.isnan(getattr(assumptions, name)):
-            raise ProblemError(f'{name} is not known, so there is no bound; give it as assumptions={{"{name}": ...}}.')
+            raise ProblemError(
+                f"{name} is not known, so there is no bound; give it as "
+                f'assumptions={{"{name}": ...}}.'
+            )

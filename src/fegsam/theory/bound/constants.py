@@ -1,12 +1,15 @@
-"""Every constant of the theorem on FeGSAM (Theorem "main") for a problem, an algorithm and a step size.
+"""Every constant of the theorem on FeGSAM (Theorem "main") for a problem, an algorithm and a step
+size.
 
-What the assumptions give (gamma_c, A_1, A_2, B, m_1 to m_4, rho) is turned into the constants of the Lyapunov function,
-of the two drift propositions (C_1 to C_17), of the consensus lemma (A_tilde, B_tilde, Lag) and of the bound itself
-(S_1 to S_5, script C in the paper); `formulas` says how, line by line. They are corrected where the paper's statement
-is wrong; ``printed=True`` gives the paper's. C_4 to C_7, C_12 to C_14 and S_2 to S_5 contain alpha, although the paper
-calls the latter independent of it.
+What the assumptions give (gamma_c, A_1, A_2, B, m_1 to m_4, rho) is turned into the constants of
+the Lyapunov function, of the two drift propositions (C_1 to C_17), of the consensus lemma (A_tilde,
+B_tilde, Lag) and of the bound itself (S_1 to S_5, script C in the paper); `formulas` says how, line
+by line. They are corrected where the paper's statement is wrong; ``printed=True`` gives the
+paper's. C_4 to C_7, C_12 to C_14 and S_2 to S_5 contain alpha, although the paper calls the latter
+independent of it.
 
-Sup norm: the smooth norm is the p-norm. Inner-product norms are smooth themselves, so every norm equivalence is 1.
+Sup norm: the smooth norm is the p-norm. Inner-product norms are smooth themselves, so every norm
+equivalence is 1.
 """
 
 from __future__ import annotations
@@ -76,24 +79,35 @@ class Constants(Mapping[str, float]):
         return [*super().__dir__(), *self.numbers]
 
     def formula(self, name: str) -> str:
-        """The constant's definition in one line, with what the paper has instead where it was corrected.
+        """The constant's definition in one line, with what the paper has instead where it was
+        corrected.
 
         >>> import fegsam as fg
-        >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]])
+        >>> fed = fg.Federation(
+        ...     fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=2, target_policy=[[1.0]]
+        ... )
         >>> print(constants(fed, fg.OffPolicyTabularTD(), step_size=1e-4).formula("phi_1"))
-        phi_1 = (1 + psi u_cs^2) / (1 + psi l_cs^2)   [paper: (1 + psi) / (1 + psi / sqrt(e)); l_cs is not squared]
+        phi_1 = (1 + psi u_cs^2) / (1 + psi l_cs^2)   [paper: (1 + psi) / (1 + psi / sqrt(e)); l_cs
+        is not squared]
         """
         if name not in FORMULAS:
-            raise ProblemError(f"There is no constant {name!r}; the names are {', '.join(FORMULAS)}.")
+            raise ProblemError(
+                f"There is no constant {name!r}; the names are {', '.join(FORMULAS)}."
+            )
         found = FORMULAS[name]
         if not found.printed:
             return f"{name} = {found.corrected}"
         if self.printed:
             return f"{name} = {found.printed}" + (f"   [{found.erratum}]" if found.erratum else "")
-        return f"{name} = {found.corrected}   [paper: {found.printed}" + (f"; {found.erratum}]" if found.erratum else "]")
+        return f"{name} = {found.corrected}   [paper: {found.printed}" + (
+            f"; {found.erratum}]" if found.erratum else "]"
+        )
 
     def _rows(self) -> list[list[str]]:
-        return [[name, number(value), self.formula(name).partition(" = ")[2]] for name, value in self.numbers.items()]
+        return [
+            [name, number(value), self.formula(name).partition(" = ")[2]]
+            for name, value in self.numbers.items()
+        ]
 
     @property
     def _title(self) -> str:
@@ -111,7 +125,11 @@ class Constants(Mapping[str, float]):
 
 
 def constants(
-    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float | None = None, printed: bool = False
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    *,
+    step_size: float | None = None,
+    printed: bool = False,
 ) -> Constants:
     """Every constant of the theorem, by name and with its formula.
 
@@ -120,8 +138,8 @@ def constants(
     step_size : float, optional
         The algorithm's step size; the largest that the theorem admits at sync period 1 if None.
     printed : bool
-        Give what the paper prints, its lemmas' gamma_c, A and B included, instead of the corrected values. A printed
-        form that means nothing is NaN, a negative tau is given as it is.
+        Give what the paper prints, its lemmas' gamma_c, A and B included, instead of the corrected
+        values. A printed form that means nothing is NaN, a negative tau is given as it is.
 
     Returns
     -------
@@ -135,18 +153,26 @@ def constants(
     >>> constants(fed, fg.OffPolicyTabularTD()).C_3
     0.0
     """
-    # The conditions are about the constants, so they cannot be imported from here before these exist.
+    # The conditions are about the constants, so they cannot be imported from here before these
+    # exist.
     from fegsam.theory.bound.conditions import largest_alpha
 
     found = assumptions(problem, algorithm)
-    step = largest_alpha(found, 1) / found.beta if step_size is None else positive(step_size, "step_size")
+    step = (
+        largest_alpha(found, 1) / found.beta
+        if step_size is None
+        else positive(step_size, "step_size")
+    )
     printed = flag(printed, "printed")
-    values = constants_from(printed_assumptions(problem, algorithm, found) if printed else found, step, printed=printed)
+    values = constants_from(
+        printed_assumptions(problem, algorithm, found) if printed else found, step, printed=printed
+    )
     # Without noise of G zeta_2 is infinite as it should be.
     lost = [name for name, value in values.items() if not math.isfinite(value) and name != "zeta_2"]
     if lost:
         warnings.warn(
-            f"The constants {', '.join(lost)} are not finite at step_size {step:g}; use a smaller step_size, or rewards in a "
+            f"The constants {', '.join(lost)} are not finite at step_size {step:g}; use a smaller "
+            "step_size, or rewards in a "
             "larger unit.",
             RuntimeWarning,
             stacklevel=2,
@@ -154,12 +180,16 @@ def constants(
     return values
 
 
-def constants_from(assumptions: Assumptions, step_size: float, *, printed: bool = False, tau_factor: float = 2.0) -> Constants:
-    """The constants from what the assumptions give; `tau_factor` is r in ``tau = r log_rho alpha``."""
+def constants_from(
+    assumptions: Assumptions, step_size: float, *, printed: bool = False, tau_factor: float = 2.0
+) -> Constants:
+    """The constants from what the assumptions give; `tau_factor` is r in ``tau = r log_rho
+    alpha``."""
     alpha = step_size * assumptions.beta
     if not 0 < alpha < math.inf:
         raise ProblemError(
-            f"The theorem's step size, step_size {step_size:g} times beta {assumptions.beta:g}, is {alpha:g} in double "
+            f"The theorem's step size, step_size {step_size:g} times beta {assumptions.beta:g}, "
+            f"is {alpha:g} in double "
             "precision, but must be positive and finite; give another step_size."
         )
     tau = mixing_window(alpha, assumptions.mixing.rho, assumptions.horizon, tau_factor)
@@ -167,7 +197,8 @@ def constants_from(assumptions: Assumptions, step_size: float, *, printed: bool 
 
 
 def mixing_window(alpha: float, rho: float, horizon: int, factor: float = 2.0) -> int:
-    """tau: after so many steps the chain's memory is below ``alpha^factor``, and no window reaches back.
+    """tau: after so many steps the chain's memory is below ``alpha^factor``, and no window reaches
+    back.
 
     Independent draws (rho = 0) are forgotten one step after the window of `horizon` transitions.
 
@@ -181,18 +212,30 @@ def mixing_window(alpha: float, rho: float, horizon: int, factor: float = 2.0) -
     return max(1, horizon, math.ceil(factor * math.log(alpha) / math.log(rho)))
 
 
-def numbers_at(assumptions: Assumptions, alpha: float, tau: int, *, printed: bool = False) -> dict[str, float]:
+def numbers_at(
+    assumptions: Assumptions, alpha: float, tau: int, *, printed: bool = False
+) -> dict[str, float]:
     """Name to value at a FeGSAM step `alpha` and a window `tau` that need not belong together."""
     given = assumptions
     values: dict[str, Any] = {
         name: np.float64(value)
         for name, value in {
-            "alpha": alpha, "beta": given.beta, "tau": tau, "rho": given.mixing.rho, "gamma_c": given.contraction,
-            "A_1": given.A_1, "A_2": given.A_2, "B": given.B,
-            "m_1": given.m_1, "m_2": given.m_2, "m_3": given.m_3, "m_4": given.m_4,
+            "alpha": alpha,
+            "beta": given.beta,
+            "tau": tau,
+            "rho": given.mixing.rho,
+            "gamma_c": given.contraction,
+            "A_1": given.A_1,
+            "A_2": given.A_2,
+            "B": given.B,
+            "m_1": given.m_1,
+            "m_2": given.m_2,
+            "m_3": given.m_3,
+            "m_4": given.m_4,
         }.items()
-    }  # fmt: skip
-    # Division by zero is meant: without noise zeta_2 is infinite, with independent draws 1 / ln(1/rho) is zero.
+    }
+    # Division by zero is meant: without noise zeta_2 is infinite, with independent draws 1 /
+    # ln(1/rho) is zero.
     with np.errstate(all="ignore"):
         windows = 2 * np.log(values["alpha"]) / np.log(values["rho"])
         if printed:
@@ -223,24 +266,46 @@ def _norm_constants(is_sup: bool, dim: int, contraction: Any, printed: bool) -> 
         half = (1 + contraction) / 2
         phi_2 = 1 - math.exp(0.25) * half / np.sqrt(math.exp(0.5) - 1 + (half / contraction) ** 2)
     else:
-        phi_2 = np.float64(sup_norm_drift(float(1 - contraction), dim).drift) if is_sup else 1 - contraction
+        phi_2 = (
+            np.float64(sup_norm_drift(float(1 - contraction), dim).drift)
+            if is_sup
+            else 1 - contraction
+        )
     slope = smooth / (psi * lower_s**2)
     return {
-        "p": p, "L": smooth, "l_cs": lower_s, "u_cs": one, "l_cD": lower_2, "u_cD": one, "l_c2": lower_2, "u_c2": one,
-        "psi": psi, "X": slope, "l_cm": np.sqrt(1 + psi * lower_s**2), "u_cm": np.sqrt(1 + psi),
-        "phi_1": phi_1, "phi_2": phi_2, "phi_3": 114 * (1 + psi) * slope,
-    }  # fmt: skip
+        "p": p,
+        "L": smooth,
+        "l_cs": lower_s,
+        "u_cs": one,
+        "l_cD": lower_2,
+        "u_cD": one,
+        "l_c2": lower_2,
+        "u_c2": one,
+        "psi": psi,
+        "X": slope,
+        "l_cm": np.sqrt(1 + psi * lower_s**2),
+        "u_cm": np.sqrt(1 + psi),
+        "phi_1": phi_1,
+        "phi_2": phi_2,
+        "phi_3": 114 * (1 + psi) * slope,
+    }
 
 
 def _drift_constants(v: dict[str, Any], printed: bool) -> dict[str, Any]:
-    """zeta_1 to C_17 and what the theorem makes of them: Propositions "intermediate_lem" and "intermediate_lem2"."""
+    """zeta_1 to C_17 and what the theorem makes of them: Propositions "intermediate_lem" and
+    "intermediate_lem2"."""
     alpha, tau, rho, A1, A2, B = v["alpha"], v["tau"], v["rho"], v["A_1"], v["A_2"], v["B"]
     m1, m2, m4, X, phi_2 = v["m_1"], v["m_2"], v["m_4"], v["X"], v["phi_2"]
     u2, r2 = v["u_cm"] ** 2, (v["u_cD"] / v["l_cD"]) ** 2
     z1, z2, z3 = phi_2 / 10, phi_2 / (20 * X * A2), phi_2 / (10 * X * (A1 + 1))
     C1 = 3 * np.sqrt(A2**2 + 1)
     C3 = m4 * X
-    C4 = X * (X / 2 + alpha * A2 * (1 + u2 / z2) + alpha * (A1 + 1) * (1.5 * u2 / z3 + 2) + 3 * m1 * alpha**2)
+    C4 = X * (
+        X / 2
+        + alpha * A2 * (1 + u2 / z2)
+        + alpha * (A1 + 1) * (1.5 * u2 / z3 + 2)
+        + 3 * m1 * alpha**2
+    )
     power = alpha**2 if printed else alpha
     C5 = X * ((1.5 * u2 / z3 + 1.5) * (A1 + 1) + A2 + X * u2 / (2 * z1) + 1.5 * A1**2 * power)
     C6 = X / 2 * ((3 * u2 / z3 + 3) * (A1 + 1) + m1 * alpha)
@@ -258,16 +323,31 @@ def _drift_constants(v: dict[str, Any], printed: bool) -> dict[str, Any]:
     third_order = C7 + C3**2 * C9**2 / 2 + rest
     noise = C8 * r2 * B**2 + (0.5 if printed or m4 > 0 else 0.0) + C12
     return {
-        "zeta_1": np.sqrt(z1), "zeta_2": np.sqrt(z2), "zeta_3": np.sqrt(z3), "zeta_4": np.sqrt(z1), "zeta_6": np.sqrt(z1),
-        "C_1": C1, "C_2": 3 * C1 + 8, "C_3": C3, "C_4": C4, "C_5": C5, "C_6": C6, "C_7": C7, "C_8": C8, "C_9": C9,
-        "C_10": C10, "C_11": C11, "C_12": C12, "C_13": C13,
+        "zeta_1": np.sqrt(z1),
+        "zeta_2": np.sqrt(z2),
+        "zeta_3": np.sqrt(z3),
+        "zeta_4": np.sqrt(z1),
+        "zeta_6": np.sqrt(z1),
+        "C_1": C1,
+        "C_2": 3 * C1 + 8,
+        "C_3": C3,
+        "C_4": C4,
+        "C_5": C5,
+        "C_6": C6,
+        "C_7": C7,
+        "C_8": C8,
+        "C_9": C9,
+        "C_10": C10,
+        "C_11": C11,
+        "C_12": C12,
+        "C_13": C13,
         "C_14": tau**2 * third_order,
         "C_15": tau**2 * u2 * (6 * m1 * X + 3 * X * (A2 + 1) ** 2 + 16 * C1**2 * C4),
         "C_16": tau**2 * noise,
         "C_17": 3 * A1 * C3 + 8 * A1**2 * C4 + C5 + C6,
         "S_2": 8 * u2 * noise / phi_2,
         "S_5": 8 * u2 * third_order / phi_2,
-    }  # fmt: skip
+    }
 
 
 def _bound_constants(v: dict[str, Any], given: Assumptions, printed: bool) -> dict[str, Any]:
@@ -285,8 +365,12 @@ def _bound_constants(v: dict[str, Any], given: Assumptions, printed: bool) -> di
     M0 = first / v["l_cm"] ** 2
     drift = spread**2 * v["C_17"]
     return {
-        "A_tilde_1": 2 * (v["A_1"] * k) ** 2, "A_tilde_2": 2 * (A2 * k) ** 2, "B_tilde": spread, "Lag": lag, "M_0": M0,
+        "A_tilde_1": 2 * (v["A_1"] * k) ** 2,
+        "A_tilde_2": 2 * (A2 * k) ** 2,
+        "B_tilde": spread,
+        "Lag": lag,
+        "M_0": M0,
         "S_1": 16 * u2 * M0 * (1 / np.log(1 / rho) + 1 / phi_2),
         "S_3": 80 * u2 * drift * (1 + lag) / phi_2,
         "S_4": (320 if printed else 160) * u2 * (drift / B if B != 0 else B) * v["m_3"] / phi_2,
-    }  # fmt: skip
+    }

@@ -1,9 +1,11 @@
-"""The corollary's step size and sync period, and what the theorem says of them (Corollary sample_complexity).
+"""The corollary's step size and sync period, and what the theorem says of them (Corollary
+sample_complexity).
 
-For T steps it takes ``alpha = 8 log(N T) / (phi_2 T)``, with ``K = T / N`` for agents that share a fixed point and
-``K = sqrt(T) / N`` for others. The first is not what the theorem allows: alpha K = 8 log(N T) / (phi_2 N) grows with T, so
-c2a and c2b fail for every large T; the largest K that passes is given beside it. The second is allowed but wasteful,
-since ``K = sqrt(T / N)`` makes every term as small.
+For T steps it takes ``alpha = 8 log(N T) / (phi_2 T)``, with ``K = T / N`` for agents that share a
+fixed point and ``K = sqrt(T) / N`` for others. The first is not what the theorem allows: alpha K =
+8 log(N T) / (phi_2 N) grows with T, so c2a and c2b fail for every large T; the largest K that
+passes is given beside it. The second is allowed but wasteful, since ``K = sqrt(T / N)`` makes every
+term as small.
 """
 
 from __future__ import annotations
@@ -39,14 +41,19 @@ class Schedule:
     largest_sync_period : int
         The largest K that passes c2a and c2b at that step size.
     advised_sync_period : int
-        ``min(T / N, largest_sync_period)``, or ``min(sqrt(T / N), largest_sync_period)`` for heterogeneous agents.
+        ``min(T / N, largest_sync_period)``, or ``min(sqrt(T / N), largest_sync_period)`` for
+        heterogeneous agents.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=10, target_policy=[[1.0]])
     >>> found = fg.theory.schedule(fed, fg.OffPolicyTabularTD(), num_steps=10**9)
-    >>> found.heterogeneous, found.communications, found.advised_sync_period <= found.largest_sync_period
+    >>> (
+    ...     found.heterogeneous,
+    ...     found.communications,
+    ...     found.advised_sync_period <= found.largest_sync_period,
+    ... )
     (False, 10, True)
     """
 
@@ -79,7 +86,10 @@ class Schedule:
             ["sync period", number(self.sync_period)],
             ["communications", number(self.communications)],
             ["agents", "heterogeneous" if self.heterogeneous else "homogeneous"],
-            ["violates", ", ".join(line.partition(":")[0] for line in self.violations) or "nothing"],
+            [
+                "violates",
+                ", ".join(line.partition(":")[0] for line in self.violations) or "nothing",
+            ],
             ["largest sync period", number(self.largest_sync_period)],
             ["advised sync period", number(self.advised_sync_period)],
         ]
@@ -92,7 +102,11 @@ class Schedule:
 
 
 def schedule(
-    problem: Federation | MarkovNoise, algorithm: Any, *, num_steps: int, heterogeneous: bool | None = None
+    problem: Federation | MarkovNoise,
+    algorithm: Any,
+    *,
+    num_steps: int,
+    heterogeneous: bool | None = None,
 ) -> Schedule:
     """The corollary's step size and sync period for T steps, and whether the theorem admits them.
 
@@ -101,7 +115,8 @@ def schedule(
     num_steps : int
         T, at least 2.
     heterogeneous : bool, optional
-        Whether to take the corollary's case for agents with different fixed points; what they have if None.
+        Whether to take the corollary's case for agents with different fixed points; what they have
+        if None.
 
     Examples
     --------
@@ -121,7 +136,8 @@ def schedule(
 
 
 def is_heterogeneous(assumptions: Assumptions, asked: bool | None) -> bool:
-    """Which of the corollary's two cases to take: the one that was asked for, or if None that of the agents' fixed points."""
+    """Which of the corollary's two cases to take: the one that was asked for, or if None that of
+    the agents' fixed points."""
     if asked is None:
         return assumptions.heterogeneity > HOMOGENEOUS * max(1.0, assumptions.start_error)
     return flag(asked, "heterogeneous")
@@ -145,7 +161,9 @@ def schedule_from(assumptions: Assumptions, num_steps: int, heterogeneous: bool)
     )
 
 
-def schedule_choice(assumptions: Assumptions, num_steps: int, heterogeneous: bool) -> tuple[float, int]:
+def schedule_choice(
+    assumptions: Assumptions, num_steps: int, heterogeneous: bool
+) -> tuple[float, int]:
     """The corollary's step size and sync period for `num_steps` steps."""
     agents, phi_2 = assumptions.num_agents, constants_from(assumptions, 1.0).phi_2
     step = 8 * (math.log(agents) + math.log(num_steps)) / (phi_2 * num_steps) / assumptions.beta

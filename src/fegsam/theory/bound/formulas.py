@@ -1,7 +1,9 @@
-"""How the constants of the theorem are defined (Section "Analysis of Federated Stochastic Approximation"), one line each.
+"""How the constants of the theorem are defined (Section "Analysis of Federated Stochastic
+Approximation"), one line each.
 
-Where the paper's statement differs from what its proof, or a correct proof, gives, both forms stand here with the
-difference in words. X abbreviates L / (psi l_cs^2), the smoothness of the Lyapunov function in the contraction norm.
+Where the paper's statement differs from what its proof, or a correct proof, gives, both forms stand
+here with the difference in words. X abbreviates L / (psi l_cs^2), the smoothness of the Lyapunov
+function in the contraction norm.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ _OLD_LEMMA = "the statement has m_2, which may be zero where the mean of the ave
 
 FORMULAS = {
     "alpha": Formula("step_size beta"),
-    "beta": Formula("the scale of the linear algorithms, Gbar = I - A / beta; 1 otherwise", "2 lambda_max^2 / delta on-policy"),
+    "beta": Formula(
+        "the scale of the linear algorithms, Gbar = I - A / beta; 1 otherwise",
+        "2 lambda_max^2 / delta on-policy",
+    ),
     "tau": Formula(
         "max(1, n, ceil(2 ln(1/alpha) / ln(1/rho))); n + 1 if rho = 0",
         "ceil(2 log_rho(1/alpha)) in the theorem; ceil(2 log_rho alpha) in C_14 to C_16",
@@ -57,16 +62,31 @@ FORMULAS = {
     "A_2": Formula("the largest ||G(theta, y)||_c / ||theta||_c", "as A_1", "as A_1"),
     "B": Formula(
         "the largest ||b(y)||_c",
-        "2 I_max / (1 - gamma) sum_{k<n} (gamma I_max)^k in tabular TD; 2 / (1 - gamma) in Q-learning",
+        "2 I_max / (1 - gamma) sum_{k<n} (gamma I_max)^k in tabular TD; 2 / (1 - gamma) in "
+        "Q-learning",
         "holds for rewards of at most 1 only",
     ),
     "m_1": Formula("2 A_2 m rho^-n", "2 A_2 m in Q-learning", "the window y_0 contains S_1"),
-    "m_2": Formula("2 B m rho^-n, 0 where E b = 0 from lag n on", "2 B m on-policy", "windows n steps apart share a state"),
+    "m_2": Formula(
+        "2 B m rho^-n, 0 where E b = 0 from lag n on",
+        "2 B m on-policy",
+        "windows n steps apart share a state",
+    ),
     "m_3": Formula("the largest ||bbar_i|| / eta_i"),
-    "m_4": Formula("m_2", "0 on-policy", "E[b(y_t) | y_0] is not 0 before the chain has mixed, and agents do not cancel it"),
-    "p": Formula("max(2, 2 ln d), sup norm; 2 otherwise", "2 ln|S|", "below 2 the square is not smooth; Q has d = |S||A|"),
+    "m_4": Formula(
+        "m_2",
+        "0 on-policy",
+        "E[b(y_t) | y_0] is not 0 before the chain has mixed, and agents do not cancel it",
+    ),
+    "p": Formula(
+        "max(2, 2 ln d), sup norm; 2 otherwise",
+        "2 ln|S|",
+        "below 2 the square is not smooth; Q has d = |S||A|",
+    ),
     "L": Formula("p - 1"),
-    "l_cs": Formula("d^(-1/p), sup norm; 1 otherwise", "e^(-1/2)", "d^(-1/p) is that only if p = 2 ln d"),
+    "l_cs": Formula(
+        "d^(-1/p), sup norm; 1 otherwise", "e^(-1/2)", "d^(-1/p) is that only if p = 2 ln d"
+    ),
     "u_cs": Formula("1"),
     "l_cD": Formula("d^(-1/2), sup norm; 1 otherwise", "|S|^(-1/2)", "Q-learning has d = |S||A|"),
     "u_cD": Formula("1"),
@@ -76,7 +96,11 @@ FORMULAS = {
     "X": Formula("L / (psi l_cs^2)"),
     "l_cm": Formula("sqrt(1 + psi l_cs^2)"),
     "u_cm": Formula("sqrt(1 + psi u_cs^2)"),
-    "phi_1": Formula("(1 + psi u_cs^2) / (1 + psi l_cs^2)", "(1 + psi) / (1 + psi / sqrt(e))", "l_cs is not squared"),
+    "phi_1": Formula(
+        "(1 + psi u_cs^2) / (1 + psi l_cs^2)",
+        "(1 + psi) / (1 + psi / sqrt(e))",
+        "l_cs is not squared",
+    ),
     "phi_2": Formula(
         "1 - gamma_c sqrt(phi_1)",
         "1 - e^(1/4) (1 + gamma_c) / 2 / sqrt(sqrt(e) - 1 + ((1 + gamma_c) / (2 gamma_c))^2)",
@@ -92,11 +116,13 @@ FORMULAS = {
     "C_2": Formula("3 C_1 + 8"),
     "C_3": Formula("m_4 X"),
     "C_4": Formula(
-        "X (X/2 + alpha A_2 (1 + u_cm^2/zeta_2^2) + alpha (A_1+1) (3 u_cm^2/(2 zeta_3^2) + 2) + 3 m_1 alpha^2)",
+        "X (X/2 + alpha A_2 (1 + u_cm^2/zeta_2^2) + alpha (A_1+1) (3 u_cm^2/(2 zeta_3^2) + 2) + 3 "
+        "m_1 alpha^2)",
     ),
     "C_5": Formula(
         "X ((3 u_cm^2/(2 zeta_3^2) + 3/2) (A_1+1) + A_2 + X u_cm^2/(2 zeta_4^2) + 3/2 A_1^2 alpha)",
-        "X ((3 u_cm^2/(2 zeta_3^2) + 3/2) (A_1+1) + A_2 + X u_cm^2/(2 zeta_4^2) + 3/2 A_1^2 alpha^2)",
+        "X ((3 u_cm^2/(2 zeta_3^2) + 3/2) (A_1+1) + A_2 + X u_cm^2/(2 zeta_4^2) + 3/2 A_1^2 "
+        "alpha^2)",
         "one power of alpha too many: of the two in T_5 one stands outside already",
     ),
     "C_6": Formula("X/2 ((3 u_cm^2/zeta_3^2 + 3) (A_1+1) + m_1 alpha)"),
@@ -106,24 +132,36 @@ FORMULAS = {
     "C_10": Formula("8 m_4 u_cD/l_cD / (1 - rho)", "8 m_2 u_cD/l_cD / (1 - rho)", _OLD_LEMMA),
     "C_11": Formula("8 C_1^2 C_3^2 u_cm^2 / zeta_6^2"),
     "C_12": Formula("8 C_4 B^2 u_cD^2/l_cD^2"),
-    "C_13": Formula("8 C_4 m_4^2 u_cD^2/l_cD^2 / (1 - rho^2)", "14 C_4 m_2^2 u_cD^2/l_cD^2 / (1 - rho^2)", _OLD_LEMMA),
+    "C_13": Formula(
+        "8 C_4 m_4^2 u_cD^2/l_cD^2 / (1 - rho^2)",
+        "14 C_4 m_2^2 u_cD^2/l_cD^2 / (1 - rho^2)",
+        _OLD_LEMMA,
+    ),
     "C_14": Formula(
-        "tau^2 (C_7 + C_3^2 C_9^2/2 + alpha (C_11 + C_3 C_10 + 6 A_1 C_3 + alpha C_13 + alpha^5 C_8 m_4^2 u_cD^2/l_cD^2))",
-        "tau^2 (C_7 + C_11 + C_3^2 C_9^2/2 + C_3 C_10 + 2 C_1 C_3 C_10 + 3 A_1 C_3 + C_13 + 2 C_8 m_2^2 alpha^2 u_cD^2/l_cD^2)",
+        "tau^2 (C_7 + C_3^2 C_9^2/2 + alpha (C_11 + C_3 C_10 + 6 A_1 C_3 + alpha C_13 + alpha^5 "
+        "C_8 m_4^2 u_cD^2/l_cD^2))",
+        "tau^2 (C_7 + C_11 + C_3^2 C_9^2/2 + C_3 C_10 + 2 C_1 C_3 C_10 + 3 A_1 C_3 + C_13 + 2 C_8 "
+        "m_2^2 alpha^2 u_cD^2/l_cD^2)",
         _OLD_LEMMA,
     ),
     "C_15": Formula("tau^2 u_cm^2 (6 m_1 X + 3 X (A_2+1)^2 + 16 C_1^2 C_4)"),
     "C_16": Formula(
         "tau^2 (C_8 B^2 u_cD^2/l_cD^2 + h + C_12), h = 1/2 if m_4 > 0, else 0",
         "tau^2 (C_8 B^2 u_cD^2/l_cD^2 + 1/2 + C_12)",
-        "the 1/2 bounds a term of C_3, so it goes where m_4 = 0; it does not scale with the rewards",
+        "the 1/2 bounds a term of C_3, so it goes where m_4 = 0; it does not scale with the "
+        "rewards",
     ),
     "C_17": Formula("3 A_1 C_3 + 8 A_1^2 C_4 + C_5 + C_6"),
     "A_tilde_1": Formula("2 A_1^2 u_c2^2/l_c2^2"),
     "A_tilde_2": Formula("2 A_2^2 u_c2^2/l_c2^2"),
-    "B_tilde": Formula("B u_c2/l_c2", "B^2 u_c2^2/l_c2^2 in the proofs for the sup norm", "squared once more in S_3"),
+    "B_tilde": Formula(
+        "B u_c2/l_c2",
+        "B^2 u_c2^2/l_c2^2 in the proofs for the sup norm",
+        "squared once more in S_3",
+    ),
     "Lag": Formula(
-        "8 sum_k sup ||E[b(y_k) | y_0]|| / B where that is known, else 4 (m_2 + m_4) rho / (B (1 - rho))",
+        "8 sum_k sup ||E[b(y_k) | y_0]|| / B where that is known, else 4 (m_2 + m_4) rho / (B (1 "
+        "- rho))",
         "4 (m_2 + m_4) rho / (B (1 - rho))",
         "tabular TD has m_2 = m_4 = 0 from lag n on only; lags 1 to n-1 count here",
     ),

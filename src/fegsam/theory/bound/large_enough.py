@@ -1,13 +1,15 @@
-"""From which number of steps on the theorem admits the corollary's schedule (Corollary sample_complexity, "T large enough").
+"""From which number of steps on the theorem admits the corollary's schedule (Corollary
+sample_complexity, "T large enough").
 
 The number of agents N stays, T grows, and ``alpha = 8 log(N T) / (phi_2 T)``.
 
-* ``K = sqrt(T) / N``: alpha tau^2, alpha K and alpha^2 tau K^2 all tend to 0 as powers of log T over a power of T, and what
-  they must stay below does not, so that every condition holds from some T on. That T is found by bisection.
-* ``K = T / N``, N > 1: as K > T / N - 1, ``alpha (K - 1) >= 8 log(N T) / phi_2 (1 / N - 2 / T)``. For T >= 4 N that is at least
-  ``4 log(N T) / (phi_2 N)``, which grows without end, while c2a keeps alpha (K - 1) below a number that does not depend on T,
-  ``R = sqrt(ln(5/4) / (2 (1 + A~_1)))``. So c2a fails for every ``T >= max(4 N, exp(phi_2 N R / 4) / N)``, and no T is large
-  enough.
+* ``K = sqrt(T) / N``: alpha tau^2, alpha K and alpha^2 tau K^2 all tend to 0 as powers of log T
+  over a power of T, and what they must stay below does not, so that every condition holds from some
+  T on. That T is found by bisection.
+* ``K = T / N``, N > 1: as K > T / N - 1, ``alpha (K - 1) >= 8 log(N T) / phi_2 (1 / N - 2 / T)``.
+  For T >= 4 N that is at least ``4 log(N T) / (phi_2 N)``, which grows without end, while c2a keeps
+  alpha (K - 1) below a number that does not depend on T, ``R = sqrt(ln(5/4) / (2 (1 + A~_1)))``. So
+  c2a fails for every ``T >= max(4 N, exp(phi_2 N R / 4) / N)``, and no T is large enough.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from typing import Any
 
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
-from fegsam.theory.bound.conditions import length_conditions, require_complete, step_conditions, sync_conditions
+from fegsam.theory.bound.conditions import (
+    length_conditions,
+    require_complete,
+    step_conditions,
+    sync_conditions,
+)
 from fegsam.theory.bound.constants import constants_from
 from fegsam.theory.bound.corollary import is_heterogeneous, schedule_choice
 
@@ -35,11 +42,11 @@ class LargeEnough:
     Attributes
     ----------
     num_steps : float
-        The theorem admits the schedule at this T and at all larger ones that were checked, up to `last`; infinite where none
-        was found; see `log_fails_from`.
+        The theorem admits the schedule at this T and at all larger ones that were checked, up to
+        `last`; infinite where none was found; see `log_fails_from`.
     log_fails_from : float
-        Where no T is large enough: c2a fails for every T from exp of this on, by the inequality in this module's opening.
-        Infinite where nothing is proved.
+        Where no T is large enough: c2a fails for every T from exp of this on, by the inequality in
+        this module's opening. Infinite where nothing is proved.
     heterogeneous : bool
         Which of the corollary's two cases it is.
     limit : float
@@ -76,36 +83,48 @@ class LargeEnough:
         """The proof, or what was found, in a sentence."""
         if self.holds:
             return (
-                f"every condition holds at T = {self.num_steps:.3g} and at all larger T that were checked, "
+                f"every condition holds at T = {self.num_steps:.3g} and at all larger T that were "
+                "checked, "
                 f"{PER_DECADE} a decade up to {self.last:.0e}"
             )
         if math.isinf(self.log_fails_from):
             return f"some condition fails at T = {self.last:.0e}, the largest T that was checked; nothing is proved beyond it"
-        least = 4 * (math.log(self.num_agents) + self.log_fails_from) / (self.drift * self.num_agents)
+        least = (
+            4 * (math.log(self.num_agents) + self.log_fails_from) / (self.drift * self.num_agents)
+        )
         decades = self.log_fails_from / math.log(10)
         first = f"{10**decades:.3g}" if decades < 12 else f"10^{decades:.4g}"
         return (
-            f"c2a asks for alpha (K - 1) <= {self.limit:.3g}, but alpha (K - 1) >= 4 log(N T) / (phi_2 N) = {least:.3g} at "
-            f"T = {first}, N = {self.num_agents}, phi_2 = {self.drift:.3g}, and that grows with T: it fails for every larger T"
+            f"c2a asks for alpha (K - 1) <= {self.limit:.3g}, but alpha (K - 1) >= 4 log(N T) / "
+            f"(phi_2 N) = {least:.3g} at "
+            f"T = {first}, N = {self.num_agents}, phi_2 = {self.drift:.3g}, and that grows with "
+            "T: it fails for every larger T"
         )
 
 
 def large_enough(
     problem: Federation | MarkovNoise, algorithm: Any, *, heterogeneous: bool | None = None
 ) -> LargeEnough:  # fmt: skip
-    """The number of steps from which on the theorem admits the corollary's step size and sync period.
+    """The number of steps from which on the theorem admits the corollary's step size and sync
+    period.
 
     Parameters
     ----------
     heterogeneous : bool, optional
-        Whether to take the corollary's case for agents with different fixed points; what they have if None.
+        Whether to take the corollary's case for agents with different fixed points; what they have
+        if None.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.MDP([[[1.0]]], [[1.0]], 0.5), num_agents=10, target_policy=[[1.0]])
     >>> found = large_enough(fed, fg.OffPolicyTabularTD(), heterogeneous=True)
-    >>> found.holds, violations_at(fg.theory.assumptions(fed, fg.OffPolicyTabularTD()), round(found.num_steps), True)
+    >>> (
+    ...     found.holds,
+    ...     violations_at(
+    ...         fg.theory.assumptions(fed, fg.OffPolicyTabularTD()), round(found.num_steps), True
+    ...     ),
+    ... )
     (True, [])
     """
     found = assumptions(problem, algorithm)
@@ -120,14 +139,19 @@ def large_enough_from(assumptions: Assumptions, heterogeneous: bool) -> LargeEno
     if not heterogeneous and agents > 1:
         fails_from = max(math.log(4 * agents), phi_2 * agents * limit / 4 - math.log(agents))
         return LargeEnough(math.inf, fails_from, False, limit, phi_2, agents)
-    grid = [round(10 ** (k / PER_DECADE)) for k in range(PER_DECADE, round(math.log10(LAST)) * PER_DECADE + 1)]
+    grid = [
+        round(10 ** (k / PER_DECADE))
+        for k in range(PER_DECADE, round(math.log10(LAST)) * PER_DECADE + 1)
+    ]
     failing = [steps for steps in grid if violations_at(assumptions, steps, heterogeneous)]
     if failing and failing[-1] == grid[-1]:
         return LargeEnough(math.inf, math.inf, heterogeneous, limit, phi_2, agents)
     bad, good = (failing[-1], grid[grid.index(failing[-1]) + 1]) if failing else (1, grid[0])
     while good - bad > max(1, bad // 10**6):
         middle = (bad + good) // 2
-        bad, good = (middle, good) if violations_at(assumptions, middle, heterogeneous) else (bad, middle)
+        bad, good = (
+            (middle, good) if violations_at(assumptions, middle, heterogeneous) else (bad, middle)
+        )
     return LargeEnough(float(good), math.inf, heterogeneous, limit, phi_2, agents)
 
 
@@ -136,5 +160,7 @@ def violations_at(assumptions: Assumptions, num_steps: int, heterogeneous: bool)
     step, period = schedule_choice(assumptions, num_steps, heterogeneous)
     values = constants_from(assumptions, step)
     period = period if assumptions.num_agents > 1 else 1
-    conditions = step_conditions(values, period) + length_conditions(values["tau"], period, num_steps)
+    conditions = step_conditions(values, period) + length_conditions(
+        values["tau"], period, num_steps
+    )
     return [condition.name for condition in conditions if not condition.holds]

@@ -1,15 +1,16 @@
-"""How the theorems' terms, sample complexity and communication grow: as printed, and as the constants really do.
+"""How the theorems' terms, sample complexity and communication grow: as printed, and as the
+constants really do.
 
-Theorems fed_TD_on, fed_TD_off, fed_Q and fed_TD_off_lin, and Corollary sample_complexity_main. For the sup-norm
-algorithms, with Delta = mu_min (1 - gamma^n) and phi_2 >= Delta / 2, A = O(I_max^n) and B = O(I_max^n / (1 - gamma)), and with
-alpha <= phi_2 / (2 C_15) to keep alpha out of C_4,
+Theorems fed_TD_on, fed_TD_off, fed_Q and fed_TD_off_lin, and Corollary sample_complexity_main. For
+the sup-norm algorithms, with Delta = mu_min (1 - gamma^n) and phi_2 >= Delta / 2, A = O(I_max^n)
+and B = O(I_max^n / (1 - gamma)), and with alpha <= phi_2 / (2 C_15) to keep alpha out of C_4,
 
     C_4 = O(log^2 d / Delta^2),   C_17 = O(A^2 log^2 d / Delta^3),
     S_2 = O(d B^2 log^2 d / Delta^3),   S_3 = O(d A^2 B^2 log^2 d / Delta^4),
     T = O~(max(S_2 / phi_2, S_3 / phi_2^2) / (N epsilon)),
 
-d = |S|, or |S||A| for Q-learning. The paper drops a factor 1 / phi_2 from S_2 and from T, squares B_tilde once too often
-in S_3, and has |S| for |S||A|.
+d = |S|, or |S||A| for Q-learning. The paper drops a factor 1 / phi_2 from S_2 and from T, squares
+B_tilde once too often in S_3, and has |S| for |S||A|.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from fegsam.errors import ProblemError, shown
 from fegsam.tables import html_table, text_table
 
 Exponents = Mapping[str, float]
-"""Symbol to exponent; symbols: |S|, |A|, log d, I_max, mu_min, 1-gamma, N, K-1, alpha, varepsilon, epsilon"""
+"""Symbol to exponent; symbols: |S|, |A|, log d, I_max, mu_min, 1-gamma, N, K-1, alpha, varepsilon,
+epsilon"""
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,21 @@ class Orders:
         return next(row for row in self.rows if row.quantity == quantity)
 
     def _table(self) -> list[list[str]]:
-        return [[row.quantity, spelled(row.printed), spelled(row.corrected), row.note] for row in self.rows]
+        return [
+            [row.quantity, spelled(row.printed), spelled(row.corrected), row.note]
+            for row in self.rows
+        ]
 
     @property
     def _title(self) -> str:
         return f"{self.algorithm}: orders in {self.theorem}"
 
     def __str__(self) -> str:
-        return self._title + "\n\n" + text_table(["quantity", "printed", "corrected", "why"], self._table())
+        return (
+            self._title
+            + "\n\n"
+            + text_table(["quantity", "printed", "corrected", "why"], self._table())
+        )
 
     def _repr_html_(self) -> str:
         return html_table(self._title, ["quantity", "printed", "corrected", "why"], self._table())
@@ -93,7 +102,11 @@ def spelled(exponents: Exponents) -> str:
     """
 
     def product(sign: int) -> str:
-        parts = [(f"({s})" if "-" in s or " " in s else s, sign * e) for s, e in exponents.items() if sign * e > 0]
+        parts = [
+            (f"({s})" if "-" in s or " " in s else s, sign * e)
+            for s, e in exponents.items()
+            if sign * e > 0
+        ]
         return " ".join(symbol if power == 1 else f"{symbol}^{power:g}" for symbol, power in parts)
 
     above, below = product(1) or "1", product(-1)
@@ -123,7 +136,9 @@ def orders(algorithm: Any) -> Orders:
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)
     if issubclass(kind, OffPolicyTabularTD):
         horizon = 1 if isinstance(algorithm, type) else algorithm.horizon
-        return Orders(kind.__name__, f"Theorem fed_TD_off, n = {horizon}", _sup_norm_rows(horizon, {"|S|": 1}))
+        return Orders(
+            kind.__name__, f"Theorem fed_TD_off, n = {horizon}", _sup_norm_rows(horizon, {"|S|": 1})
+        )
     if issubclass(kind, QLearning):
         return Orders(kind.__name__, "Theorem fed_Q", _sup_norm_rows(None, {"|S|": 1, "|A|": 1}))
     if issubclass(kind, OnPolicyTD):
@@ -131,16 +146,26 @@ def orders(algorithm: Any) -> Orders:
     if issubclass(kind, OffPolicyLinearTD):
         return Orders(kind.__name__, "Theorem fed_TD_off_lin", _general_rows(heterogeneous=True))
     if issubclass(kind, (LinearSA, StochasticApproximation)):
-        return Orders(kind.__name__, "Theorem main_body and its corollary", _general_rows(heterogeneous=True))
-    raise ProblemError(f"orders was given {shown(algorithm)}; give one of fegsam's algorithms or its class.")
+        return Orders(
+            kind.__name__, "Theorem main_body and its corollary", _general_rows(heterogeneous=True)
+        )
+    raise ProblemError(
+        f"orders was given {shown(algorithm)}; give one of fegsam's algorithms or its class."
+    )
 
 
 def _sup_norm_rows(horizon: int | None, size: Exponents) -> tuple[Order, ...]:
     """Algorithms 3 and 4; `horizon` None where there is no importance sampling."""
 
-    def powers(states: Exponents, ratios: tuple[int, int], rarest: int, gap: int, **others: int) -> Exponents:
+    def powers(
+        states: Exponents, ratios: tuple[int, int], rarest: int, gap: int, **others: int
+    ) -> Exponents:
         logs = {"log d": 2} if states else {}
-        sampled = {"I_max": ratios[0] * horizon + ratios[1]} if horizon is not None and ratios != (0, 0) else {}
+        sampled = (
+            {"I_max": ratios[0] * horizon + ratios[1]}
+            if horizon is not None and ratios != (0, 0)
+            else {}
+        )
         return {**states, **logs, **sampled, "mu_min": rarest, "1-gamma": gap, **others}
 
     one, two = {"|S|": 1}, {"|S|": 2}
@@ -174,14 +199,22 @@ def _sup_norm_rows(horizon: int | None, size: Exponents) -> tuple[Order, ...]:
 
 
 def _general_rows(*, heterogeneous: bool) -> tuple[Order, ...]:
-    """Theorems whose constants are left problem-dependent: what remains are N, K, alpha and epsilon."""
+    """Theorems whose constants are left problem-dependent: what remains are N, K, alpha and
+    epsilon."""
     rows = [
         Order("variance", {"alpha": 1, "N": -1}, {"alpha": 1, "N": -1}),
         Order("local_steps", {"alpha": 2, "K-1": 1}, {"alpha": 2, "K-1": 1}),
     ]
     if heterogeneous:
         both = {"alpha": 2, "K-1": 2, "varepsilon": 1}
-        rows.append(Order("heterogeneity", both, both, "an upper bound: the drift is 0 where all mean operators agree"))
+        rows.append(
+            Order(
+                "heterogeneity",
+                both,
+                both,
+                "an upper bound: the drift is 0 where all mean operators agree",
+            )
+        )
     third = {"alpha": 3}
     rows.append(Order("higher_order", third, third, "tau = r log_rho alpha makes it alpha^(2r-1)"))
     rows.append(Order("sample complexity", {"N": -1, "epsilon": -1}, {"N": -1, "epsilon": -1}))
@@ -192,5 +225,7 @@ def _communication(*, heterogeneous: bool) -> Order:
     if heterogeneous:
         note = "K = sqrt(T / N) is enough, for the paper's K = sqrt(T) / N"
         return Order("communication", {"N": 0.5, "epsilon": -0.5}, {"epsilon": -0.5}, note)
-    note = "K = T / N violates c2a and c2b for large T: T / K = max(N, polylog(N T) times a constant)"
+    note = (
+        "K = T / N violates c2a and c2b for large T: T / K = max(N, polylog(N T) times a constant)"
+    )
     return Order("communication", {"N": 1}, {"N": 1}, note)

@@ -1,11 +1,13 @@
-"""The random time T-hat whose average the algorithms return: eq. q_dist, ``q_T^c(t) = c^-t / sum_{t'<T} c^-t'``.
+"""The random time T-hat whose average the algorithms return: eq. q_dist, ``q_T^c(t) = c^-t /
+sum_{t'<T} c^-t'``.
 
-It weighs later times more: c lies in (0, 1), as the theorems say (the sentence below eq. q_dist and the proofs, which
-have c > 1, would weigh the start most). The theorem takes ``c = 1 - alpha phi_2 / 2``.
+It weighs later times more: c lies in (0, 1), as the theorems say (the sentence below eq. q_dist and
+the proofs, which have c > 1, would weigh the start most). The theorem takes ``c = 1 - alpha phi_2 /
+2``.
 
-Backwards from the end, ``T - 1 - t`` is a geometric number of ratio c cut off at T. With ``rate = -ln c`` everything
-is a difference of exponentials of nonpositive numbers, so nothing overflows and nothing cancels, for T up to 10^12
-and c within 10^-15 of one.
+Backwards from the end, ``T - 1 - t`` is a geometric number of ratio c cut off at T. With ``rate =
+-ln c`` everything is a difference of exponentials of nonpositive numbers, so nothing overflows and
+nothing cancels, for T up to 10^12 and c within 10^-15 of one.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import check_algorithm
 from fegsam.errors import ProblemError
-from fegsam.problem.checks import LARGEST_LENGTH, array_shape, finite_array, fraction, integer, positive, real_array
+from fegsam.problem.checks import (
+    LARGEST_LENGTH,
+    array_shape,
+    finite_array,
+    fraction,
+    integer,
+    positive,
+    real_array,
+)
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.theory.assumptions.drift import drift
 
@@ -58,7 +68,11 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).probabilities([1, 2])
         array([0.8, 0. ])
         """
-        t = np.arange(*array_shape(num_steps=self.num_steps)) if times is None else finite_array(times, "times", "(t,)")
+        t = (
+            np.arange(*array_shape(num_steps=self.num_steps))
+            if times is None
+            else finite_array(times, "times", "(t,)")
+        )
         rate, last = self._rate, self.num_steps - 1
         back = np.clip(last - t, 0, None)
         mass = np.exp(-rate * back) * (math.expm1(-rate) / math.expm1(-rate * self.num_steps))
@@ -72,7 +86,11 @@ class OutputTimeDistribution:
         """
         done = np.clip(np.floor(finite_array(times, "times", "(t,)")) + 1, 0, self.num_steps)
         rate = self._rate
-        return np.exp(-rate * (self.num_steps - done)) * np.expm1(-rate * done) / math.expm1(-rate * self.num_steps)
+        return (
+            np.exp(-rate * (self.num_steps - done))
+            * np.expm1(-rate * done)
+            / math.expm1(-rate * self.num_steps)
+        )
 
     @property
     def mean(self) -> float:
@@ -81,12 +99,18 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).mean
         0.8
         """
-        # The expected T - 1 - t is 1/expm1(rate) - T/expm1(rate T); 1/rate, huge and in both terms, is left out.
+        # The expected T - 1 - t is 1/expm1(rate) - T/expm1(rate T); 1/rate, huge and in both terms,
+        # is left out.
         rate = self._rate
-        return self.num_steps - 1 - (_bounded_part(rate) - self.num_steps * _bounded_part(rate * self.num_steps))
+        return (
+            self.num_steps
+            - 1
+            - (_bounded_part(rate) - self.num_steps * _bounded_part(rate * self.num_steps))
+        )
 
     def draw(self, uniforms: ArrayLike) -> np.ndarray:
-        """The inverse of `cdf`: a uniform number u in [0, 1) becomes the first time t with ``cdf(t) > u``.
+        """The inverse of `cdf`: a uniform number u in [0, 1) becomes the first time t with ``cdf(t)
+        > u``.
 
         Takes the same time for every T.
 
@@ -95,12 +119,22 @@ class OutputTimeDistribution:
         """
         u = real_array(uniforms, "uniforms", "(t,)")
         if not np.all((u >= 0) & (u < 1)):
-            raise ProblemError("A uniform number for the output time lies outside [0, 1); draw it from there.")
-        steps, rate = integer(self.num_steps, "num_steps"), self._rate  # the times that are drawn are 64-bit
-        # The first n > 0 with cdf(n - 1) > u solves exp(-rate (T - n)) = u + (1 - u) exp(-rate T) =: 1 + tail.
+            raise ProblemError(
+                "A uniform number for the output time lies outside [0, 1); draw it from there."
+            )
+        steps, rate = (
+            integer(self.num_steps, "num_steps"),
+            self._rate,
+        )  # the times that are drawn are 64-bit
+        # The first n > 0 with cdf(n - 1) > u solves exp(-rate (T - n)) = u + (1 - u) exp(-rate T)
+        # =: 1 + tail.
         tail = (1 - u) * math.expm1(-rate * steps)
         with np.errstate(divide="ignore"):
-            log = np.where(tail > -0.5, np.log1p(np.maximum(tail, -0.5)), np.log(u + (1 - u) * math.exp(-rate * steps)))
+            log = np.where(
+                tail > -0.5,
+                np.log1p(np.maximum(tail, -0.5)),
+                np.log(u + (1 - u) * math.exp(-rate * steps)),
+            )
         t = np.clip(np.floor(steps + log / rate), 0, steps - 1)
         # Rounding may miss by one at the edge between two times.
         t = np.where(self.cdf(t) <= u, t + 1, t)
@@ -136,12 +170,15 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
     return OutputTimeDistribution(num_steps, decay)
 
 
-def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step_size: float, num_steps: int) -> float:
-    """The theorem's ``c = 1 - alpha phi_2 / 2``, with ``alpha beta`` for alpha in the linear algorithms.
+def default_output_decay(
+    problem: Federation | MarkovNoise, algorithm: Any, step_size: float, num_steps: int
+) -> float:
+    """The theorem's ``c = 1 - alpha phi_2 / 2``, with ``alpha beta`` for alpha in the linear
+    algorithms.
 
-    The norm is the one that `assumptions` reports. Where it finds none in which the agents contract, or c leaves (0, 1)
-    because the step is too large or too small for double precision, it is ``1 - 1 / T``; 1/2 for T = 1, where it does not
-    matter.
+    The norm is the one that `assumptions` reports. Where it finds none in which the agents
+    contract, or c leaves (0, 1) because the step is too large or too small for double precision, it
+    is ``1 - 1 / T``; 1/2 for T = 1, where it does not matter.
 
     Examples
     --------
@@ -151,7 +188,10 @@ def default_output_decay(problem: Federation | MarkovNoise, algorithm: Any, step
     0.9375
     """
     check_algorithm(algorithm, problem)
-    step_size, num_steps = positive(step_size, "step_size"), integer(num_steps, "num_steps", most=LARGEST_LENGTH)
+    step_size, num_steps = (
+        positive(step_size, "step_size"),
+        integer(num_steps, "num_steps", most=LARGEST_LENGTH),
+    )
     found = drift(problem, algorithm)
     decay = 1 - step_size * found.beta * found.drift / 2
     if 0 < decay < 1:

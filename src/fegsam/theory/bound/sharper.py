@@ -1,15 +1,18 @@
-"""The theorem on FeGSAM with the constants that a careful proof gives; docs/sharper_bound.md derives every step.
+"""The theorem on FeGSAM with the constants that a careful proof gives; docs/sharper_bound.md
+derives every step.
 
-The bound of `error_bound` is a million times the error and more. Most of that is given away by inequalities that are not
-needed. This one keeps the paper's assumptions, its Lyapunov function M and its decomposition of the drift, and changes five
-things: the mean square of the average noise is B^2/N + (m_4 rho^r)^2; the way of the parameters in tau steps, and how far the
-agents part between synchronisations, are bounded along every path, not by recursions; products are bounded by the
-Cauchy-Schwarz inequality in mean square, not by Young's; the recursion is solved at its fixed point; and tau is whatever number
-gives the least bound. In an inner-product norm, moreover, the noise at two times is as correlated as the chain lets it be.
+The bound of `error_bound` is a million times the error and more. Most of that is given away by
+inequalities that are not needed. This one keeps the paper's assumptions, its Lyapunov function M
+and its decomposition of the drift, and changes five things: the mean square of the average noise is
+B^2/N + (m_4 rho^r)^2; the way of the parameters in tau steps, and how far the agents part between
+synchronisations, are bounded along every path, not by recursions; products are bounded by the
+Cauchy-Schwarz inequality in mean square, not by Young's; the recursion is solved at its fixed
+point; and tau is whatever number gives the least bound. In an inner-product norm, moreover, the
+noise at two times is as correlated as the chain lets it be.
 
-Let x be the root of ``E||theta_t||^2``. The way of tau steps and the root of the expected sync error Omega are at most affine
-functions of x, so the drift of ``y = 2 u_cm^2 E M``, which is at least x^2, is at most
-``-2 alpha u_cm^2 (k y - q_1 sqrt(y) - q_0)``.
+Let x be the root of ``E||theta_t||^2``. The way of tau steps and the root of the expected sync
+error Omega are at most affine functions of x, so the drift of ``y = 2 u_cm^2 E M``, which is at
+least x^2, is at most ``-2 alpha u_cm^2 (k y - q_1 sqrt(y) - q_0)``.
 """
 
 from __future__ import annotations
@@ -43,11 +46,13 @@ class SharperBound:
     Attributes
     ----------
     total : float
-        The bound on the expected squared error of the output, in `norm`; infinite where the step is too large.
+        The bound on the expected squared error of the output, in `norm`; infinite where the step is
+        too large.
     stationary : float
         The bound on the expected squared error of the average in the long run.
     initial : float
-        The rest of `total`: the times before the recursion applies, and what the start adds after them.
+        The rest of `total`: the times before the recursion applies, and what the start adds after
+        them.
     norm : str
         "sup", "2" or "weighted".
     start_error : float
@@ -117,7 +122,8 @@ def sharper_error_bound(
     sync_period: int = 1,
     decay: float | None = None,
 ) -> SharperBound:
-    """The sharpest bound on the error of the output that the theorem's assumptions are known to give.
+    """The sharpest bound on the error of the output that the theorem's assumptions are known to
+    give.
 
     Parameters
     ----------
@@ -140,17 +146,26 @@ def sharper_error_bound(
     --------
     >>> import fegsam as fg
     >>> mdp = fg.MDP([[[0.75, 0.25]], [[0.25, 0.75]]], [[0.0], [1.0]], 0.5)
-    >>> fed = fg.Federation(mdp, num_agents=4, target_policy=[[1.0], [1.0]], features=[[1.0], [0.5]])
+    >>> fed = fg.Federation(
+    ...     mdp, num_agents=4, target_policy=[[1.0], [1.0]], features=[[1.0], [0.5]]
+    ... )
     >>> settings = {"step_size": 1e-6, "num_steps": 10**9, "sync_period": 10}
     >>> sharp = sharper_error_bound(fed, fg.OnPolicyTD(), **settings)
     >>> plain = fg.theory.error_bound(fed, fg.OnPolicyTD(), **settings)
     >>> sharp.holds, plain.total / sharp.total > 1000
     (True, True)
     """
-    step, steps = positive(step_size, "step_size"), integer(num_steps, "num_steps", most=LARGEST_LENGTH)
+    step, steps = (
+        positive(step_size, "step_size"),
+        integer(num_steps, "num_steps", most=LARGEST_LENGTH),
+    )
     period = integer(sync_period, "sync_period", most=LARGEST_LENGTH)
     found = assumptions(problem, algorithm)
-    chosen = default_output_decay(problem, algorithm, step, steps) if decay is None else fraction(decay, "decay")
+    chosen = (
+        default_output_decay(problem, algorithm, step, steps)
+        if decay is None
+        else fraction(decay, "decay")
+    )
     bound = sharper_from(found, step_size=step, num_steps=steps, sync_period=period, decay=chosen)
     if not bound.holds:
         warnings.warn(
@@ -162,7 +177,9 @@ def sharper_error_bound(
     return bound
 
 
-def sharper_from(given: Assumptions, *, step_size: float, num_steps: int, decay: float, sync_period: int = 1) -> SharperBound:
+def sharper_from(
+    given: Assumptions, *, step_size: float, num_steps: int, decay: float, sync_period: int = 1
+) -> SharperBound:
     """`sharper_error_bound` from what the assumptions give: the least bound over tau and psi."""
     require_complete(given)
     alpha, period = step_size * given.beta, sync_period if given.num_agents > 1 else 1
@@ -175,12 +192,15 @@ def sharper_from(given: Assumptions, *, step_size: float, num_steps: int, decay:
                 best = (*parts, tau, envelope.psi)
     total, stationary, initial, rate, tau, psi = best
     run = (step_size, sync_period, num_steps, given.num_agents)
-    return SharperBound(total, stationary, initial, given.norm, given.start_error, rate, tau, psi, *run)
+    return SharperBound(
+        total, stationary, initial, given.norm, given.start_error, rate, tau, psi, *run
+    )
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A Lyapunov function M: its smoothness X, ``l2 ||x||_m^2 <= ||x||_c^2 <= u2 ||x||_m^2``, and its drift phi_2.
+    """A Lyapunov function M: its smoothness X, ``l2 ||x||_m^2 <= ||x||_c^2 <= u2 ||x||_m^2``, and
+    its drift phi_2.
 
     >>> Envelope(psi=math.inf, X=1.0, u2=1.0, l2=1.0, phi_2=0.5).phi_2
     0.5
@@ -194,7 +214,8 @@ class Envelope:
 
 
 def envelopes(given: Assumptions) -> list[Envelope]:
-    """``M = ||x||_c^2 / 2`` in an inner-product norm; in the sup norm Moreau envelopes with several psi."""
+    """``M = ||x||_c^2 / 2`` in an inner-product norm; in the sup norm Moreau envelopes with several
+    psi."""
     gap = 1 - given.contraction
     if given.norm != "sup":
         return [Envelope(math.inf, 1.0, 1.0, 1.0, gap)]
@@ -204,14 +225,21 @@ def envelopes(given: Assumptions) -> list[Envelope]:
     for psi in np.geomspace(1e-3, 10, ENVELOPES) * gap / max(given.contraction, 1e-3):
         # 1 - gamma_c sqrt((1 + psi) / (1 + psi l_cs^2)), without subtracting nearly equal numbers
         left = gap * (1 + given.contraction) - psi * (given.contraction**2 - lower)
-        phi_2 = left / (1 + psi * lower) / (1 + given.contraction * math.sqrt((1 + psi) / (1 + psi * lower)))
+        phi_2 = (
+            left
+            / (1 + psi * lower)
+            / (1 + given.contraction * math.sqrt((1 + psi) / (1 + psi * lower)))
+        )
         if phi_2 > 0:
-            found.append(Envelope(float(psi), (order - 1) / (psi * lower), 1 + psi, 1 + psi * lower, phi_2))
+            found.append(
+                Envelope(float(psi), (order - 1) / (psi * lower), 1 + psi, 1 + psi * lower, phi_2)
+            )
     return found
 
 
 def windows(given: Assumptions, alpha: float) -> list[int]:
-    """The tau to try, up to where the chain's memory is below alpha^3 or alpha tau (A_2 + 1) reaches one half."""
+    """The tau to try, up to where the chain's memory is below alpha^3 or alpha tau (A_2 + 1)
+    reaches one half."""
     rho, least = given.mixing.rho, max(1, given.horizon)
     if rho <= 0:
         return [given.horizon + 1]
@@ -222,7 +250,12 @@ def windows(given: Assumptions, alpha: float) -> list[int]:
 
 
 def _bound(
-    given: Assumptions, envelope: Envelope, alpha: float, tau: int, period: int, output: OutputTimeDistribution
+    given: Assumptions,
+    envelope: Envelope,
+    alpha: float,
+    tau: int,
+    period: int,
+    output: OutputTimeDistribution,
 ) -> tuple[float, float, float, float] | None:
     """Total, long run, share of the start, and rate; None where the step is too large."""
     a, begin = given.A_2 + 1, 2 * tau + period - 1
@@ -232,9 +265,13 @@ def _bound(
     if not k > 0:
         return None
     root = (q1 + math.sqrt(q1 * q1 + 4 * k * q0)) / (2 * k)
-    # The drift is concave in y = root^2, so it lies below its tangent there, whose slope is at least half of k.
+    # The drift is concave in y = root^2, so it lies below its tangent there, whose slope is at
+    # least half of k.
     rate = 2 * alpha * envelope.u2 * (k - (q1 / (2 * root) if root > 0 else 0.0))
-    first = (given.start_error + alpha * begin * (a * given.start_error + given.B) / (1 - alpha * begin * a)) ** 2
+    first = (
+        given.start_error
+        + alpha * begin * (a * given.start_error + given.B) / (1 - alpha * begin * a)
+    ) ** 2
     if begin >= output.num_steps:
         return first, root**2, first, rate
     early = float(output.cdf(begin - 1))
@@ -246,14 +283,17 @@ def _bound(
 def drift_polynomial(
     given: Assumptions, envelope: Envelope, alpha: float, tau: int, period: int = 1
 ) -> tuple[float, float, float]:
-    """k, q_1 and q_0: ``E M`` falls by at least ``alpha (k y - q_1 sqrt(y) - q_0)`` a step from time 2 tau + K - 1 on."""
+    """k, q_1 and q_0: ``E M`` falls by at least ``alpha (k y - q_1 sqrt(y) - q_0)`` a step from
+    time 2 tau + K - 1 on."""
     found = movement(given, alpha, tau, period)
     if found is None:
         return -math.inf, math.inf, math.inf
     way, apart = found
     X, u2, a, is_sup = envelope.X, envelope.u2, given.A_2 + 1, given.norm == "sup"
     delta, x = _forgotten(given, tau), Affine(1.0, 0.0)
-    square = (given.dimension if is_sup else 1) * (given.B**2 / given.num_agents + (given.m_4 * delta**2) ** 2)
+    square = (given.dimension if is_sup else 1) * (
+        given.B**2 / given.num_agents + (given.m_4 * delta**2) ** 2
+    )
     noise = Affine(0.0, math.sqrt(square))
     earlier, moved = x + way, a * x + given.A_1 * apart
     parts = [
@@ -265,7 +305,8 @@ def drift_polynomial(
         (given.contraction / math.sqrt(u2 * envelope.l2), x, apart),
         # T_5, the square of the step
         (alpha * X / 2, moved + noise, moved + noise),
-        # T_2, the Markov noise b: what was known of it tau steps ago, and what the parameters have heard of it since
+        # T_2, the Markov noise b: what was known of it tau steps ago, and what the parameters have
+        # heard of it since
         (X * given.m_4 * delta, Affine(0.0, 1.0), earlier),
     ]
     if is_sup:
@@ -298,27 +339,45 @@ class Affine(NamedTuple):
         return Affine(factor * self.slope, factor * self.constant)
 
 
-def movement(given: Assumptions, alpha: float, tau: int, period: int) -> tuple[Affine, Affine] | None:
-    """The way of tau steps, and the root of the sync error, as functions of x; None where the step is too large.
+def movement(
+    given: Assumptions, alpha: float, tau: int, period: int
+) -> tuple[Affine, Affine] | None:
+    """The way of tau steps, and the root of the sync error, as functions of x; None where the step
+    is too large.
 
-    Over the W = tau + K - 1 steps that matter, the way D and the root omega of the sync error satisfy
+    Over the W = tau + K - 1 steps that matter, the way D and the root omega of the sync error
+    satisfy
 
         D     <= alpha (W a (x + D) + W A_1 omega + S_W),
         omega <= alpha (c (K - 1) a (x + D + omega) + beta),
 
-    S_W the noise of the average in W steps and beta that of one agent in K - 1; c is 1, in the sup norm 2.
+    S_W the noise of the average in W steps and beta that of one agent in K - 1; c is 1, in the sup
+    norm 2.
     """
     a, reach, local = given.A_2 + 1, tau + period - 1, period - 1
     is_sup = given.norm == "sup"
     r = math.sqrt(given.dimension) if is_sup else 1.0
-    own, left = given.B / math.sqrt(given.num_agents), _forgotten(given, tau) / (1 - given.mixing.rho)
+    own, left = (
+        given.B / math.sqrt(given.num_agents),
+        _forgotten(given, tau) / (1 - given.mixing.rho),
+    )
     heard = [r * (steps * own + given.m_4 * left) for steps in (reach, tau)]
-    spread = math.sqrt(local * given.B * (given.B + 2 * correlated_noise(given, local))) if local else 0.0
-    pulled = local * given.m_3 * float(np.max(given.agent_heterogeneity)) + given.m_2 * left if local else 0.0
+    spread = (
+        math.sqrt(local * given.B * (given.B + 2 * correlated_noise(given, local)))
+        if local
+        else 0.0
+    )
+    pulled = (
+        local * given.m_3 * float(np.max(given.agent_heterogeneity)) + given.m_2 * left
+        if local
+        else 0.0
+    )
     part = (2 if is_sup else 1) * local
     ways, parting, drag = 1 - alpha * reach * a, 1 - alpha * part * a, alpha * reach * given.A_1
     determinant = ways * parting - drag * alpha * part * a
-    if not (ways > 0 and parting > 0 and determinant > 0):  # then the inverse of the two inequalities has no negative entry
+    if not (
+        ways > 0 and parting > 0 and determinant > 0
+    ):  # then the inverse of the two inequalities has no negative entry
         return None
     first = alpha * Affine(reach * a, heard[0])
     second = alpha * Affine(part * a, r * (spread + pulled))
@@ -333,16 +392,23 @@ def _forgotten(given: Assumptions, tau: int) -> float:
 
 
 def correlated_noise(given: Assumptions, tau: int) -> float:
-    """A bound on ``sum_{k=1}^{tau}`` of the standard deviation of ``E[b_i(y_k) | y_0]``, each of which is at most B."""
+    """A bound on ``sum_{k=1}^{tau}`` of the standard deviation of ``E[b_i(y_k) | y_0]``, each of
+    which is at most B."""
     if not math.isnan(given.lag_sum):
         return min(given.lag_sum, tau * given.B)
     if given.level == "given" and given.m_3 > 0:
-        return tau * given.B  # m_2 then says nothing of how far the conditional mean is from the agent's own
+        return (
+            tau * given.B
+        )  # m_2 then says nothing of how far the conditional mean is from the agent's own
     rho = given.mixing.rho
     if rho <= 0:
         return 0.0
     # min(B, m_2 rho^k) is B for the first `full` lags and geometric from there on.
-    full = 0 if given.m_2 <= given.B else min(tau, math.floor(math.log(given.m_2 / given.B) / -math.log(rho)))
+    full = (
+        0
+        if given.m_2 <= given.B
+        else min(tau, math.floor(math.log(given.m_2 / given.B) / -math.log(rho)))
+    )
     return full * given.B + given.m_2 * rho ** (full + 1) * (1 - rho ** (tau - full)) / (1 - rho)
 
 
@@ -357,15 +423,22 @@ def _remembered(output: OutputTimeDistribution, begin: int, rate: float) -> floa
     return total * math.expm1(c) / math.expm1(c * output.num_steps)
 
 
-def largest_sharper_step(problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1) -> float:
-    """The largest step size for which the long run of `sharper_error_bound` is finite, to a thousandth.
+def largest_sharper_step(
+    problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1
+) -> float:
+    """The largest step size for which the long run of `sharper_error_bound` is finite, to a
+    thousandth.
 
     Examples
     --------
     >>> import fegsam as fg
     >>> mdp = fg.MDP([[[0.75, 0.25]], [[0.25, 0.75]]], [[0.0], [1.0]], 0.5)
-    >>> fed = fg.Federation(mdp, num_agents=4, target_policy=[[1.0], [1.0]], features=[[1.0], [0.5]])
-    >>> largest_sharper_step(fed, fg.OnPolicyTD()) > 1000 * fg.theory.largest_step(fed, fg.OnPolicyTD())
+    >>> fed = fg.Federation(
+    ...     mdp, num_agents=4, target_policy=[[1.0], [1.0]], features=[[1.0], [0.5]]
+    ... )
+    >>> largest_sharper_step(fed, fg.OnPolicyTD()) > 1000 * fg.theory.largest_step(
+    ...     fed, fg.OnPolicyTD()
+    ... )
     True
     """
     period = integer(sync_period, "sync_period", most=LARGEST_LENGTH)
@@ -384,7 +457,8 @@ def largest_sharper_step(problem: Federation | MarkovNoise, algorithm: Any, *, s
     low, high = -300.0, 0.0
     if not passes(10**low):
         raise ProblemError(
-            "No step size above 1e-300 satisfies the theorem; use policies that explore more, or a smaller discount."
+            "No step size above 1e-300 satisfies the theorem; use policies that explore more, or "
+            "a smaller discount."
         )
     while high - low > 4e-4:
         middle = (low + high) / 2

@@ -1,16 +1,19 @@
-"""The noise of one kind of agent at the fixed point, and how long it is felt: all that the small-step law asks of it.
+"""The noise of one kind of agent at the fixed point, and how long it is felt: all that the
+small-step law asks of it.
 
-An agent of a linear algorithm moves ``theta += alpha (M(y_t) theta + b(y_t))``, theta measured from theta*. Its noise is
-the law of M and b under the stationary chain: their means, ``Cov(b, b)``, and what b at one time says of M and b at later
-times. The latter goes through the law of the chain. Told b(y_0), the law of the next state or mode is disturbed by
+An agent of a linear algorithm moves ``theta += alpha (M(y_t) theta + b(y_t))``, theta measured from
+theta*. Its noise is the law of M and b under the stationary chain: their means, ``Cov(b, b)``, and
+what b at one time says of M and b at later times. The latter goes through the law of the chain.
+Told b(y_0), the law of the next state or mode is disturbed by
 
     g(z) = E[b~(y_0) 1{z_1 = z}],        b~ = b - E b,
 
-a measure with values in R^d and of mass zero, which `lag_sums` carries on; then ``E[M(y_j) b~(y_0)]`` is the sum over z of
-``E[M | z] (Q^{j-1} g)(z)``, and ``E[b(y_j) b~(y_0)']`` likewise.
+a measure with values in R^d and of mass zero, which `lag_sums` carries on; then ``E[M(y_j)
+b~(y_0)]`` is the sum over z of ``E[M | z] (Q^{j-1} g)(z)``, and ``E[b(y_j) b~(y_0)']`` likewise.
 
-The modes of n-step TD are windows. But n - 1 steps after a disturbance the window begins with a state that was drawn when
-it ended, so from then on the chain of states tells all, however many windows there are.
+The modes of n-step TD are windows. But n - 1 steps after a disturbance the window begins with a
+state that was drawn when it ended, so from then on the chain of states tells all, however many
+windows there are.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ from fegsam.theory.small_step.lag_sums import lag_sums
 
 
 class AgentNoise(Protocol):
-    """What the small-step law asks of one kind's noise; `StateNoise`, `WindowNoise` and `cell_noise.CellNoise` answer."""
+    """What the small-step law asks of one kind's noise; `StateNoise`, `WindowNoise` and
+    `cell_noise.CellNoise` answer."""
 
     @property
     def mean_matrix(self) -> np.ndarray:
@@ -52,7 +56,8 @@ class AgentNoise(Protocol):
         ...
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j / period)``."""
+        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
+        period)``."""
         ...
 
     def offset_response(self, effects: np.ndarray) -> np.ndarray:
@@ -66,7 +71,8 @@ class AgentNoise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StateNoise:
-    """`LinearSA`: the matrix and the offset are functions of the state of the chain, which is its mode; m = Y."""
+    """`LinearSA`: the matrix and the offset are functions of the state of the chain, which is its
+    mode; m = Y."""
 
     chain: sparse.csr_array
     """(Y, Y)"""
@@ -97,8 +103,11 @@ class StateNoise:
         return self._deviations.T @ (self.offsets - self.mean_offset)
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j / period)``."""
-        total, triangle = lag_sums(self.chain, self.law, self.chain.T @ self._deviations, period - 1)
+        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
+        period)``."""
+        total, triangle = lag_sums(
+            self.chain, self.law, self.chain.T @ self._deviations, period - 1
+        )
         return total, triangle / period
 
     def offset_response(self, effects: np.ndarray) -> np.ndarray:
@@ -112,7 +121,8 @@ class StateNoise:
 
 @dataclass(frozen=True, eq=False)
 class WindowNoise:
-    """TD: the window y adds its temporal difference times the row of its first state, ``M(y) = row(S_t) w(y)'``."""
+    """TD: the window y adds its temporal difference times the row of its first state, ``M(y) =
+    row(S_t) w(y)'``."""
 
     windows: Windows
     chain: sparse.csr_array
@@ -138,7 +148,9 @@ class WindowNoise:
         windows = self.windows
         weights = (windows.probability[:, None] * windows.coefficients).ravel()
         modes = np.repeat(windows.source, windows.states.shape[1])
-        table = sparse.coo_array((weights, (modes, windows.states.ravel())), shape=(windows.num_modes, len(self.law)))
+        table = sparse.coo_array(
+            (weights, (modes, windows.states.ravel())), shape=(windows.num_modes, len(self.law))
+        )
         return sparse.csr_array(table)
 
     def _sum_by_start(self, weights: np.ndarray) -> np.ndarray:
@@ -170,17 +182,24 @@ class WindowNoise:
     @property
     def spread(self) -> np.ndarray:
         """(d, d): Cov(b, b) at one time."""
-        squares = np.bincount(self._start, self._frequency * self.errors**2, minlength=len(self.law))
+        squares = np.bincount(
+            self._start, self._frequency * self.errors**2, minlength=len(self.law)
+        )
         rows = self.windows.rows
         second_moment = np.diag(squares) if rows is None else rows.T @ (squares[:, None] * rows)
         return second_moment - np.outer(self.mean_offset, self.mean_offset)
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j / period)``."""
+        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
+        period)``."""
         windows, (states,) = self.windows, self.law.shape
         shape = (windows.num_modes, states)
-        flow = sparse.coo_array((self._frequency * self.errors, (windows.target, self._start)), shape=shape)
-        term = self._times_rows(sparse.csr_array(flow)) - np.outer(windows.stationary, self.mean_offset)
+        flow = sparse.coo_array(
+            (self._frequency * self.errors, (windows.target, self._start)), shape=shape
+        )
+        term = self._times_rows(sparse.csr_array(flow)) - np.outer(
+            windows.stationary, self.mean_offset
+        )
         near, near_triangle = np.zeros_like(term), np.zeros_like(term)
         horizon = windows.states.shape[1] - 1
         backward = windows.chain().T
@@ -188,7 +207,12 @@ class WindowNoise:
             near += term
             near_triangle += max(0, period - lag) * term
             term = backward @ term
-        marginal = sparse.csr_array((np.ones(shape[0]), (windows.first_state, np.arange(shape[0]))), shape=shape[::-1]) @ term
+        marginal = (
+            sparse.csr_array(
+                (np.ones(shape[0]), (windows.first_state, np.arange(shape[0]))), shape=shape[::-1]
+            )
+            @ term
+        )
         far, far_triangle = lag_sums(self.chain, self.law, marginal, max(0, period - horizon))
         share = (windows.stationary / self.law[windows.first_state])[:, None]
         total = near + share * far[windows.first_state]
@@ -197,9 +221,14 @@ class WindowNoise:
     def offset_response(self, effects: np.ndarray) -> np.ndarray:
         """(d, d): ``sum_z E[b | z] effects(z)'``."""
         windows = self.windows
-        mean_errors = np.bincount(windows.source, windows.probability * self.errors, minlength=windows.num_modes)
+        mean_errors = np.bincount(
+            windows.source, windows.probability * self.errors, minlength=windows.num_modes
+        )
         shape = (len(self.law), windows.num_modes)
-        by_start = sparse.csr_array((mean_errors, (windows.first_state, np.arange(shape[1]))), shape=shape) @ effects
+        by_start = (
+            sparse.csr_array((mean_errors, (windows.first_state, np.arange(shape[1]))), shape=shape)
+            @ effects
+        )
         return self._times_rows(by_start.T).T
 
     def matrix_response(self, effects: np.ndarray) -> np.ndarray:
@@ -207,23 +236,31 @@ class WindowNoise:
         windows, weights = self.windows, self._value_weights
         if windows.features is None:
             modes = np.repeat(np.arange(windows.num_modes), np.diff(weights.indptr))
-            changes = np.bincount(modes, weights.data * effects[modes, weights.indices], minlength=windows.num_modes)
+            changes = np.bincount(
+                modes, weights.data * effects[modes, weights.indices], minlength=windows.num_modes
+            )
         else:
             changes = np.einsum("zi,zi->z", weights @ windows.features, effects)
         return self._times_rows(np.bincount(windows.first_state, changes, minlength=len(self.law)))
 
 
 @singledispatch
-def agent_noises(algorithm: Any, problem: Any, fixed_point: np.ndarray) -> list[tuple[float, AgentNoise]]:
-    """The noise of the kinds of agents that there are, each with its share of the agents; like kinds count as one."""
+def agent_noises(
+    algorithm: Any, problem: Any, fixed_point: np.ndarray
+) -> list[tuple[float, AgentNoise]]:
+    """The noise of the kinds of agents that there are, each with its share of the agents; like
+    kinds count as one."""
     raise ProblemError(
-        f"{type(algorithm).__name__} is not linear in its parameters, so its small-step law is not known; "
+        f"{type(algorithm).__name__} is not linear in its parameters, so its small-step law is "
+        "not known; "
         "use LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning."
     )
 
 
 @agent_noises.register
-def _(algorithm: LinearSA, problem: MarkovNoise, fixed_point: np.ndarray) -> list[tuple[float, AgentNoise]]:
+def _(
+    algorithm: LinearSA, problem: MarkovNoise, fixed_point: np.ndarray
+) -> list[tuple[float, AgentNoise]]:
     laws = kind_stationary_laws(problem, algorithm)
     tables = algorithm.tables(problem)
     return [
@@ -243,7 +280,9 @@ def _(algorithm: LinearSA, problem: MarkovNoise, fixed_point: np.ndarray) -> lis
 @agent_noises.register(OnPolicyTD)
 @agent_noises.register(OffPolicyTabularTD)
 @agent_noises.register(OffPolicyLinearTD)
-def _(algorithm: Any, problem: Federation, fixed_point: np.ndarray) -> list[tuple[float, AgentNoise]]:
+def _(
+    algorithm: Any, problem: Federation, fixed_point: np.ndarray
+) -> list[tuple[float, AgentNoise]]:
     chains, laws = kind_chains(problem, algorithm), kind_stationary_laws(problem, algorithm)
     shares: dict[int, float] = {}
     distinct: dict[int, AgentNoise] = {}
@@ -253,5 +292,7 @@ def _(algorithm: Any, problem: Federation, fixed_point: np.ndarray) -> list[tupl
         key = id(windows)
         shares[key] = shares.get(key, 0.0) + float(problem.kind_counts[kind] / problem.num_agents)
         if key not in distinct:
-            distinct[key] = WindowNoise(windows, chains[kind], laws[kind], windows.errors(fixed_point))
+            distinct[key] = WindowNoise(
+                windows, chains[kind], laws[kind], windows.errors(fixed_point)
+            )
     return [(shares[key], noise) for key, noise in distinct.items()]

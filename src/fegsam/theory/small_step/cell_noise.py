@@ -1,9 +1,9 @@
 """The noise of Q-learning (Algorithm 4) near Q*, where the greedy policy is unique.
 
-An agent at (s, a) that moves to s' adds ``alpha (R + gamma max Q(s', .) - Q(s, a))`` to one cell. With theta = Q - Q* and
-the greedy action g(s') this is ``alpha e_(s,a) (delta + gamma theta(s', g(s')) - theta(s, a) + gamma excess)``: delta is the
-temporal difference at Q*, and the excess, how far another action overtakes the greedy one, is zero near Q*. Without the
-excess the rule is linear:
+An agent at (s, a) that moves to s' adds ``alpha (R + gamma max Q(s', .) - Q(s, a))`` to one cell.
+With theta = Q - Q* and the greedy action g(s') this is ``alpha e_(s,a) (delta + gamma theta(s',
+g(s')) - theta(s, a) + gamma excess)``: delta is the temporal difference at Q*, and the excess, how
+far another action overtakes the greedy one, is zero near Q*. Without the excess the rule is linear:
 
     M(y) = e_(s,a) (gamma e_(s',g(s')) - e_(s,a))',        b(y) = delta(y) e_(s,a).
 
@@ -31,7 +31,8 @@ TIE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class CellNoise:
-    """One kind's transitions (s, a, s') and what they do; the mode of the chain is the state, m = S."""
+    """One kind's transitions (s, a, s') and what they do; the mode of the chain is the state, m =
+    S."""
 
     chain: sparse.csr_array
     """(S, S)"""
@@ -61,7 +62,9 @@ class CellNoise:
     def flow(self) -> sparse.csr_array:
         """(d, S): how often the agent goes from a cell to a state."""
         shape = self.num_cells, len(self.law)
-        return sparse.csr_array(sparse.coo_array((self.frequency, (self.cell, self.next)), shape=shape))
+        return sparse.csr_array(
+            sparse.coo_array((self.frequency, (self.cell, self.next)), shape=shape)
+        )
 
     @property
     def mean_matrix(self) -> np.ndarray:
@@ -82,7 +85,8 @@ class CellNoise:
         return np.diag(squares) - np.outer(self.mean_offset, self.mean_offset)
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j / period)``."""
+        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
+        period)``."""
         disturbance = -np.outer(self.law, self.mean_offset)
         np.add.at(disturbance, (self.next, self.cell), self.frequency * self.errors)
         total, triangle = lag_sums(self.chain, self.law, disturbance, period - 1)
@@ -91,11 +95,17 @@ class CellNoise:
     def offset_response(self, effects: np.ndarray) -> np.ndarray:
         """(d, d): ``sum_z E[b | z] effects(z)'``."""
         shape = self.num_cells, len(self.law)
-        return sparse.csr_array((self._chance * self.errors, (self.cell, self.state)), shape=shape) @ effects
+        return (
+            sparse.csr_array((self._chance * self.errors, (self.cell, self.state)), shape=shape)
+            @ effects
+        )
 
     def matrix_response(self, effects: np.ndarray) -> np.ndarray:
         """(d,): ``sum_z E[M | z] effects(z)``."""
-        ahead = self.discount * effects[self.state, self.greedy[self.next]] - effects[self.state, self.cell]
+        ahead = (
+            self.discount * effects[self.state, self.greedy[self.next]]
+            - effects[self.state, self.cell]
+        )
         return np.bincount(self.cell, self._chance * ahead, minlength=self.num_cells)
 
     @property
@@ -105,7 +115,9 @@ class CellNoise:
 
 
 @agent_noises.register
-def _(algorithm: QLearning, problem: Federation, fixed_point: np.ndarray) -> list[tuple[float, AgentNoise]]:
+def _(
+    algorithm: QLearning, problem: Federation, fixed_point: np.ndarray
+) -> list[tuple[float, AgentNoise]]:
     states, actions = problem.num_states, problem.num_actions
     greedy = greedy_cells(fixed_point.reshape(states, actions))
     policies = algorithm.policies(problem)
@@ -120,15 +132,26 @@ def _(algorithm: QLearning, problem: Federation, fixed_point: np.ndarray) -> lis
         best = fixed_point[greedy]
         errors = mdp.rewards.ravel()[cell] + problem.discount * best[following] - fixed_point[cell]
         noise = CellNoise(
-            chains[kind], laws[kind], cell // actions, cell, following, frequency, errors, greedy, problem.discount,
+            chains[kind],
+            laws[kind],
+            cell // actions,
+            cell,
+            following,
+            frequency,
+            errors,
+            greedy,
+            problem.discount,
             num_cells=len(fixed_point),
-        )  # fmt: skip
-        found.append((1.0 if alike else float(problem.kind_counts[kind] / problem.num_agents), noise))
+        )
+        found.append(
+            (1.0 if alike else float(problem.kind_counts[kind] / problem.num_agents), noise)
+        )
     return found
 
 
 def greedy_cells(values: np.ndarray) -> np.ndarray:
-    """(S,): the cell of the best action of each state, for `values` (S, A); an error where two are equally good.
+    """(S,): the cell of the best action of each state, for `values` (S, A); an error where two are
+    equally good.
 
     Examples
     --------
@@ -143,8 +166,10 @@ def greedy_cells(values: np.ndarray) -> np.ndarray:
         if gaps[state] <= TIE * max(1.0, float(np.abs(values).max())):
             first, second = np.argsort(values[state])[::-1][:2]
             raise ProblemError(
-                f"The greedy policy is not unique: in state {state} the actions {min(first, second)} and {max(first, second)} "
-                "are equally good, so Q-learning has no linear form near Q*; give the actions rewards that differ, or measure "
+                f"The greedy policy is not unique: in state {state} the actions "
+                f"{min(first, second)} and {max(first, second)} "
+                "are equally good, so Q-learning has no linear form near Q*; give the actions "
+                "rewards that differ, or measure "
                 "with run."
             )
     return np.arange(states) * actions + best

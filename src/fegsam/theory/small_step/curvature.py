@@ -1,20 +1,24 @@
-"""How much the maximum in Q-learning exceeds the value of the greedy action, because agents' values fluctuate.
+"""How much the maximum in Q-learning exceeds the value of the greedy action, because agents' values
+fluctuate.
 
-Near Q* an agent's copy of Q is Gaussian with mean Q* and a covariance C of order alpha. It overestimates the value of a next
-state s by
+Near Q* an agent's copy of Q is Gaussian with mean Q* and a covariance C of order alpha. It
+overestimates the value of a next state s by
 
-    E max(0, max_a D_a),        D_a = Q(s, a) - Q(s, g(s)),  a Gaussian of mean -gap_a and variance v_a,
+    E max(0, max_a D_a),        D_a = Q(s, a) - Q(s, g(s)),  a Gaussian of mean -gap_a and variance
+    v_a,
 
-on average. Where every gap is large against its standard deviation that is nothing: ``E max(0, D) = sd phi(u) - gap Phi(-u)``
-with u = gap / sd falls like ``exp(-u^2 / 2)``. Where two actions tie nearly it is of the order of the standard deviation, that
-is sqrt(alpha). The mean equation ``0 = A x + gamma mean_i flow_i E excess_i`` turns it into a bias x of the average.
+on average. Where every gap is large against its standard deviation that is nothing: ``E max(0, D) =
+sd phi(u) - gap Phi(-u)`` with u = gap / sd falls like ``exp(-u^2 / 2)``. Where two actions tie
+nearly it is of the order of the standard deviation, that is sqrt(alpha). The mean equation ``0 = A
+x + gamma mean_i flow_i E excess_i`` turns it into a bias x of the average.
 
-An agent's own copy fluctuates more than the average if K > 1: k steps after a synchronisation its covariance is
+An agent's own copy fluctuates more than the average if K > 1: k steps after a synchronisation its
+covariance is
 
     alpha/N F^k X F^k'  +  alpha^2 sum_{j<k} F^j Gamma F^j',        F = I + alpha A,
 
-what is left of the average that it took, and its own noise since. X is that of the small-step law and Gamma the long-run
-covariance of the agent's noise.
+what is left of the average that it took, and its own noise since. X is that of the small-step law
+and Gamma the long-run covariance of the agent's noise.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ from fegsam.theory.small_step.cell_noise import CellNoise
 PHASES = 8
 """Largest number of times between two synchronisations at which the covariance is computed."""
 POINTS = 2**14
-"""Quasi-random points for states with three actions or more: the excess is right to about a thousandth."""
+"""Quasi-random points for states with three actions or more: the excess is right to about a
+thousandth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +48,8 @@ class Curvature:
     pull : (d,) array
         ``gamma mean_i flow_i E excess_i``, what it adds to the mean increment.
     gap_ratio : float
-        The smallest ratio of an action gap to the standard deviation of that gap in one agent's copy.
+        The smallest ratio of an action gap to the standard deviation of that gap in one agent's
+        copy.
 
     Examples
     --------
@@ -67,7 +73,8 @@ def curvature(
     alpha: float,
     period: int,
 ) -> Curvature:
-    """The curvature at Q* = `values` (d,) for kinds with their shares, their Gamma and the `covariance` of the average."""
+    """The curvature at Q* = `values` (d,) for kinds with their shares, their Gamma and the
+    `covariance` of the average."""
     pull, smallest = np.zeros(len(values)), math.inf
     for (share, noise), gamma in zip(kinds, long_run, strict=True):
         excess = np.zeros(len(noise.law))
@@ -82,7 +89,8 @@ def curvature(
 def copy_covariances(
     matrix: np.ndarray, gamma: np.ndarray, covariance: np.ndarray, alpha: float, period: int
 ) -> Iterator[tuple[float, np.ndarray]]:
-    """Weights that add up to one, and the covariance (d, d) of an agent's copy at up to `PHASES` times of a period."""
+    """Weights that add up to one, and the covariance (d, d) of an agent's copy at up to `PHASES`
+    times of a period."""
     stride = -(-period // PHASES)
     first = (stride - 1) // 2
     step = np.eye(len(matrix)) + alpha * matrix
@@ -104,29 +112,41 @@ def _powers(step: np.ndarray, noise: np.ndarray, count: int) -> tuple[np.ndarray
     return power, total
 
 
-def gap_distribution(greedy: np.ndarray, values: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(S, A-1) gaps and (S, A-1, A-1) covariances of ``Q(s, a) - Q(s, g(s))`` over the other actions a of each state."""
+def gap_distribution(
+    greedy: np.ndarray, values: np.ndarray, covariance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(S, A-1) gaps and (S, A-1, A-1) covariances of ``Q(s, a) - Q(s, g(s))`` over the other
+    actions a of each state."""
     states, actions = len(greedy), len(values) // len(greedy)
     cells = np.arange(len(values)).reshape(states, actions)
     others = cells[cells != greedy[:, None]].reshape(states, actions - 1)
     gaps = values[greedy][:, None] - values[others]
     with_greedy = covariance[others, greedy[:, None]]
     among = covariance[others[:, :, None], others[:, None, :]]
-    spreads = among - with_greedy[:, :, None] - with_greedy[:, None, :] + covariance[greedy, greedy][:, None, None]
+    spreads = (
+        among
+        - with_greedy[:, :, None]
+        - with_greedy[:, None, :]
+        + covariance[greedy, greedy][:, None, None]
+    )
     return gaps, spreads
 
 
 def gap_ratios(gaps: np.ndarray, spreads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(S, a) standard deviations, and the gaps in units of them; infinite where nothing fluctuates."""
+    """(S, a) standard deviations, and the gaps in units of them; infinite where nothing
+    fluctuates."""
     deviations = np.sqrt(np.maximum(np.einsum("saa->sa", spreads), 0.0))
-    return deviations, np.divide(gaps, deviations, out=np.full_like(gaps, math.inf), where=deviations > 0)
+    return deviations, np.divide(
+        gaps, deviations, out=np.full_like(gaps, math.inf), where=deviations > 0
+    )
 
 
 def expected_excess(gaps: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """(S,): ``E max(0, max_a D_a)`` for D of mean ``-gaps`` (S, a) and covariance `spreads` (S, a, a).
+    """(S,): ``E max(0, max_a D_a)`` for D of mean ``-gaps`` (S, a) and covariance `spreads` (S, a,
+    a).
 
-    One action's part has a closed form. Where several may overtake at once, quasi-random points tell by how much the sum of
-    their parts exceeds the largest.
+    One action's part has a closed form. Where several may overtake at once, quasi-random points
+    tell by how much the sum of their parts exceeds the largest.
 
     Examples
     --------
@@ -144,10 +164,13 @@ def expected_excess(gaps: np.ndarray, spreads: np.ndarray) -> np.ndarray:
 
 
 def _overlap(gaps: np.ndarray, spread: np.ndarray) -> float:
-    """``E[sum_a max(0, D_a) - max(0, max_a D_a)]`` by additive quasi-random points, folded by the tent map."""
+    """``E[sum_a max(0, D_a) - max(0, max_a D_a)]`` by additive quasi-random points, folded by the
+    tent map."""
     dim = len(gaps)
     base = 2.0
-    for _ in range(64):  # the root of x^(dim + 1) = x + 1, whose powers spread points evenly in every dimension
+    for _ in range(
+        64
+    ):  # the root of x^(dim + 1) = x + 1, whose powers spread points evenly in every dimension
         base = (1 + base) ** (1 / (dim + 1))
     points = (0.5 + np.outer(np.arange(1, POINTS + 1), base ** -np.arange(1.0, dim + 1))) % 1.0
     normal = ndtri(np.clip(1 - np.abs(2 * points - 1), 1e-15, 1 - 1e-15))

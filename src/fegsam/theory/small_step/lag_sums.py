@@ -1,14 +1,14 @@
 """Sums over the lags of a Markov chain: how long a disturbance of its law is felt.
 
-A disturbance g of the law of the state, of total mass zero, is ``Q^i g`` after i steps, Q the transpose of the kernel.
-Two sums over all i are wanted,
+A disturbance g of the law of the state, of total mass zero, is ``Q^i g`` after i steps, Q the
+transpose of the kernel. Two sums over all i are wanted,
 
     sum_{i>=0} Q^i g = (I - Q)^{-1} g,          the fundamental matrix at work, and
     sum_{i<k} (k - i) Q^i g,                    lags that fall within a block of k steps.
 
-Both are taken without ever subtracting nearly equal terms, for k up to 10^6 and more and however slowly the chain mixes:
-on dense matrices by squaring; on sparse ones by walking until the disturbance is gone, and where that takes long in a small
-Krylov space of Q or of (I - Q)^{-1}.
+Both are taken without ever subtracting nearly equal terms, for k up to 10^6 and more and however
+slowly the chain mixes: on dense matrices by squaring; on sparse ones by walking until the
+disturbance is gone, and where that takes long in a small Krylov space of Q or of (I - Q)^{-1}.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from scipy import sparse
 from scipy.sparse import linalg as sparse_linalg
 
 DENSE_STATES = 500
-"""Up to so many states the kernel is handled as a dense matrix, and up to `MOST_DENSE_STATES` for many disturbances."""
+"""Up to so many states the kernel is handled as a dense matrix, and up to `MOST_DENSE_STATES` for
+many disturbances."""
 MOST_DENSE_STATES = 4000
 WALK_STEPS = 500
 """So many steps are walked before another way is taken ..."""
@@ -34,8 +35,11 @@ FORWARD_DIMENSIONS, INVERSE_DIMENSIONS = 40, 120
 Operator = Callable[[np.ndarray], np.ndarray]
 
 
-def lag_sums(kernel: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """``sum_{i>=0} Q^i g`` and ``sum_{i<length} (length - i) Q^i g`` for every column g of `disturbances`.
+def lag_sums(
+    kernel: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """``sum_{i>=0} Q^i g`` and ``sum_{i<length} (length - i) Q^i g`` for every column g of
+    `disturbances`.
 
     Parameters
     ----------
@@ -63,9 +67,12 @@ def lag_sums(kernel: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray
     """
     states, columns = disturbances.shape
     if states <= max(DENSE_STATES, min(8 * columns, MOST_DENSE_STATES)):
-        # Without its stationary part the kernel acts the same on zero sums, and rounding cannot pile up there.
+        # Without its stationary part the kernel acts the same on zero sums, and rounding cannot
+        # pile up there.
         transient = kernel.T.toarray() - law[:, None]
-        return np.linalg.solve(np.eye(states) - transient, disturbances), triangle_by_squaring(transient, disturbances, length)
+        return np.linalg.solve(np.eye(states) - transient, disturbances), triangle_by_squaring(
+            transient, disturbances, length
+        )
     return _sparse_sums(kernel, law, disturbances, length)
 
 
@@ -118,7 +125,8 @@ def _sparse_sums(
 def _walk(
     backward: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int, steps: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Both sums over at most `steps` terms, the next term, and how many terms there were: fewer if the rest is nothing."""
+    """Both sums over at most `steps` terms, the next term, and how many terms there were: fewer if
+    the rest is nothing."""
     total, triangle = np.zeros_like(disturbances), np.zeros_like(disturbances)
     term = disturbances
     first = earlier = float(np.abs(term).sum(axis=0).max())
@@ -142,13 +150,15 @@ def _slow_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Both sums for disturbances of which the fast part is gone.
 
-    If few slow modes are left, as where parts of the chain hardly communicate, the Krylov space of Q holds them; if many, as on
-    lines and grids, a factorisation of I - Q fills in little.
+    If few slow modes are left, as where parts of the chain hardly communicate, the Krylov space of
+    Q holds them; if many, as on lines and grids, a factorisation of I - Q fills in little.
     """
     total, triangle = np.zeros_like(disturbances), np.zeros_like(disturbances)
     difficult = []
     for column in range(disturbances.shape[1]):
-        found = _krylov_sums(lambda g: backward @ g, False, law, disturbances[:, column], length, FORWARD_DIMENSIONS)
+        found = _krylov_sums(
+            lambda g: backward @ g, False, law, disturbances[:, column], length, FORWARD_DIMENSIONS
+        )
         if found is None:
             difficult.append(column)
         else:
@@ -163,36 +173,50 @@ def _slow_sums(
     for column in difficult:
         found = _krylov_sums(solve, True, law, disturbances[:, column], length, INVERSE_DIMENSIONS)
         if found is None:
-            triangle[:, [column]] = _walk(backward, law, disturbances[:, [column]], length, length)[1]
+            triangle[:, [column]] = _walk(backward, law, disturbances[:, [column]], length, length)[
+                1
+            ]
         else:
             triangle[:, column] = found[1]
     return total, triangle
 
 
 def _zero_sum_solver(backward: sparse.csr_array, law: np.ndarray) -> Operator:
-    """Solves ``(I - Q) x = g`` for g and x that sum to zero, by sparse LU with one state left out."""
+    """Solves ``(I - Q) x = g`` for g and x that sum to zero, by sparse LU with one state left
+    out."""
     fixed = int(np.argmax(law))
     others = np.delete(np.arange(len(law)), fixed)
     matrix = (sparse.eye_array(len(others)) - backward[others][:, others]).tocsc()
     # Diagonally dominant by columns: no pivoting is needed, so the ordering may keep the symmetry.
-    factors = sparse_linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    factors = sparse_linalg.splu(
+        matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+    )
 
     def solve(g: np.ndarray) -> np.ndarray:
         found = np.zeros_like(g)
         found[others] = factors.solve(g[others])
         found[others] += factors.solve(g[others] - matrix @ found[others])
-        return found - (law * found.sum(axis=0) if g.ndim == 1 else np.outer(law, found.sum(axis=0)))
+        return found - (
+            law * found.sum(axis=0) if g.ndim == 1 else np.outer(law, found.sum(axis=0))
+        )
 
     return solve
 
 
 def _krylov_sums(
-    operator: Operator, is_inverse: bool, law: np.ndarray, disturbance: np.ndarray, length: int, dimensions: int
+    operator: Operator,
+    is_inverse: bool,
+    law: np.ndarray,
+    disturbance: np.ndarray,
+    length: int,
+    dimensions: int,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Both sums of g in the space of g, O g, O^2 g, ..., where O is Q, or ``(I - Q)^{-1}``; None if it grows large.
+    """Both sums of g in the space of g, O g, O^2 g, ..., where O is Q, or ``(I - Q)^{-1}``; None if
+    it grows large.
 
-    Divided by the root of the law, measures have an inner product in which Q does not expand. Then neither does its
-    projection on the space, H or ``I - H^{-1}`` for the projection H of O, but for rounding.
+    Divided by the root of the law, measures have an inner product in which Q does not expand. Then
+    neither does its projection on the space, H or ``I - H^{-1}`` for the projection H of O, but for
+    rounding.
     """
     root = np.sqrt(law)
     size = float(np.linalg.norm(disturbance / root))
@@ -216,8 +240,15 @@ def _krylov_sums(
             if np.linalg.norm(chain, 2) > 1 + 1e-9:
                 return None
             start = np.eye(j + 1, 1)
-            weights = np.hstack([np.linalg.solve(np.eye(j + 1) - chain, start), triangle_by_squaring(chain, start, length)])
-            if is_invariant or np.all(np.abs(weights[-5:]).max(axis=0) <= 1e-13 * np.abs(weights).max(axis=0)):
+            weights = np.hstack(
+                [
+                    np.linalg.solve(np.eye(j + 1) - chain, start),
+                    triangle_by_squaring(chain, start, length),
+                ]
+            )
+            if is_invariant or np.all(
+                np.abs(weights[-5:]).max(axis=0) <= 1e-13 * np.abs(weights).max(axis=0)
+            ):
                 total, triangle = (root * (size * weight @ basis[: j + 1]) for weight in weights.T)
                 return total, triangle
         if is_invariant:

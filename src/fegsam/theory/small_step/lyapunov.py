@@ -1,4 +1,5 @@
-"""The stationary covariance of a linear iteration: the Lyapunov equation, for a few parameters or for thousands."""
+"""The stationary covariance of a linear iteration: the Lyapunov equation, for a few parameters or
+for thousands."""
 
 from __future__ import annotations
 
@@ -9,16 +10,18 @@ from scipy.sparse import linalg as sparse_linalg
 from fegsam.errors import ProblemError
 
 SCHUR_PARAMETERS = 200
-"""Up to so many parameters equations are solved by Schur forms and all eigenvalues are computed, which takes long beyond."""
+"""Up to so many parameters equations are solved by Schur forms and all eigenvalues are computed,
+which takes long beyond."""
 SIGN_STEPS = 60
 
 
 def stationary_covariance(mean_matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """The X with ``A X + X A' + Gamma = 0``, for a stable A (all eigenvalues have negative real parts).
+    """The X with ``A X + X A' + Gamma = 0``, for a stable A (all eigenvalues have negative real
+    parts).
 
-    Many parameters are solved by Newton's iteration for the sign of A, ``E <- (E / c + c E^{-1}) / 2`` with
-    ``W <- (W / c + c E^{-1} W E^{-1}') / 2`` from W = Gamma: E goes to -I and W to 2 X. It is made of products and inverses,
-    which run at the speed of the machine.
+    Many parameters are solved by Newton's iteration for the sign of A, ``E <- (E / c + c E^{-1}) /
+    2`` with ``W <- (W / c + c E^{-1} W E^{-1}') / 2`` from W = Gamma: E goes to -I and W to 2 X. It
+    is made of products and inverses, which run at the speed of the machine.
 
     Parameters
     ----------
@@ -41,23 +44,26 @@ def stationary_covariance(mean_matrix: np.ndarray, noise: np.ndarray) -> np.ndar
     for _ in range(SIGN_STEPS):
         inverse = np.linalg.inv(sign)
         off = float(np.linalg.norm(sign + np.eye(len(sign)))) / len(sign) ** 0.5
-        # Far from -I, scaling brings large and small eigenvalues together; near it, it would spoil quadratic convergence.
+        # Far from -I, scaling brings large and small eigenvalues together; near it, it would spoil
+        # quadratic convergence.
         scale = 1.0 if off < 0.1 else (np.linalg.norm(sign) / np.linalg.norm(inverse)) ** 0.5
         sign = (sign / scale + scale * inverse) / 2
         doubled = (doubled / scale + scale * (inverse @ doubled @ inverse.T)) / 2
         if off < 1e-8:  # the step just made squared it
             return (doubled + doubled.T) / 4
     raise ProblemError(
-        f"The stationary covariance of {len(sign)} parameters was not found in {SIGN_STEPS} steps: the mean matrix is "
+        f"The stationary covariance of {len(sign)} parameters was not found in {SIGN_STEPS} "
+        "steps: the mean matrix is "
         "unstable to rounding; use fewer features or policies that explore more."
     )
 
 
 def slowest_rate(mean_matrix: np.ndarray) -> float:
-    """The smallest real part of the eigenvalues of -A: how fast the slowest direction of ``dx/dt = A x`` decays.
+    """The smallest real part of the eigenvalues of -A: how fast the slowest direction of ``dx/dt =
+    A x`` decays.
 
-    Where -A has no positive entry off its diagonal, as in tabular TD, that is the eigenvalue nearest zero (Perron and
-    Frobenius), which is found alone.
+    Where -A has no positive entry off its diagonal, as in tabular TD, that is the eigenvalue
+    nearest zero (Perron and Frobenius), which is found alone.
 
     Examples
     --------
@@ -67,5 +73,7 @@ def slowest_rate(mean_matrix: np.ndarray) -> float:
     off_diagonal = mean_matrix[~np.eye(len(mean_matrix), dtype=bool)]
     if len(mean_matrix) <= SCHUR_PARAMETERS or off_diagonal.min() < 0:
         return float(np.linalg.eigvals(-mean_matrix).real.min())
-    largest = sparse_linalg.eigs(np.linalg.inv(-mean_matrix), k=1, v0=np.ones(len(mean_matrix)), return_eigenvectors=False)
+    largest = sparse_linalg.eigs(
+        np.linalg.inv(-mean_matrix), k=1, v0=np.ones(len(mean_matrix)), return_eigenvectors=False
+    )
     return float(1 / abs(largest[0]))

@@ -1,24 +1,28 @@
-"""What the average of the agents is like in the long run, to first order in the step size alpha: variance and bias.
+"""What the average of the agents is like in the long run, to first order in the step size alpha:
+variance and bias.
 
-The paper's Theorem 3.1 bounds ``E||avg - theta*||^2``. For linear algorithms the truth for small steps has a closed
-form, and for Q-learning where the greedy policy is unique, as it is linear near Q* (`cell_noise`). Agent i moves
-``theta += alpha (M_i(y) theta + b_i(y))``, with theta measured from theta*. Let ``A_i = E M_i``,
-``b_i-bar = E b_i`` (the mean over the agents is zero, but the heterogeneous agents' own are not), A the mean of the A_i,
-and ~ mark deviations from the mean.
+The paper's Theorem 3.1 bounds ``E||avg - theta*||^2``. For linear algorithms the truth for small
+steps has a closed form, and for Q-learning where the greedy policy is unique, as it is linear near
+Q* (`cell_noise`). Agent i moves ``theta += alpha (M_i(y) theta + b_i(y))``, with theta measured
+from theta*. Let ``A_i = E M_i``, ``b_i-bar = E b_i`` (the mean over the agents is zero, but the
+heterogeneous agents' own are not), A the mean of the A_i, and ~ mark deviations from the mean.
 
 *Variance.* ``Cov(avg) = (alpha / N) X`` where X solves the Lyapunov equation
 
-    A X + X A' + mean_i Gamma_i = 0,        Gamma_i = sum over all lags j, of either sign, of Cov(b_i(y_0), b_i(y_j)).
+    A X + X A' + mean_i Gamma_i = 0,        Gamma_i = sum over all lags j, of either sign, of
+    Cov(b_i(y_0), b_i(y_j)).
 
 N agents divide it by N, whatever the sync period K: the linear speed-up.
 
-*Markov bias.* An agent's parameters remember its past noise, on which the matrix that multiplies them depends:
+*Markov bias.* An agent's parameters remember its past noise, on which the matrix that multiplies
+them depends:
 
-    -alpha A^{-1} mean_i sum_{j>=1} w_j E[M_i~(y_j) b_i~(y_0)],        w_j = 1/N + (1 - 1/N) max(0, 1 - j/K).
+    -alpha A^{-1} mean_i sum_{j>=1} w_j E[M_i~(y_j) b_i~(y_0)],        w_j = 1/N + (1 - 1/N) max(0,
+    1 - j/K).
 
-w_j is how much of the agent's own noise of j steps ago it still carries: all of it if there was no synchronisation in
-between, which has probability ``max(0, 1 - j/K)``, else the N-th part. So K = 1 divides the bias by N, and with K large
-against the mixing time N agents are as biased as one.
+w_j is how much of the agent's own noise of j steps ago it still carries: all of it if there was no
+synchronisation in between, which has probability ``max(0, 1 - j/K)``, else the N-th part. So K = 1
+divides the bias by N, and with K large against the mixing time N agents are as biased as one.
 
 *Heterogeneity drift.* Between synchronisations each agent moves towards its own fixed point,
 
@@ -26,8 +30,9 @@ against the mixing time N agents are as biased as one.
 
 It is zero not only if the agents agree, but whenever their A_i do.
 
-*Curvature*, in Q-learning. The maximum over fluctuating values is too large on average. It matters where two actions tie
-nearly, within a few standard deviations of an agent's copy of Q; see `curvature`.
+*Curvature*, in Q-learning. The maximum over fluctuating values is too large on average. It matters
+where two actions tie nearly, within a few standard deviations of an agent's copy of Q; see
+`curvature`.
 
 No N makes the biases vanish if K > 1: they are the floor under the speed-up.
 """
@@ -55,9 +60,11 @@ SAME_MATRIX = 1e-12
 MOST_PARAMETERS = 5000
 """The Lyapunov equation takes several dense (d, d) matrices, and time in proportion to d^3."""
 RELIABLE_GAP = 3.0
-"""Standard deviations by which the greedy action must lead for the law of Q-learning to be called exact to first order."""
+"""Standard deviations by which the greedy action must lead for the law of Q-learning to be called
+exact to first order."""
 FIRST_ORDER_SHARE = 0.1
-"""The largest `stiffness` at which the drift is called exact to first order: the terms left out are about this part of it."""
+"""The largest `stiffness` at which the drift is called exact to first order: the terms left out are
+about this part of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +79,21 @@ class SmallStepLaw:
     covariance : (d, d) array
         ``(alpha / N) X``.
     markov_bias, drift : (d,) arrays
-        The two parts of ``E[avg] - theta*``: from the memory of the noise, and from the heterogeneity of the agents.
+        The two parts of ``E[avg] - theta*``: from the memory of the noise, and from the
+        heterogeneity of the agents.
     rate : float
-        ``alpha min Re eig(-A)``: the slowest part of the mean error shrinks by the factor ``1 - rate`` a step.
+        ``alpha min Re eig(-A)``: the slowest part of the mean error shrinks by the factor ``1 -
+        rate`` a step.
     curvature_bias : (d,) array
         The third part: from the maximum over fluctuating values. Zero but for Q-learning.
     gap_ratio : float
-        Q-learning: the smallest ratio of an action gap, ``max Q*(s, .) - Q*(s, a)``, to the standard deviation of that gap in
-        one agent's copy of Q. Infinite for the linear algorithms.
+        Q-learning: the smallest ratio of an action gap, ``max Q*(s, .) - Q*(s, a)``, to the
+        standard deviation of that gap in one agent's copy of Q. Infinite for the linear algorithms.
     stiffness : float
-        ``alpha (K - 1) ||A||_2 / 2``: how far agents go towards their own fixed points between synchronisations. Where it is
-        not small the true drift grows more slowly with K than the law's. Zero for one agent, for agents of one kind, and in
-        the linear algorithms for agents that share A, as they do not drift.
+        ``alpha (K - 1) ||A||_2 / 2``: how far agents go towards their own fixed points between
+        synchronisations. Where it is not small the true drift grows more slowly with K than the
+        law's. Zero for one agent, for agents of one kind, and in the linear algorithms for agents
+        that share A, as they do not drift.
 
     Examples
     --------
@@ -108,9 +118,10 @@ class SmallStepLaw:
     def holds(self) -> bool:
         """Whether the law is exact to first order: `limits` is empty.
 
-        For Q-learning the greedy action of every state must lead by `RELIABLE_GAP` standard deviations. Below, the law is a
-        guide: the curvature is in it, but the variance is that of the unique greedy policy, while the agents' greedy policies
-        vary. For heterogeneous agents the `stiffness` must be at most `FIRST_ORDER_SHARE`. Above, the law overstates the drift.
+        For Q-learning the greedy action of every state must lead by `RELIABLE_GAP` standard
+        deviations. Below, the law is a guide: the curvature is in it, but the variance is that of
+        the unique greedy policy, while the agents' greedy policies vary. For heterogeneous agents
+        the `stiffness` must be at most `FIRST_ORDER_SHARE`. Above, the law overstates the drift.
         """
         return not self.limits
 
@@ -119,10 +130,14 @@ class SmallStepLaw:
         """Why the law is only a guide, a sentence for each reason; empty where it holds."""
         found = []
         if not self.gap_ratio >= RELIABLE_GAP:
-            found.append(f"the smallest action gap is {self.gap_ratio:.3g} standard deviations, below {RELIABLE_GAP:g}")
+            found.append(
+                f"the smallest action gap is {self.gap_ratio:.3g} standard deviations, below "
+                f"{RELIABLE_GAP:g}"
+            )
         if not self.stiffness <= FIRST_ORDER_SHARE:
             found.append(
-                f"alpha (K - 1) ||A|| / 2 is {self.stiffness:.3g}, above {FIRST_ORDER_SHARE:g}, where the drift levels off"
+                f"alpha (K - 1) ||A|| / 2 is {self.stiffness:.3g}, above {FIRST_ORDER_SHARE:g}, "
+                "where the drift levels off"
             )
         return found
 
@@ -146,7 +161,10 @@ class SmallStepLaw:
             return f"{np.linalg.norm(bias):.4g}"
 
         lines = [
-            (f"{self.algorithm}, small steps", f"N = {self.num_agents}, K = {self.sync_period}, step size {self.step_size:g}"),
+            (
+                f"{self.algorithm}, small steps",
+                f"N = {self.num_agents}, K = {self.sync_period}, step size {self.step_size:g}",
+            ),
             ("E||avg - theta*||^2", f"{self.mse:.4g}"),
             ("  variance", f"{self.variance:.4g}"),
             ("  bias squared", f"{self.bias @ self.bias:.4g}"),
@@ -164,14 +182,18 @@ class SmallStepLaw:
         return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in lines)
 
 
-def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float, sync_period: int) -> SmallStepLaw:
+def small_step_law(
+    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float, sync_period: int
+) -> SmallStepLaw:
     """Variance and bias of the agents' average in the long run, for small steps, without sampling.
 
-    The law of the limit of `fegsam.exact.stationary_error`, at a fraction of the cost: one sparse solve per kind of agents
-    and one Lyapunov equation, whatever N and K. It keeps the covariance up to terms of order ``alpha^2 / N`` and the bias up to
-    terms of order ``alpha^2``; so the relative error of ``mse`` falls in proportion to alpha, for every N. Steps are small if
-    ``alpha ||A||`` is small against one, and for heterogeneous agents ``alpha K ||A||``: beyond, the true drift stops growing
-    with K and the law overstates it. `SmallStepLaw.holds` and `SmallStepLaw.limits` say so.
+    The law of the limit of `fegsam.exact.stationary_error`, at a fraction of the cost: one sparse
+    solve per kind of agents and one Lyapunov equation, whatever N and K. It keeps the covariance up
+    to terms of order ``alpha^2 / N`` and the bias up to terms of order ``alpha^2``; so the relative
+    error of ``mse`` falls in proportion to alpha, for every N. Steps are small if ``alpha ||A||``
+    is small against one, and for heterogeneous agents ``alpha K ||A||``: beyond, the true drift
+    stops growing with K and the law overstates it. `SmallStepLaw.holds` and `SmallStepLaw.limits`
+    say so.
 
     Parameters
     ----------
@@ -189,13 +211,14 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     Raises
     ------
     ProblemError
-        Where the algorithm is not linear or diverges, or has more than 5000 parameters; for Q-learning where the greedy
-        policy is not unique.
+        Where the algorithm is not linear or diverges, or has more than 5000 parameters; for
+        Q-learning where the greedy policy is not unique.
 
     Examples
     --------
-    Noise of +-2 that flips with probability 1/4 has correlation 1/2 from one step to the next, and a long-run variance of
-    ``4 (1 + 1/2) / (1 - 1/2) = 12``; averaged by ``theta += alpha (noise - theta)``, half of that times alpha is left:
+    Noise of +-2 that flips with probability 1/4 has correlation 1/2 from one step to the next, and
+    a long-run variance of ``4 (1 + 1/2) / (1 - 1/2) = 12``; averaged by ``theta += alpha (noise -
+    theta)``, half of that times alpha is left:
 
     >>> import fegsam as fg
     >>> noise = fg.MarkovNoise([[0.75, 0.25], [0.25, 0.75]], num_agents=1)
@@ -206,8 +229,13 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     Heterogeneous agents pay for rare synchronisation with a bias that no number of agents removes:
 
     >>> mdp = fg.examples.garnet(30, 3, 5, discount=0.9, seed=0)
-    >>> fed = fg.Federation(mdp, fg.policies.random(30, 3, count=4, seed=1), num_agents=10**6,
-    ...                     target_policy=fg.policies.uniform(30, 3), features=[[1.0, s / 30] for s in range(30)])
+    >>> fed = fg.Federation(
+    ...     mdp,
+    ...     fg.policies.random(30, 3, count=4, seed=1),
+    ...     num_agents=10**6,
+    ...     target_policy=fg.policies.uniform(30, 3),
+    ...     features=[[1.0, s / 30] for s in range(30)],
+    ... )
     >>> print(small_step_law(fed, fg.OffPolicyLinearTD(), step_size=0.01, sync_period=100))
     OffPolicyLinearTD, small steps  N = 1000000, K = 100, step size 0.01
     E||avg - theta*||^2             3.058e-08
@@ -229,34 +257,50 @@ def small_step_law(problem: Federation | MarkovNoise, algorithm: Any, *, step_si
     dimension = algorithm.dimension(problem)
     if dimension > MOST_PARAMETERS:
         raise ProblemError(
-            f"The small-step law of {dimension} parameters was asked for, but its Lyapunov equation is affordable up to "
+            f"The small-step law of {dimension} parameters was asked for, but its Lyapunov "
+            "equation is affordable up to "
             f"{MOST_PARAMETERS}; use features or fewer states."
         )
     point = fixed_point(problem, algorithm)
     kinds = agent_noises(algorithm, problem, point)
     agents = problem.num_agents
-    mean_matrix, pull, memory = np.zeros((dimension, dimension)), np.zeros(dimension), np.zeros(dimension)
+    mean_matrix, pull, memory = (
+        np.zeros((dimension, dimension)),
+        np.zeros(dimension),
+        np.zeros(dimension),
+    )
     total, long_run = np.zeros((dimension, dimension)), []
     first, share_matrix = kinds[0][1].mean_matrix, True
     for share, noise in kinds:
         matrix = noise.mean_matrix
         own, correlation = lagged_moments(noise, agents, period)
         mean_matrix += share * matrix
-        share_matrix = share_matrix and np.allclose(matrix, first, rtol=0.0, atol=SAME_MATRIX * np.abs(first).max())
+        share_matrix = share_matrix and np.allclose(
+            matrix, first, rtol=0.0, atol=SAME_MATRIX * np.abs(first).max()
+        )
         total += share * own
         pull += share * matrix @ noise.mean_offset
         memory += share * correlation
         if isinstance(noise, CellNoise):
             long_run.append(own)
     if not np.isfinite(total).all() or not np.isfinite(mean_matrix).all():
-        raise ProblemError("The noise of the agents is too large for its squares; give rewards or features in a larger unit.")
+        raise ProblemError(
+            "The noise of the agents is too large for its squares; give rewards or features in a "
+            "larger unit."
+        )
     covariance = alpha / agents * stationary_covariance(mean_matrix, total)
     # One kind alone has mean offset zero, and is not to drift by rounding times K.
     wait = (period - 1) / 2 if len(kinds) > 1 else 0.0
     cells = [(share, noise) for share, noise in kinds if isinstance(noise, CellNoise)]
-    bend = curvature(cells, long_run, covariance, point, alpha, period if agents > 1 else 1) if cells else NO_CURVATURE
+    bend = (
+        curvature(cells, long_run, covariance, point, alpha, period if agents > 1 else 1)
+        if cells
+        else NO_CURVATURE
+    )
     drifts = period > 1 and agents > 1 and len(kinds) > 1 and (bool(cells) or not share_matrix)
-    pulls = np.column_stack([alpha * memory, alpha * wait * pull, np.broadcast_to(bend.pull, dimension)])
+    pulls = np.column_stack(
+        [alpha * memory, alpha * wait * pull, np.broadcast_to(bend.pull, dimension)]
+    )
     biases = -np.linalg.solve(mean_matrix, pulls)
     return SmallStepLaw(
         algorithm=type(algorithm).__name__,
