@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
+from fegsam.engines.job import Job
 from fegsam.report import Verdict
 from fegsam.reproduction import inequality, look_ahead, problem_size
 from fegsam.reproduction.thresholds import claim_spec
@@ -49,8 +50,9 @@ def test_closed_form_of_the_example_is_its_mean_increment(horizon: int) -> None:
     np.testing.assert_allclose(after[1] / after[0], (1 - 0.01 * matrix) ** 50, rtol=1e-9)
 
 
-def shorter(plan: Any, settings: Any) -> fg.History:
+def shorter(job: Job) -> fg.History:
     """Agents that look one step ahead, whatever they were told."""
+    settings = job.settings
     return fg.run(
         look_ahead.example(AHEAD, 4),
         fg.OffPolicyLinearTD(horizon=1),
@@ -86,9 +88,10 @@ def test_speed_up_at_n_above_one_holds_and_does_not_for_agents_on_one_stream() -
     few = AHEAD.resized(agents=[2, 8], far_agents=[64], horizons=[1, 2], seeds=120)
     assert set(outcomes(look_ahead._speed_up(few, 2, "cpu")[0]).values()) == {"holds"}
 
-    def one_stream(plan: Any, settings: Any) -> fg.History:
-        agents = plan.agents._replace(kinds=plan.agents.kinds[:1])
-        return fg.engines.Cpu()(replace(plan, num_agents=1, agents=agents), settings)
+    def one_stream(job: Job) -> fg.History:
+        agents = job.agents._replace(kinds=job.agents.kinds[:1])
+        alone = replace(job.settings, num_agents=1)
+        return fg.engines.Cpu()(replace(job, settings=alone, agents=agents))
 
     verdicts, _ = look_ahead._speed_up(few, 2, one_stream)
     assert {verdict.kind: verdict.outcome for verdict in verdicts} == {

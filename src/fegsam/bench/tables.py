@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Job
 
 
 class Tables(NamedTuple):
@@ -41,7 +41,7 @@ class Tables(NamedTuple):
         return len(self.agent_policy)
 
 
-def q_learning_tables(plan: Plan) -> Tables:
+def q_learning_tables(plan: Job) -> Tables:
     agents, chain = plan.agents, plan.chain
     return Tables(
         num_states=int(chain.num_states),
