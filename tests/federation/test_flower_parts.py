@@ -20,7 +20,6 @@ pytest.importorskip("flwr")
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
-from deployed import assert_equal, simulated, write_study
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -39,6 +38,7 @@ from fegsam.federation.protocol.share import load_share, load_terms, save_share
 from fegsam.federation.protocol.state import append_event
 from fegsam.federation.protocol.transport import Lost
 from fegsam.federation.protocol.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
+from helpers.deployed import assert_equal, simulated, write_study
 
 ROOT = pathlib.Path(__file__).parents[2]
 STARTED = {"event": "started", "clock": 0.0, "round": 0, "rounds": 3, "agents": 2}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import cases
-from federation.in_memory import InMemory, serve, spread
 from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Ledger, read_events
@@ -29,6 +28,7 @@ from fegsam.federation.protocol.wire import (
     decode,
     encode,
 )
+from helpers.in_memory import InMemory, serve, spread
 
 HOMES = [(0, 1), (2,), (3,)]
 PERIOD, STEPS = 7, 66

@@ -28,7 +28,7 @@ from fegsam.reproduction.thresholds import claim_spec
 from fegsam.run import Engine
 from fegsam.theory.assumptions.drift import drift
 from fegsam.theory.bound.large_enough import LargeEnough
-from reproduction.controls import Faulty
+from helpers.controls import Faulty
 
 
 def small_speed_up(engine: str | Engine | None, **sizes: object) -> Section:
