@@ -273,8 +273,10 @@ def _checked(todo: list[Case], workers: int) -> Iterable[Agreement]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check that the cuda engine agrees with cpu.")
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    todo, found = runnable_cases(), []
-    for agreement in _checked(todo, parser.parse_args().workers):
+    workers, todo, found = parser.parse_args().workers, runnable_cases(), []
+    if not todo:
+        sys.exit("There is no GPU here; set NUMBA_ENABLE_CUDASIM=1 for Numba's simulator.")
+    for agreement in _checked(todo, workers):
         found.append(agreement)
         said = "; ".join(agreement.disagreements) or "agrees"
         print(
@@ -285,10 +287,10 @@ def main() -> int:
     good = sum(not agreement.disagreements for agreement in found)
     print(
         f"{good} of {len(todo)} agree; largest difference "
-        f"{max((agreement.float64 for agreement in found), default=0.0):.1e} in float64, "
-        f"{max((agreement.float32 for agreement in found), default=0.0):.1e} in float32"
+        f"{max(agreement.float64 for agreement in found):.1e} in float64, "
+        f"{max(agreement.float32 for agreement in found):.1e} in float32"
     )
-    return 0 if todo and good == len(todo) else 1
+    return 0 if good == len(todo) else 1
 
 
 if __name__ == "__main__":

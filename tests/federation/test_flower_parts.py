@@ -138,7 +138,7 @@ def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
         step_size=0.1, sync_period=5, num_steps=20, seed=3,
     )  # fmt: skip
     (tmp_path / "a").mkdir()
-    said = deployment._hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
+    said = deployment.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
     assert said == {"experiment": "study.toml", "seed": 3}
     config = {
         "experiment": str(tmp_path / "a" / "study.toml"),
@@ -575,9 +575,9 @@ def test_a_local_run_takes_the_study_that_was_given_and_not_the_copy_in_its_resu
 ) -> None:
     node = load_node(make(tmp_path)[0])
     study = tmp_path / "study.toml"
-    assert local._of_study(node, study) == node
+    assert local.with_study(node, study) == node
     stranger = dataclasses.replace(node, experiment=node.directory / "study.toml")
-    taken = local._of_study(stranger, study)
+    taken = local.with_study(stranger, study)
     assert (taken.experiment, taken.trust) == (study.resolve(), True)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fegsam.algorithms.rule import Path
 from fegsam.engines.paths import agent_path
 from fegsam.engines.plan import Plan
-from fegsam.engines.reference import _step
+from fegsam.engines.reference import take_step
 from fegsam.history.history import History
 from fegsam.history.recorder import Recorder
 from fegsam.history.settings import Settings
@@ -49,7 +49,7 @@ class Faulty:
         for t in range(steps + 1):
             if t > 0:
                 for i in agents:
-                    _step(plan, settings, params[i], paths[i], t - 1 - begin)
+                    take_step(plan, settings, params[i], paths[i], t - 1 - begin)
             if t % period == 0:
                 params = [self._average(params).copy() for _ in agents]
             if t == 0 or (self.fault == "paths reset" and t % period == 0):

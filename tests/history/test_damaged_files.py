@@ -193,7 +193,7 @@ def test_an_old_file_over_which_the_reader_loops_for_ever_is_refused(path, monke
     heap = content.index(b"GCOL") + 32
     content[heap : heap + 64] = bytes(64)
     path.write_bytes(content)
-    monkeypatch.setattr(storage, "_PATIENCE", 3.0)
+    monkeypatch.setattr(storage, "PATIENCE", 3.0)
     with pytest.raises(fg.ProblemError, match=r"run\.nc.*damaged"):
         fg.load_history(path)
 
@@ -209,7 +209,7 @@ def test_an_old_file_that_crashes_the_reader_is_refused(path, monkeypatch, tmp_p
 @pytest.mark.slow
 def test_no_damaged_old_file_hangs_or_raises_anything_else(path, monkeypatch) -> None:
     whole = make_old(path).read_bytes()
-    monkeypatch.setattr(storage, "_PATIENCE", 10.0)
+    monkeypatch.setattr(storage, "PATIENCE", 10.0)
     for what, content in damaged(whole, 240, seed=1):
         path.write_bytes(content)
         with warnings.catch_warnings():

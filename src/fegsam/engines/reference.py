@@ -65,7 +65,7 @@ def _run_seed(
     for t in range(start, end + 1):
         if t > start:
             for i in range(plan.num_agents):
-                _step(plan, settings, params[i], paths[i], t - 1 - start)
+                take_step(plan, settings, params[i], paths[i], t - 1 - start)
             broken = [i for i in range(plan.num_agents) if not (np.abs(params[i]) <= LARGEST).all()]
             if broken:
                 recorder.add_divergence(index, t, int(plan.agents.kinds[broken[0]]))
@@ -92,7 +92,7 @@ def _run_seed(
     return kept
 
 
-def _step(plan: Plan, settings: Settings, params: np.ndarray, path: Path, step: int) -> None:
+def take_step(plan: Plan, settings: Settings, params: np.ndarray, path: Path, step: int) -> None:
     """One agent's update with the window of its `step`-th step."""
     at = np.uint64(step * (1 if settings.sampling == "markov" else plan.window + 1))
     with np.errstate(over="ignore", invalid="ignore"):
