@@ -26,7 +26,7 @@ from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 
-_STEPS_PER_TILE = 1 << 12
+STEPS_PER_TILE = 1 << 12
 """Steps whose path is drawn ahead of the updates."""
 
 Arrays = Mapping[str, np.ndarray]
@@ -109,7 +109,7 @@ class SimulatedAgent:
         self._window, self._iid = algorithm.window, sampling == "iid"
         ahead = max(self._window, 1)
         self._tile = make_tile(
-            1, _STEPS_PER_TILE * (self._window + 1 if self._iid else 1) + ahead + 1
+            1, STEPS_PER_TILE * (self._window + 1 if self._iid else 1) + ahead + 1
         )
         self._log = Log(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
         self._time = 0
