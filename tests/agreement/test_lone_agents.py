@@ -39,7 +39,7 @@ def assert_agrees(
 def test_tiny_lone_agents_agree_with_the_pseudocode(name, sampling, monkeypatch) -> None:
     """Paths are drawn in pieces too."""
     assert_agrees(name, K=3, T=7, sampling=sampling)
-    monkeypatch.setattr("fegsam.engines.cpu.local._AT_ONCE", 2)
+    monkeypatch.setattr("fegsam.engines.cpu.local.STEPS_AT_ONCE", 2)
     assert_agrees(name, K=5, T=8, sampling=sampling)
 
 

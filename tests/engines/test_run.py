@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
-import processes
 from cases import KERNELS, NOISE_DIM, case, tanh_rule
+from helpers import golden, processes
 
 EACH_ENGINE = pytest.mark.parametrize("engine", ["reference", "cpu"])
 ALPHA, X0 = 0.1, 5.0
@@ -482,7 +481,7 @@ def test_one_step_is_a_run() -> None:
 COUNT_THREADS = """
 import threading
 import fegsam as fg
-import golden
+from helpers import golden
 
 begun, start = [], threading.Thread.start
 threading.Thread.start = lambda self: (begun.append(self), start(self))[1]
@@ -504,7 +503,7 @@ LONG_RUN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import fegsam as fg
-import golden
+from helpers import golden
 
 problem, algorithm = golden.federation(num_agents={num_agents}), fg.QLearning()
 settings = dict(step_size=0.1, seeds=range({seeds}), engine=fg.engines.Cpu(threads={threads}))
@@ -551,8 +550,16 @@ def test_a_bar_is_shown_on_a_terminal_until_ctrl_c() -> None:
         assert terminal.finish() == "ready\ninterrupted 2\n"
 
 
+SHORT_RUN = """
+import fegsam as fg
+from helpers import golden
+
+settings = dict(step_size=0.1, sync_period=5, num_steps=10)
+fg.run(golden.federation(), fg.QLearning(), **settings)
+"""
+
+
 def test_no_bar_is_shown_for_a_short_run() -> None:
-    code = "import fegsam as fg, golden\nfg.run(golden.federation(), fg.QLearning(), step_size=0.1, sync_period=5, num_steps=10)"
-    with processes.on_terminal(code) as terminal:
+    with processes.on_terminal(SHORT_RUN) as terminal:
         terminal.finish()
     assert "agent-steps" not in terminal.shown

@@ -18,9 +18,9 @@ import pytest
 import xarray as xr
 
 import fegsam as fg
-import golden
 from cases import case
 from fegsam.safe_files import SEAL, append_seal
+from helpers import golden
 
 SETTINGS = {"step_size": 0.1, "sync_period": 4, "num_steps": 10, "record": 3}
 

@@ -55,10 +55,10 @@ SCALAR = claim_spec("sampling", quick=True).resized(seeds=150, num_steps=600, ag
 
 
 def scalar_outcomes(engine: Any) -> dict[str, str]:
-    samples = {kind: sampling._scalar_runs(SCALAR, kind, engine) for kind in sampling.SAMPLINGS}
+    samples = {kind: sampling.scalar_runs(SCALAR, kind, engine) for kind in sampling.SAMPLINGS}
     return {
         verdict.claim.partition(", ")[2]: verdict.outcome
-        for verdict in sampling._scalar_verdicts(SCALAR, samples)
+        for verdict in sampling.scalar_verdicts(SCALAR, samples)
     }
 
 
@@ -132,7 +132,7 @@ def test_averages_that_depend_on_the_sync_period_in_the_sixth_digit_are_told_apa
 
 
 def test_seeds_of_the_demo_are_enough_to_tell_that_the_curve_is_the_closed_form() -> None:
-    verdicts, _ = lower_bound._against_time(claim_spec("lower_bound", quick=True), "cpu")
+    verdicts, _ = lower_bound.against_time(claim_spec("lower_bound", quick=True), "cpu")
     assert [verdict.outcome for verdict in verdicts] == ["holds", "holds"]
 
 
@@ -149,7 +149,7 @@ def test_floor_of_agents_on_one_stream_is_that_of_one() -> None:
 def test_readouts_of_a_run_of_two_steps() -> None:
     """Errors 4, 2, 1 at the times 0, 1, 2; with decay 1/2 the times 0 and 1 weigh 1/3 and 2/3."""
     params = np.array([[[4.0], [2.0], [1.0]]]) + 10.0
-    found = output._readouts(params, np.arange(3), np.array([10.0]), 0.5, np.array([2]))
+    found = output.readouts(params, np.arange(3), np.array([10.0]), 0.5, np.array([2]))
     assert_allclose(found.random, [[16 / 3 + 8 / 3]])
     assert_allclose(found.last, [[1.0]])
     assert_allclose(found.averaged, [[(8 / 3) ** 2]])
@@ -268,7 +268,7 @@ def test_local_sgd_speeds_up_and_drifts() -> None:
 
 
 def test_local_sgd_on_one_stream_has_no_speed_up() -> None:
-    verdicts, _ = local_sgd._speed_up(SGD, one_stream)
+    verdicts, _ = local_sgd.measured_speed_up(SGD, one_stream)
     assert {verdict.claim: verdict.outcome for verdict in verdicts}[
         "speed-up, independent data"
     ] == "does not hold"
@@ -282,7 +282,7 @@ def test_local_sgd_that_differs_in_its_inputs_is_seen_to_drift(
         "regression",
         lambda spec, differ="", real=local_sgd.regression: real(spec, "both"),
     )
-    verdicts, _ = local_sgd._drift(SGD, "cpu")
+    verdicts, _ = local_sgd.measured_drift(SGD, "cpu")
     assert {v.claim: v.outcome for v in verdicts}[
         "no drift, different labels alone"
     ] == "does not hold"

@@ -30,7 +30,7 @@ from fegsam.history.settings import Settings
 from fegsam.problem.checks import integer
 from fegsam.progress import Notice, Progress
 
-_WORTH_SPLITTING = 1 << 12
+WORTH_SPLITTING = 1 << 12
 """Agent-steps of a round, per thread, below which meeting costs more than it brings."""
 
 
@@ -87,7 +87,7 @@ class Cpu:
 def _team_size(plan: Job, settings: Settings, threads: int) -> int:
     steps = plan.num_agents * min(settings.sync_period, settings.num_steps)
     blocks = -(-plan.num_agents // BLOCK)
-    return max(1, min(threads, blocks, steps // _WORTH_SPLITTING))
+    return max(1, min(threads, blocks, steps // WORTH_SPLITTING))
 
 
 _advance_of_rule: dict[Any, Any] = {}

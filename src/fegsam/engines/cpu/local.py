@@ -32,7 +32,7 @@ from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Problem
 
-_AT_ONCE = 1 << 12
+STEPS_AT_ONCE = 1 << 12
 """Steps whose path is drawn ahead of the updates."""
 
 
@@ -159,7 +159,7 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
             with explained(algorithm.rule):
                 return run_steps(params, out, rows, tables, size, stride, count, unused)
 
-        super().__init__(stream, steps, dimension, _AT_ONCE)
+        super().__init__(stream, steps, dimension, STEPS_AT_ONCE)
 
 
 def make_local_steps(form, rule, key):

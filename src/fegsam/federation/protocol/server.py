@@ -76,6 +76,15 @@ class Rules:
                 raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")
 
 
+def draw_participants(agents: list[int], count: int, seed: int, number: int) -> frozenset[int]:
+    """`count` of `agents` for round `number`, uniformly and without replacement: those with the
+    smallest random words."""
+    candidates = np.array(agents, np.uint64)
+    high, low = words(np.uint64(seed), candidates, np.uint64(number), PARTICIPATION)
+    order = np.lexsort((candidates, low, high))
+    return frozenset(int(agent) for agent in candidates[order[:count]])
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """What a federation leaves behind."""
@@ -197,7 +206,13 @@ class Server:
         if output == begin:
             self._ledger.record("output", self._standing.average)
         stops = (output - begin, end - begin) if begin < output < end else (end - begin,)
-        return Round(number, end - begin, stops, self._draw(number), self._clock())
+        return Round(number, end - begin, stops, self._participants(number), self._clock())
+
+    def _participants(self, number: int) -> frozenset[int]:
+        good, count = self._good(), self._rules.participants
+        if count is None or count >= len(good):
+            return frozenset(good)
+        return draw_participants(good, count, self._terms.seed, number)
 
     def _good(self) -> list[int]:
         """Agents that are not quarantined."""
@@ -206,17 +221,6 @@ class Server:
             for agent, offences in enumerate(self._standing.offences)
             if offences < self._rules.offences
         ]
-
-    def _draw(self, number: int) -> frozenset[int]:
-        """Who takes part: those with the smallest words of this round, a uniform draw without
-        replacement."""
-        good = self._good()
-        if self._rules.participants is None or self._rules.participants >= len(good):
-            return frozenset(good)
-        agents = np.array(good, np.uint64)
-        high, low = words(np.uint64(self._terms.seed), agents, np.uint64(number), PARTICIPATION)
-        order = np.lexsort((agents, low, high))
-        return frozenset(int(agent) for agent in agents[order[: self._rules.participants]])
 
     def _pending(self, current: Round) -> list[int]:
         good = set(self._good())
