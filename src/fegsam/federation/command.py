@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from fegsam.completion import add_path
 from fegsam.federation.errors import FederationError
