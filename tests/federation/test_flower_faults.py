@@ -43,7 +43,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(cli.main(sys.
 """
 LIARS = """
 import sys; from fegsam.federation import supervisor
-supervisor.APP["tool.flwr.app.components"]["clientapp"] = "lying_client:app"
+supervisor.APP["tool"]["flwr"]["app"]["components"]["clientapp"] = "lying_client:app"
 from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))
 """
 
