@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.estimates import short
 from fegsam.report.evidence import HEADS, MEANING_OF_KINDS, evidence
 from fegsam.report.figure_data import MEANING, FigureData
 from fegsam.report.interactive import plot_json, plotly_script
 from fegsam.report.verdict import Outcome, Section, Verdict, tally, value_text
 from fegsam.safe_files import whole
+from fegsam.text import short
 
 
 def write_report(

@@ -27,7 +27,7 @@ from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import positive
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.tables import html_table, number, text_table
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.conditions import largest_alpha, largest_period, step_conditions

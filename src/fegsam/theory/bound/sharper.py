@@ -28,7 +28,7 @@ from fegsam.bisection import last_real
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import LARGEST_LENGTH, fraction, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.tables import number, text_table
+from fegsam.text import number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import Comparison
 from fegsam.theory.bound.conditions import require_complete
