@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import fegsam
+from fegsam.completion import SHELLS, add_path, completion_script, shell_in_use
 from fegsam.errors import ProblemError
 from fegsam.federation.command import TRUST, federate
 from fegsam.federation.command import add_parser as add_federate
@@ -155,10 +156,10 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="one problem an algorithm: minutes instead of half an hour",
     )
-    reproduce.add_argument(
+    add_path(
+        reproduce,
         "-o",
         "--output",
-        type=Path,
         default=Path("reproduction"),
         metavar="DIR",
         help="where the report goes",
@@ -167,11 +168,11 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run", help="run the study of a TOML file; killed, it goes on where it was"
     )
-    run.add_argument("spec", type=Path, help="a TOML file")
-    run.add_argument(
+    add_path(run, "spec", help="a TOML file")
+    add_path(
+        run,
         "-o",
         "--output",
-        type=Path,
         metavar="DIR",
         help="where results go; named after the study by default",
     )
@@ -193,15 +194,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(run)
 
     report = commands.add_parser("report", help="figures and an HTML page from stored results")
-    report.add_argument("directory", type=Path, help="where fegsam run put its results")
+    add_path(report, "directory", help="where fegsam run put its results")
     _add_trust(report)
 
     plan = commands.add_parser(
         "plan", help="which step size, sync period and number of steps reach an accuracy"
     )
-    plan.add_argument(
+    add_path(
+        plan,
         "spec",
-        type=Path,
         help="its first cell with the most agents says the problem and the algorithm",
     )
     plan.add_argument(
@@ -244,20 +245,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--seconds", type=_positive, help="of one timing")
     bench.add_argument("--repeats", type=_count, help="timings of each contestant")
-    bench.add_argument(
-        "--output", type=Path, metavar="FILE", help="results as JSON, written after every cell"
-    )
-    bench.add_argument(
-        "--show", type=Path, metavar="FILE", help="results of an earlier run instead of a new one"
-    )
-    bench.add_argument(
-        "--compare", type=Path, metavar="FILE", help="ratios to an earlier run's results"
-    )
-    bench.add_argument("--figures", type=Path, metavar="DIR", help="draw scaling curves")
+    add_path(bench, "--output", metavar="FILE", help="results as JSON, written after every cell")
+    add_path(bench, "--show", metavar="FILE", help="results of an earlier run instead of a new one")
+    add_path(bench, "--compare", metavar="FILE", help="ratios to an earlier run's results")
+    add_path(bench, "--figures", metavar="DIR", help="draw scaling curves")
     bench.add_argument("--markdown", action="store_true", help="tables in Markdown")
     add_federate(commands)
 
-    commands.add_parser("completion", help="a script that completes this command in bash and zsh")
+    completion = commands.add_parser(
+        "completion", help="a script that completes this command in bash and zsh"
+    )
+    completion.add_argument(
+        "shell", nargs="?", choices=SHELLS, default=shell_in_use(), help="yours by default"
+    )
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
     for name, (said, examples) in _MANUAL.items():
         commands.choices[name].description = said
@@ -373,9 +373,7 @@ def _bench(given: argparse.Namespace) -> int:
 
 
 def _completion(given: argparse.Namespace) -> int:
-    from fegsam.completion import bash_script
-
-    print(bash_script(_parser()), end="")
+    print(completion_script(_parser(), given.shell))
     return 0
 
 

@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.tables import html_table, number
+from fegsam.text import html_table, number
 
 BLUE = "#0072B2"
 ORANGE = "#D55E00"

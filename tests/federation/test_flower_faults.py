@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 
 LIARS = """
 import sys; from fegsam.federation.flower import supervisor
-supervisor.APP["tool.flwr.app.components"]["clientapp"] = "helpers.lying_client:app"
+supervisor.APP["tool"]["flwr"]["app"]["components"]["clientapp"] = "helpers.lying_client:app"
 from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))
 """
 

@@ -189,13 +189,14 @@ def test_credentials_are_never_written_over(tmp_path) -> None:
     [
         ("server/federation.toml", ("listen", "lissen"), "lissen"),
         ("server/federation.toml", ("0.0.0.0:8000", "0.0.0.0"), "host:port"),
-        ("nodes/node-0/node.toml", ("agents = [0, 2]", 'agents = "all"'), "agents"),
+        ("nodes/node-0/node.toml", ("    0,", '    "all",'), "agents"),
         ("nodes/node-0/node.toml", ("[node]", "[node"), "line"),
     ],
 )
 def test_a_file_that_was_spoilt_is_named(tmp_path, capsys, file, change, said) -> None:
     make(tmp_path)
     path = tmp_path / "fed" / file
+    assert change[0] in path.read_text()
     path.write_text(path.read_text().replace(*change))
     action = (path.parent.parent.name == "nodes" and "node") or "server"
     rest = ["-o", str(tmp_path / "out")] if action == "server" else []

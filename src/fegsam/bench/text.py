@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fegsam.bench.results import Cell, Change, Results
 from fegsam.bench.timing import Entry
-from fegsam.experiments.estimates import short
+from fegsam.text import aligned, markdown_head, markdown_row, short
 
 _TITLES = {
     "agents": "Agents",
@@ -31,15 +31,14 @@ _COLUMNS = (
 )
 _EFFICIENCY = "efficiency"
 _WIDTHS = (27, 24, 17, 8, 13, 12, 9, 9, 5)
+"""Fixed, because rows are printed as they are timed, before the widest is known."""
 
 Row = tuple[str, ...]
 
 
 def machine_text(results: Results, markdown: bool) -> str:
-    lines = [
-        f"- {name}: {value}" if markdown else f"{name:<10} {value}"
-        for name, value in results.machine.items()
-    ]
+    machine = list(results.machine.items())
+    lines = [f"- {name}: {value}" for name, value in machine] if markdown else aligned(machine)
     effort = results.effort
     lines.append(
         f"{'- ' if markdown else ''}timings: {effort.repeats} of each contestant in turns, of "
@@ -53,11 +52,9 @@ def axis_heading(cell: Cell, markdown: bool) -> str:
     """Before the first cell of an axis."""
     title = f"{_TITLES[cell.axis]}; the first: {cell.setting}"
     columns = columns_of(cell.axis)
-    return (
-        f"\n### {title}\n\n{_line(columns, True)}\n|{'---|' * len(columns)}"
-        if markdown
-        else f"\n{title}\n{_line(columns, False)}"
-    )
+    if markdown:
+        return f"\n### {title}\n\n{markdown_head(columns)}"
+    return f"\n{title}\n{_line(columns, False)}"
 
 
 def columns_of(axis: str) -> Row:
@@ -157,7 +154,7 @@ def conditions(old: Results, new: Results) -> str:
 def comparison(changes: Iterable[Change], markdown: bool) -> str:
     """One line a contestant and cell; ratios above one mean slower than before."""
     columns = ("", "contestant", "ns per agent-step", "before", "ratio", "")
-    lines = [_line(columns, markdown)] + ([f"|{'---|' * len(columns)}"] if markdown else [])
+    lines = [markdown_head(columns) if markdown else _line(columns, False)]
     for change in changes:
         label = f"{change.cell.axis}, {change.cell.label}"
         times = (short(1e9 * change.new), short(1e9 * change.old))
@@ -180,7 +177,7 @@ def whole_text(results: Results, markdown: bool) -> str:
 def _line(values: Sequence[str], markdown: bool) -> str:
     if markdown:
         blanks = [""] * (len(_COLUMNS) - len(values)) if len(values) == 3 else []
-        return f"| {' | '.join([*values, *blanks])} |"
+        return markdown_row([*values, *blanks])
     first, second, *others = values
     cells = [f"{value:>{width}}" for value, width in zip(others, _WIDTHS[2:], strict=False)]
     if len(values) == 3:

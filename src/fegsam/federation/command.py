@@ -9,8 +9,8 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
+from fegsam.completion import add_path
 from fegsam.federation.errors import FederationError
 
 _ABOUT = {
@@ -74,19 +74,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
     run = parsers["run"]
     _add_study(run)
-    run.add_argument(
+    add_path(
+        run,
         "-o",
         "--output",
-        type=Path,
         required=True,
         metavar="DIR",
         help="results; the same again goes on",
     )
 
     init = parsers["init"]
-    init.add_argument(
-        "directory", type=Path, metavar="DIR", help="what is written; it must not be there yet"
-    )
+    add_path(init, "directory", metavar="DIR", help="what is written; it must not be there yet")
     _add_study(init)
     init.add_argument(
         "--host",
@@ -97,32 +95,26 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     init.add_argument("--port", type=int, default=8000, help="of the server; 8000 by default")
 
     server = parsers["server"]
-    server.add_argument(
-        "directory", type=Path, metavar="SERVER", help="the directory `server` that init wrote"
-    )
-    server.add_argument(
+    add_path(server, "directory", metavar="SERVER", help="the directory `server` that init wrote")
+    add_path(
+        server,
         "-o",
         "--output",
-        type=Path,
         required=True,
         metavar="DIR",
         help="results; the same again goes on",
     )
 
     node = parsers["node"]
-    node.add_argument(
-        "directory", type=Path, metavar="NODE", help="the directory `nodes/NAME` that init wrote"
-    )
+    add_path(node, "directory", metavar="NODE", help="the directory `nodes/NAME` that init wrote")
     node.add_argument(
         "--trust", action="store_true", help="run the code that its study names, if it has one"
     )
-    parsers["status"].add_argument(
-        "output", type=Path, metavar="DIR", help="the results of `run` or `server`"
-    )
+    add_path(parsers["status"], "output", metavar="DIR", help="the results of `run` or `server`")
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=Path, help="a study; its first cell is run")
+    add_path(parser, "spec", help="a study; its first cell is run")
     parser.add_argument("--seed", type=int, help="the study's first by default")
     parser.add_argument(
         "--nodes",

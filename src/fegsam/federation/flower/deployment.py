@@ -1,9 +1,11 @@
 """A federation as directories to be copied to its machines: one for the server, one for each node.
 
-    DIR/authority/       ca.key: signs certificates; is needed by nobody while the federation runs,
-    so keep it elsewhere DIR/server/          federation.toml, the terms (no environment, no
-    policy), certificate and key, the nodes' public keys DIR/nodes/NAME/      node.toml, the share
-    of its agents (nothing of the others), the node's key, the authority's certificate
+    DIR/authority/     ca.key: signs certificates; nobody needs it while the federation runs, so
+                       keep it elsewhere
+    DIR/server/        federation.toml, the terms (no environment, no policy), certificate and key,
+                       the nodes' public keys
+    DIR/nodes/NAME/    node.toml, the share of its agents (nothing of the others), the node's key,
+                       the authority's certificate
 
 `init` writes them, `load_server` and `load_node` read them. Paths in the files are relative to the
 file's own directory.
@@ -17,12 +19,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from fegsam.errors import ProblemError, SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES, load_study
 from fegsam.experiments.spec.tables import Seed, Table, Text
-from fegsam.experiments.spec.toml_lines import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.credentials import (
     make_authority,
@@ -134,7 +137,7 @@ def init(
     if not insecure:
         make_server(server, hosts, make_authority(private_directory(directory / "authority")))
     head = {"listen": address("127.0.0.1" if local else "0.0.0.0", port), "insecure": insecure}
-    write_new(server / SERVER_FILE, toml_text({"server": head, "rules": dict(rules)}).encode())
+    write_new(server / SERVER_FILE, tomli_w.dumps({"server": head, "rules": dict(rules)}).encode())
     save_terms(experiment.terms(), server / TERMS_FILE)
     private_directory(directory / "nodes")
     nodes = []
@@ -152,7 +155,7 @@ def init(
         }
         write_new(
             node / NODE_FILE,
-            toml_text({"node": head | hand_over(experiment, spec, agents, node)}).encode(),
+            tomli_w.dumps({"node": head | hand_over(experiment, spec, agents, node)}).encode(),
         )
         nodes.append(node)
     return nodes

@@ -102,7 +102,7 @@ def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarra
 def held(path: pathlib.Path, what: str) -> Iterator[None]:
     """Nobody else may work on `what` meanwhile; the lock of a process that died is free."""
     try:
-        file = lock(path, mode=0o700)
+        own = lock(path, mode=0o700)
     except Locked as other:
         raise HeldError(
             f"Process {other} is at work on {what} ({str(path)!r}); stop it, or give each its own "
@@ -113,7 +113,7 @@ def held(path: pathlib.Path, what: str) -> Iterator[None]:
             f"{str(path.parent)!r} cannot be written to ({error.strerror}); choose another "
             "directory."
         ) from error
-    with file:
+    with own:
         yield
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from fegsam.problem.checks import LARGEST_LENGTH, flag, integer
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.tables import html_table, number, text_table
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import Bound, bound_from, warn_unless_finite
 from fegsam.theory.bound.conditions import largest_period, require_complete

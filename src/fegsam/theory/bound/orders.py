@@ -25,7 +25,7 @@ from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.errors import ProblemError, shown
-from fegsam.tables import html_table, text_table
+from fegsam.text import html_table, text_table
 
 Exponents = Mapping[str, float]
 """Symbol to exponent; symbols: |S|, |A|, log d, I_max, mu_min, 1-gamma, N, K-1, alpha, varepsilon,
