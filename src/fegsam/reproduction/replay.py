@@ -7,12 +7,12 @@ the averages.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 import fegsam as fg
-from fegsam.algorithms.rule import Path
+from fegsam.algorithms.rule import Algorithm, Path
 
 
 class Messages(NamedTuple):
@@ -30,7 +30,7 @@ class Messages(NamedTuple):
 
 def replay(
     problem: fg.Federation,
-    algorithm: Any,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,

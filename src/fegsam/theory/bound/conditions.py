@@ -20,9 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import LARGEST_LENGTH, integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.constants import constants_from, numbers_at
 
@@ -140,9 +141,7 @@ def length_conditions(tau: float, sync_period: int, num_steps: int) -> list[Cond
     ]
 
 
-def largest_step(
-    problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1
-) -> float:
+def largest_step(problem: Problem, algorithm: Algorithm, *, sync_period: int = 1) -> float:
     """The largest step size that the theorem admits.
 
     Parameters
@@ -219,9 +218,7 @@ def _last_passing(passes: Any, low: float, high: float) -> float:
     return math.exp(bottom)
 
 
-def largest_sync_period(
-    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float
-) -> int:
+def largest_sync_period(problem: Problem, algorithm: Algorithm, *, step_size: float) -> int:
     """The largest sync period K that passes c2a and c2b at a step size; 1 where none above does.
 
     Examples
