@@ -23,12 +23,11 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fegsam.algorithms.rule import Algorithm, Path
-from fegsam.algorithms.structure import LinearOperator, Opaque
+from fegsam.algorithms.structure import LinearOperator, Opaque, check_assumptions
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import finite_array, integer
 from fegsam.problem.federation import MarkovNoise, Problem
 
-_ASSUMPTIONS = ("gamma_c", "A_1", "A_2", "B", "m_1", "m_2", "m_3", "m_4", "rho")
 _TRIED = 256
 """Pairs of kind and state that a user's rule is tried on."""
 
@@ -95,22 +94,6 @@ def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise)
                 )
 
 
-def _check_assumptions(stated: Any) -> None:
-    if stated is not None and not isinstance(stated, Mapping):
-        raise ProblemError(
-            f"assumptions is {shown(stated)}; give a mapping from {', '.join(_ASSUMPTIONS)} to "
-            "numbers."
-        )
-    for name, value in (stated or {}).items():
-        if not isinstance(name, str) or name not in _ASSUMPTIONS:
-            raise ProblemError(
-                f"assumptions names {shown(name)}; give some of {', '.join(_ASSUMPTIONS)}."
-            )
-        finite_array(value, f'assumptions["{name}"]', "()")
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise ProblemError(f'assumptions["{name}"] is {shown(value)}; give a number.')
-
-
 @dataclass(frozen=True, eq=False)
 class LinearSA:
     """Algorithm 1 with a linear operator: ``theta += alpha * (matrices[k, y] @ theta + offsets[k,
@@ -140,6 +123,7 @@ class LinearSA:
     form = "dense"
     norm = "2"
     window = 0
+    theorem = "main_body"
 
     def __post_init__(self) -> None:
         matrices = finite_array(self.matrices, "matrices", "(M, Y, d, d)")
@@ -182,10 +166,7 @@ class LinearSA:
         return np.ones((1, problem.num_states, 1))
 
     def tables(self, problem: Problem) -> LinearTables:
-        repeats = problem.num_kinds // len(self.matrices)
-        return LinearTables(
-            np.repeat(self.matrices, repeats, axis=0), np.repeat(self.offsets, repeats, axis=0)
-        )
+        return LinearTables(*self.structure(problem).of_kinds(problem.num_kinds))
 
     def structure(self, problem: Problem) -> LinearOperator:
         return LinearOperator(self.matrices, self.offsets)
@@ -232,6 +213,7 @@ class StochasticApproximation:
 
     form = "dense"
     window = 0
+    theorem = "main_body"
 
     def __init__(
         self,
@@ -251,7 +233,8 @@ class StochasticApproximation:
                 f"The rule {rule.__name__!r} takes too few arguments; define it as rule(params, "
                 "y, kind, out)."
             )
-        _check_assumptions(assumptions)
+        if assumptions is not None:
+            check_assumptions(assumptions)
         if (
             isinstance(norm, bool)
             or not isinstance(norm, int | float | np.integer | np.floating)

@@ -92,6 +92,7 @@ class OnPolicyTD:
 
     form = "row"
     norm = "2"
+    theorem = "fed_TD_on"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")

@@ -87,6 +87,7 @@ class OffPolicyTabularTD:
 
     form = "cell"
     norm = "sup"
+    theorem = "fed_TD_off"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")

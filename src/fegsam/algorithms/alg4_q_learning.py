@@ -64,6 +64,7 @@ class QLearning:
     form = "cell"
     norm = "sup"
     window = 1
+    theorem = "fed_Q"
 
     @property
     def rule(self) -> Callable[..., Any]:

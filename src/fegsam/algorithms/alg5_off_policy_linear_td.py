@@ -106,6 +106,7 @@ class OffPolicyLinearTD:
 
     form = "row"
     norm = "2"
+    theorem = "fed_TD_off_lin"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -152,6 +153,7 @@ class OffPolicyLinearTD:
             features(problem, self),
             importance_ratios(federation, self),
             self._own_rows(federation),
+            is_preconditioned=self.preconditioned,
         )
 
     def _own_rows(self, problem: Federation) -> np.ndarray | None:

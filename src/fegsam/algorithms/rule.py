@@ -84,10 +84,29 @@ class Algorithm(Protocol):
 
 
 def check_algorithm(algorithm: Algorithm, problem: Problem) -> None:
-    """Raise `ProblemError` unless `algorithm` can say whether it runs on `problem`, and does."""
+    """Raise `ProblemError` unless `algorithm` is one and can run on `problem`."""
     if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
         raise ProblemError(
             f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
             "fegsam.QLearning()."
         )
+    missing = [name for name in _MEMBERS if not hasattr(algorithm, name)]
+    if missing:
+        raise ProblemError(
+            f"{type(algorithm).__name__} has no {', '.join(missing)}; give it all that "
+            "fegsam.algorithms.rule.Algorithm asks for, or use one of fegsam's algorithms."
+        )
+    if algorithm.form not in ("cell", "row", "dense"):
+        raise ProblemError(
+            f"The form of {type(algorithm).__name__} is {shown(algorithm.form)}; give 'cell', "
+            "'row' or 'dense'."
+        )
+    if algorithm.norm not in ("2", "sup"):
+        raise ProblemError(
+            f"The norm of {type(algorithm).__name__} is {shown(algorithm.norm)}; give '2' or 'sup'."
+        )
     algorithm.check(problem)
+
+
+_MEMBERS = ("form", "rule", "window", "norm", "dimension", "policies", "tables")
+"""What every algorithm has beside `check`."""

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fegsam.blas_threads import one_blas_thread
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import MarkovNoise, Problem
 from fegsam.problem.markov_chain import check_ergodic, eliminated, stationary_law
 
 SMALL_STATES = 64
@@ -23,7 +23,7 @@ STACK_ENTRIES = 2**22
 """The size of a stack, and of the transitions that it is made of."""
 
 
-def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[csr_array]:
+def distinct_chains(problem: Problem, policies: np.ndarray) -> Iterator[csr_array]:
     """One (S, S) kernel per agent kind, or a single one where all kinds walk the same chain.
 
     `policies`, (1 or M, S, A), is what the agents follow; Markov noise has its kernels already. One
@@ -36,12 +36,12 @@ def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> 
         yield problem.mdps[k % len(problem.mdps)].policy_chain(policies[k % len(policies)])
 
 
-def has_small_chains(problem: Federation | MarkovNoise) -> bool:
+def has_small_chains(problem: Problem) -> bool:
     """Whether `chain_stacks` gives the chains of a problem."""
     return problem.num_states <= SMALL_STATES
 
 
-def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[np.ndarray]:
+def chain_stacks(problem: Problem, policies: np.ndarray) -> Iterator[np.ndarray]:
     """`distinct_chains` in the same order, as dense stacks (k, S, S) that may be overwritten."""
     states = problem.num_states
     if isinstance(problem, MarkovNoise):
@@ -66,7 +66,7 @@ def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Ite
         yield stack
 
 
-def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> None:
+def check_chains(problem: Problem, policies: np.ndarray) -> None:
     """Raise `ProblemError` unless every kind's chain is ergodic. What passed is kept with the
     (immutable) problem."""
     passed: set[bytes] = problem.__dict__.setdefault("_ergodic", set())
@@ -79,9 +79,7 @@ def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Non
     passed.add(key)
 
 
-def _different_graphs(
-    problem: Federation | MarkovNoise, policies: np.ndarray
-) -> Iterator[tuple[int, csr_array]]:
+def _different_graphs(problem: Problem, policies: np.ndarray) -> Iterator[tuple[int, csr_array]]:
     """Kinds and their chains, in order; of small chains with the same possible moves only the
     first."""
     if not has_small_chains(problem):
@@ -99,7 +97,7 @@ def _different_graphs(
             kind += 1
 
 
-def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.ndarray) -> np.ndarray:
+def distinct_stationary_laws(problem: Problem, policies: np.ndarray) -> np.ndarray:
     """(M, S), or (1, S) where all kinds walk the same chain: their stationary laws, kept likewise.
     All must be ergodic."""
     kept: dict[bytes, np.ndarray] = problem.__dict__.setdefault("_stationary_laws", {})
@@ -119,11 +117,11 @@ def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.nda
     return kept[key]
 
 
-def _key(problem: Federation | MarkovNoise, policies: np.ndarray) -> bytes:
+def _key(problem: Problem, policies: np.ndarray) -> bytes:
     return b"" if isinstance(problem, MarkovNoise) else hashlib.sha256(policies.tobytes()).digest()
 
 
-def stationary_laws(problem: Federation | MarkovNoise, policies: np.ndarray) -> np.ndarray:
+def stationary_laws(problem: Problem, policies: np.ndarray) -> np.ndarray:
     """(M, S): the stationary law of each kind."""
     laws = distinct_stationary_laws(problem, policies)
     return np.broadcast_to(laws, (problem.num_kinds, laws.shape[1]))
