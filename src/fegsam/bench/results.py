@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from fegsam.bench.problems import Setting
 from fegsam.bench.timing import Effort, Entry
 from fegsam.errors import ProblemError
+from fegsam.safe_files import whole
 
 _FORMAT = 1
 _LEAST_CHANGE = 0.05
@@ -54,12 +55,9 @@ class Results:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Written whole or not at all."""
-        target = pathlib.Path(path)
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(
-            json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8"
-        )
-        partial.replace(target)
+        content = json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n"
+        with whole(pathlib.Path(path)) as temporary:
+            temporary.write_text(content, encoding="utf-8")
 
 
 def load_results(path: str | os.PathLike[str]) -> Results:

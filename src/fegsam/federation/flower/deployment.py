@@ -19,13 +19,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from fegsam.errors import ProblemError, SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES, load_study
 from fegsam.experiments.spec.tables import Seed, Table, Text
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.credentials import (
     make_authority,
@@ -137,7 +136,7 @@ def init(
     if not insecure:
         make_server(server, hosts, make_authority(private_directory(directory / "authority")))
     head = {"listen": address("127.0.0.1" if local else "0.0.0.0", port), "insecure": insecure}
-    write_new(server / SERVER_FILE, tomli_w.dumps({"server": head, "rules": dict(rules)}).encode())
+    write_new(server / SERVER_FILE, toml_text({"server": head, "rules": dict(rules)}).encode())
     save_terms(experiment.terms(), server / TERMS_FILE)
     private_directory(directory / "nodes")
     nodes = []
@@ -155,7 +154,7 @@ def init(
         }
         write_new(
             node / NODE_FILE,
-            tomli_w.dumps({"node": head | _hand_over(experiment, spec, agents, node)}).encode(),
+            toml_text({"node": head | _hand_over(experiment, spec, agents, node)}).encode(),
         )
         nodes.append(node)
     return nodes

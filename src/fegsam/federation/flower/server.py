@@ -18,6 +18,7 @@ from fegsam.federation.flower.deployment import load_server
 from fegsam.federation.flower.grid_transport import GridTransport
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_terms
+from fegsam.safe_files import whole
 
 try:
     from flwr.app import Context
@@ -46,9 +47,8 @@ class Job:
     error: str = ""
 
     def write(self, directory: Path) -> None:
-        waiting = Job._path(directory).with_suffix(".part")
-        waiting.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        waiting.replace(Job._path(directory))
+        with whole(Job._path(directory)) as temporary:
+            temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @staticmethod
     def read(directory: Path) -> Job | None:

@@ -19,8 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.deployment import NodeSide, ServerSide, address
 from fegsam.federation.flower.gate import Gate
@@ -80,7 +79,7 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     more = ({} if side.seed is None else {"seed": side.seed}) | (
         {"trust": True} if side.trust else {}
     )
-    (home / "node-config.toml").write_text(tomli_w.dumps(config | more), encoding="utf-8")
+    (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:
         keys = [
@@ -199,7 +198,7 @@ class Supervisor:
         forget_apps(self._home)
         self._app = self._home / "app"
         self._app.mkdir(exist_ok=True)
-        (self._app / "pyproject.toml").write_text(tomli_w.dumps(APP), encoding="utf-8")
+        (self._app / "pyproject.toml").write_text(toml_text(APP), encoding="utf-8")
         log = self._output / EVENTS_FILE
         self._read = log.stat().st_size if log.exists() else 0
         environ = environment(
