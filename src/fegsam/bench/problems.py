@@ -27,7 +27,7 @@ ALGORITHMS = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchSetting:
     """One cell of the benchmarks."""
 
     algorithm: str = "q_learning"
@@ -59,10 +59,10 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class BenchCase:
     """A setting, ready to run."""
 
-    setting: Setting
+    setting: BenchSetting
     plan: Plan
     settings: Settings
 
@@ -77,7 +77,7 @@ class Case:
         return dataclasses.replace(self.settings, num_steps=steps, record=record)
 
 
-def make_case(setting: Setting) -> Case:
+def make_case(setting: BenchSetting) -> BenchCase:
     """Lower the setting's problem. No truth is solved for, and the output is taken at the start,
     where it costs nothing."""
     problem, algorithm = make_problem(setting)
@@ -94,14 +94,14 @@ def make_case(setting: Setting) -> Case:
         engine=lambda plan, settings: (plan, settings),  # pyright: ignore[reportArgumentType]
     )
     plan, settings = lowered
-    return Case(
+    return BenchCase(
         setting,
         dataclasses.replace(plan, output_times=np.zeros(setting.num_seeds, np.int64)),
         settings,
     )
 
 
-def make_problem(setting: Setting) -> tuple[Any, Any]:
+def make_problem(setting: BenchSetting) -> tuple[Any, Any]:
     """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain
     without actions."""
     states, actions = setting.states, setting.actions
