@@ -30,7 +30,7 @@ def numpy_loop(
     seed: int = 0,
     fixed_point: np.ndarray | None = None,
 ) -> Result:
-    agents = _Agents(tables, np.random.default_rng(seed))
+    agents = _Lockstep(tables, np.random.default_rng(seed))
     chunk = max(1, CHUNK // tables.num_agents)
     q, errors = agents.q, []
     for t in range(num_steps):
@@ -47,7 +47,7 @@ def numpy_loop(
     return q[0].copy(), None if fixed_point is None else np.array(errors)
 
 
-class _Agents:
+class _Lockstep:
     """All agents' tables and states, and the arrays of a step."""
 
     def __init__(self, tables: BaselineTables, rng: np.random.Generator) -> None:
