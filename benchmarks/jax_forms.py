@@ -90,7 +90,7 @@ def make_draws(
 
 def enter(form: str, case: BenchCase) -> Run:
     """Q-learning as one would write it first: the flat average after so many rounds."""
-    federation, tables = make_problem(case.setting)[0], q_learning_tables(case.plan)
+    federation, tables = make_problem(case.setting)[0], q_learning_tables(case.job)
     draw_action, draw_state = make_draws(federation, tables, form)
     rewards = jnp.asarray(federation.mdps[0].rewards, np.float32)
     policies = jnp.asarray(tables.agent_policy.astype(np.int32))
@@ -112,7 +112,7 @@ def enter(form: str, case: BenchCase) -> Run:
         return q.mean(axis=0), s, keys
 
     first = np.zeros(tables.num_agents, np.uint32)
-    first_states(case.plan.chain, np.uint64(0), 0, len(first), first)
+    first_states(case.job.chain, np.uint64(0), 0, len(first), first)
     keys = jax.random.split(jax.random.key(0), len(first))
     start = jnp.zeros_like(rewards), jnp.asarray(first.astype(np.int32)), keys
     advance = jax.jit(lambda rounds, start: jax.lax.fori_loop(0, rounds, one_round, start)[0])
@@ -123,7 +123,7 @@ def check(forms: list[Contestant]) -> bool:
     """Whether all forms learn what `cpu` learns, told by how far two of its runs with seeds of
     their own are apart."""
     case = make_case(dataclasses.replace(CHECKED, num_seeds=2))
-    one, other = engines.Cpu()(case.plan, case.lasting(_ROUNDS)).data.final_params.values
+    one, other = engines.Cpu()(case.lasting(_ROUNDS)).data.final_params.values
     case, noise = make_case(CHECKED), np.abs(one - other).max()
     apart = {form.name: np.abs(form.enter(case)(_ROUNDS) - one).max() / noise for form in forms}
     print(

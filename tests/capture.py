@@ -25,10 +25,10 @@ import numpy as np
 
 import cases
 import fegsam as fg
-from federation.in_memory import InMemory, serve, spread
 from fegsam.experiments.spec.study import EXAMPLE, parse_study
 from fegsam.experiments.sweep.sweep import run_sweep
 from fegsam.federation.protocol.experiment import Experiment
+from helpers.in_memory import InMemory, serve, spread
 
 
 def digest(history: Any) -> str:

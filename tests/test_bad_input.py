@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import fegsam as fg
-import golden
+from helpers import golden
 
 B1, B2, TARGET = golden.B1, golden.B2, golden.TARGET
 RUN = {"step_size": 0.1, "sync_period": 2, "num_steps": 10, "engine": "reference"}

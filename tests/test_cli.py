@@ -12,8 +12,8 @@ import pytest
 
 from fegsam import doctor
 from fegsam.cli import help_pages, main
-from malformed_specs import MALFORMED, TABULAR, WRONG_BYTES, one_sentence
-from processes import HANG
+from helpers.malformed_specs import MALFORMED, TABULAR, WRONG_BYTES, one_sentence
+from helpers.processes import HANG
 
 STUDY = """
 [study]

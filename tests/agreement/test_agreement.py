@@ -15,6 +15,7 @@ import pytest
 import fegsam as fg
 import pseudocode
 from cases import ALGORITHMS, DISCOUNT, SMALL, WITH_WINDOW, Case, case, large
+from helpers.small_buffers import share_every_round, shrink, shrink_buffers
 
 ENGINES = ("reference", "cpu")
 SEEDS = (3, 2**63 + 11)
@@ -144,10 +145,7 @@ def test_tiny_cpu_agrees_with_the_pseudocode_on_a_large_table(name, num_agents, 
 def test_tiny_cpu_agrees_with_the_pseudocode_when_memory_is_short(name, K, monkeypatch) -> None:
     """Paths are drawn in pieces, rounds are run again for records that do not fit, and calls are
     cut short."""
-    monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_TILE", 4)
-    monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_CALL", 10)
-    for bytes_name in ("_ROW_BYTES", "_SLOT_BYTES", "_LOG_BYTES"):
-        monkeypatch.setattr(f"fegsam.engines.cpu.layout.{bytes_name}", 500)
+    shrink_buffers(monkeypatch)
     for num_agents in (1, 3):
         for sampling in ("markov", "iid"):
             assert_agrees(
@@ -286,11 +284,11 @@ def test_one_thread_and_two_give_the_same_bits_on_a_large_table(name, K, assert_
 def test_one_thread_and_two_give_the_same_bits_where_rounds_are_run_again_for_their_records(
     assert_same_bits, monkeypatch
 ) -> None:
-    """How many records one call can hold must not hang on how many threads share its memory."""
+    """How many records one call can hold must not depend on how many threads share its memory."""
     some = case("alg4", n=2, num_agents=300, world=large())
     dim = 4 * some.problem.num_states * some.problem.num_actions
-    monkeypatch.setattr("fegsam.engines.cpu.layout._SLOT_BYTES", 64 * dim)
-    monkeypatch.setattr("fegsam.engines.cpu.engine._WORTH_SPLITTING", 1)
+    shrink(monkeypatch, SLOT_BYTES=64 * dim)
+    share_every_round(monkeypatch)
     one, two = (
         some.run(alpha=ALPHA, K=40, T=80, record=1, engine=fg.engines.Cpu(threads=threads))
         for threads in (1, 2)

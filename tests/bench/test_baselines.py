@@ -31,9 +31,7 @@ def optimal_values(federation: fg.Federation, tolerance: float = 1e-12) -> np.nd
 
 
 def final_average(case: BenchCase, num_rounds: int) -> np.ndarray:
-    return fg.engines.Cpu(threads=1)(case.plan, case.lasting(num_rounds)).data.final_params.values[
-        0
-    ]
+    return fg.engines.Cpu(threads=1)(case.lasting(num_rounds)).data.final_params.values[0]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +46,7 @@ def final_average(case: BenchCase, num_rounds: int) -> np.ndarray:
 def test_c_and_numpy_keep_pace_with_the_engine(loop, num_agents, step_size, num_steps) -> None:
     setting = BenchSetting(num_agents=num_agents, states=20)
     problem, algorithm = make_problem(setting)
-    optimum, tables = optimal_values(problem), q_learning_tables(make_case(setting).plan)
+    optimum, tables = optimal_values(problem), q_learning_tables(make_case(setting).job)
     rules = {"step_size": step_size, "sync_period": setting.sync_period}
     if loop == "C":
         average, curve = CLoop(tables, **rules)(num_steps, fixed_point=optimum)
@@ -79,9 +77,9 @@ def test_jax_given_the_engines_words_has_the_engines_parameters(
     drawn = [np.stack(words(np.uint64(0), np.uint64(i), steps, PATH), axis=-1) for i in range(12)]
     all_words = jax.numpy.asarray(np.stack(drawn, axis=1).astype(np.uint32))
     first = np.zeros(12, np.uint32)
-    first_states(case.plan.chain, np.uint64(0), 0, 12, first)
+    first_states(case.job.chain, np.uint64(0), 0, 12, first)
     loop = JaxScan(
-        q_learning_tables(case.plan),
+        q_learning_tables(case.job),
         first,
         step_size=STEP_SIZE,
         sync_period=sync_period,
@@ -96,9 +94,9 @@ def test_jax_given_the_engines_words_has_the_engines_parameters(
 def test_jax_with_words_of_its_own_learns_as_fast_as_the_engine() -> None:
     case = make_case(BenchSetting(num_agents=64, states=9, actions=3))
     first = np.zeros(64, np.uint32)
-    first_states(case.plan.chain, np.uint64(0), 0, 64, first)
+    first_states(case.job.chain, np.uint64(0), 0, 64, first)
     loop = JaxScan(
-        q_learning_tables(case.plan),
+        q_learning_tables(case.job),
         first,
         step_size=STEP_SIZE,
         sync_period=10,

@@ -150,7 +150,7 @@ def test_the_chase_goes_through_the_whole_table() -> None:
         at = int(table[at])
     assert (len(seen), at) == (100, 0)
     assert load_seconds(1024, 1) > 0
-    chains, seconds = path_limit(make_case(TINY).plan.chain, 3)
+    chains, seconds = path_limit(make_case(TINY).job.chain, 3)
     assert chains == 3
     assert seconds > 0
 

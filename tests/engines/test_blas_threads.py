@@ -62,7 +62,7 @@ def bits(threads: int) -> list[str]:
     return answer.stdout.splitlines()
 
 
-@pytest.mark.skipif(not blas_threads._libraries(), reason="the threads of this BLAS cannot be set")
+@pytest.mark.skipif(not blas_threads.libraries(), reason="the threads of this BLAS cannot be set")
 def test_ten_linear_problems_have_the_same_bits_for_one_blas_thread_and_two() -> None:
     alone = bits(1)
     assert len(set(alone)) == 10
@@ -70,7 +70,7 @@ def test_ten_linear_problems_have_the_same_bits_for_one_blas_thread_and_two() ->
 
 
 def threads_now() -> list[int]:
-    return [library.threads() for library in blas_threads._libraries()]
+    return [library.threads() for library in blas_threads.libraries()]
 
 
 def test_the_number_of_threads_is_put_back_after_a_run_and_after_an_error() -> None:
@@ -78,9 +78,9 @@ def test_the_number_of_threads_is_put_back_after_a_run_and_after_an_error() -> N
     fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=2)
     seen = []
 
-    def engine(plan, settings):
+    def engine(job):
         seen.append(threads_now())
-        return fg.engines.Reference()(plan, settings)
+        return fg.engines.Reference()(job)
 
     fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=1, num_steps=3, engine=engine)
     assert seen == [[1] * len(before)]

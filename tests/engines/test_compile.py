@@ -7,7 +7,6 @@ import dataclasses
 import enum
 import inspect
 import math
-import os
 import pathlib
 import re
 import types
@@ -19,9 +18,8 @@ import pytest
 from numba.extending import register_jitable
 
 import fegsam as fg
-import golden
-import processes
 from fegsam.compilation import rule_key
+from helpers import golden, processes
 
 ALPHA, T = 0.1, 20
 SETTINGS = {"step_size": ALPHA, "sync_period": 3, "num_steps": T, "fixed_point": [0.0]}
@@ -389,8 +387,7 @@ def test_a_second_process_finds_everything_compiled_and_an_edited_helper_is_noti
     tmp_path,
 ) -> None:
     cache = tmp_path / "cache"
-    paths = [str(tmp_path), str(processes.TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(paths)}
+    environment = processes.python_environment(tmp_path) | {"NUMBA_CACHE_DIR": str(cache)}
 
     def files() -> dict[pathlib.Path, int]:
         """What is in the cache, and when it was written."""

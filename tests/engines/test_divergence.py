@@ -30,6 +30,7 @@ from cases import (
     case,
     starts,
 )
+from helpers.small_buffers import shrink_buffers
 
 # NumPy's own words on an overflow are not what is tested here.
 pytestmark = pytest.mark.filterwarnings(
@@ -233,10 +234,7 @@ def test_reference_and_cpu_agree_on_when_many_seeds_diverge(name) -> None:
 
 def test_divergence_is_told_when_memory_is_short(monkeypatch) -> None:
     """Rounds are then run in pieces, and again for the records that do not fit."""
-    monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_TILE", 4)
-    monkeypatch.setattr("fegsam.engines.cpu.layout._STEPS_PER_CALL", 10)
-    for name in ("_ROW_BYTES", "_SLOT_BYTES", "_LOG_BYTES"):
-        monkeypatch.setattr(f"fegsam.engines.cpu.layout.{name}", 500)
+    shrink_buffers(monkeypatch)
     for name in FORMS.values():
         for num_agents in (1, 3):
             some = homogeneous(name, num_agents)

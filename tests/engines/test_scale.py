@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import processes
+from helpers import processes
 
 MILLION = """
 import numpy as np

@@ -12,8 +12,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-import golden
-from joint_chain import joint_moments
+from helpers import golden
+from helpers.joint_chain import joint_moments
 
 RNG = np.random.default_rng(20250301)
 STATES, ACTIONS, GAMMA = 3, 2, 0.8

@@ -13,7 +13,15 @@ import fegsam as fg
 from fegsam.errors import SpecError
 from fegsam.experiments.spec.study import load_study, parse_study
 from fegsam.experiments.spec.toml_lines import key_lines, line_of
-from malformed_specs import LINEAR, MALFORMED, NOISE, TABULAR, WRONG_BYTES, one_sentence, replaced
+from helpers.malformed_specs import (
+    LINEAR,
+    MALFORMED,
+    NOISE,
+    TABULAR,
+    WRONG_BYTES,
+    one_sentence,
+    replaced,
+)
 
 
 class TestWhatASpecSays:

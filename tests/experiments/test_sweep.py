@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -16,13 +17,13 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import processes
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.experiments.spec.study import EXAMPLE, load_study
 from fegsam.experiments.sweep.executors import LocalExecutor, make_executor
 from fegsam.experiments.sweep.store import Store
 from fegsam.experiments.sweep.sweep import Results, SweepError, load_results, run_sweep
-from small_cells import SmallStudy, files, grid, with_act
+from helpers import processes
+from helpers.small_cells import SmallStudy, files, grid, with_act
 
 STUDY = grid()
 KILLED = grid(agents=tuple(range(1, 13)), pause=0.1)
@@ -171,7 +172,7 @@ def test_an_engine_that_no_worker_can_load_is_an_error_of_its_cells(
     with pytest.raises(
         SweepError, match=r"cannot be sent to a worker .* put what it uses in a module"
     ):
-        run_sweep(STUDY, tmp_path, executor=executor, engine=lambda plan, settings: None)
+        run_sweep(STUDY, tmp_path, executor=executor, engine=lambda job: None)
 
 
 def test_divergence_is_said_once_for_all_cells(
@@ -260,7 +261,7 @@ def test_bad_arguments_get_a_sentence_and_nothing_is_written(
 
 SWEEP = """
 import signal
-from small_cells import grid
+from helpers.small_cells import grid
 from fegsam.experiments.sweep.sweep import run_sweep
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background are started without
 print("begun", flush=True)
@@ -273,14 +274,13 @@ except KeyboardInterrupt as stop:
 
 def start(directory: pathlib.Path, last: int = 13, pause: float = 0.1) -> subprocess.Popen[str]:
     """A sweep in a process group of its own; returns when it begins."""
-    path = os.pathsep.join(filter(None, [str(processes.TESTS), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [
-            processes.sys.executable,
+            sys.executable,
             "-c",
             SWEEP.format(directory=str(directory), last=last, pause=pause),
         ],
-        env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=processes.python_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -434,7 +434,7 @@ def test_who_watches_sees_cells_speed_and_the_time_left(tmp_path: pathlib.Path) 
 
 RAY = """
 import pathlib, sys
-from small_cells import BigCell, SmallStudy, grid, with_act
+from helpers.small_cells import BigCell, SmallStudy, grid, with_act
 from fegsam.experiments.sweep.executors import make_executor
 from fegsam.experiments.sweep.sweep import SweepError, run_sweep
 directory = pathlib.Path({directory!r})
@@ -514,7 +514,7 @@ def test_on_ray_too_failing_cells_are_named_and_the_others_are_done(
 def test_a_cell_whose_ray_workers_always_die_is_given_up(tmp_path: pathlib.Path) -> None:
     """On a Ray that the sweep itself starts and ends."""
     code = f"""
-from small_cells import grid, with_act
+from helpers.small_cells import grid, with_act
 from fegsam.experiments.sweep.sweep import SweepError, run_sweep
 try:
     run_sweep(with_act(grid(), 1, "die"), {str(tmp_path)!r}, executor="ray")

@@ -20,7 +20,6 @@ pytest.importorskip("flwr")
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
-from deployed import assert_equal, simulated, write_study
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -39,6 +38,7 @@ from fegsam.federation.protocol.share import load_share, load_terms, save_share
 from fegsam.federation.protocol.state import append_event
 from fegsam.federation.protocol.transport import Lost
 from fegsam.federation.protocol.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
+from helpers.deployed import assert_equal, simulated, write_study
 
 ROOT = pathlib.Path(__file__).parents[2]
 STARTED = {"event": "started", "clock": 0.0, "round": 0, "rounds": 3, "agents": 2}
@@ -132,7 +132,7 @@ def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
         step_size=0.1, sync_period=5, num_steps=20, seed=3,
     )  # fmt: skip
     (tmp_path / "a").mkdir()
-    said = deployment._hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
+    said = deployment.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
     assert said == {"experiment": "study.toml", "seed": 3}
     config = {
         "experiment": str(tmp_path / "a" / "study.toml"),
@@ -563,9 +563,9 @@ def test_a_local_run_takes_the_study_that_was_given_and_not_the_copy_in_its_resu
 ) -> None:
     node = load_node(make(tmp_path)[0])
     study = tmp_path / "study.toml"
-    assert local._of_study(node, study) == node
+    assert local.with_study(node, study) == node
     stranger = dataclasses.replace(node, experiment=node.directory / "study.toml")
-    taken = local._of_study(stranger, study)
+    taken = local.with_study(stranger, study)
     assert (taken.experiment, taken.trust) == (study.resolve(), True)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 import fegsam as fg
-import processes
+from helpers import processes
 
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
-from deployed import assert_equal, simulated, write_study
-
 from fegsam.federation.flower.deployment import Entrance, init
 from fegsam.federation.flower.processes import OFFLINE
 from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER
+from helpers.deployed import assert_equal, simulated, write_study
 
 AGENTS = 32
 

@@ -7,11 +7,11 @@ import pytest
 
 import cases
 import fegsam as fg
-from federation.in_memory import InMemory, serve
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
+from helpers.in_memory import InMemory, serve
 
 SHARED = ("alg2", "alg3", "alg4", "alg5", "alg5-preconditioned")
 

@@ -14,15 +14,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instances import Agent, Paths, agents, paths, random_federations, stationary, total_variation
 from scipy import sparse
 
 import fegsam as fg
-import golden
 from fegsam.problem.mixing import mixing_constants
 from fegsam.theory import assumptions
 from fegsam.theory.assumptions.assumptions import Assumptions
 from fegsam.theory.bound.constants import constants_from
+from helpers import golden
+from helpers.instances import (
+    Agent,
+    Paths,
+    agents,
+    paths,
+    random_federations,
+    stationary,
+    total_variation,
+)
 
 ROUNDING = 1e-12
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instances import agents, paths, random_federations
 
 import fegsam as fg
-import golden
-from assumed import assumed
 from fegsam.theory import assumptions
 from fegsam.theory.assumptions.assumptions import Assumptions
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.conditions import largest_alpha
 from fegsam.theory.bound.constants import Constants, constants_from
+from helpers import golden
+from helpers.assumed import assumed
+from helpers.instances import agents, paths, random_federations
 
 ROUNDING = 1e-12
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from fegsam.report import write_report
-from synthetic_sections import sections
+from helpers.synthetic_sections import sections
 
 webdriver = pytest.importorskip("selenium.webdriver")
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

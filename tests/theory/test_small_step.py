@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
 from fegsam.theory.small_step.small_step import small_step_law
+from helpers import golden
 
 
 class Step(NamedTuple):

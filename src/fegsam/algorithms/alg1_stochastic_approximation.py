@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from fegsam.algorithms.rule import Path
+from fegsam.algorithms.rule import Algorithm, Path
+from fegsam.algorithms.structure import LinearOperator, Opaque
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import finite_array, integer
-from fegsam.problem.federation import MarkovNoise
+from fegsam.problem.federation import MarkovNoise, Problem
 
 _ASSUMPTIONS = ("gamma_c", "A_1", "A_2", "B", "m_1", "m_2", "m_3", "m_4", "rho")
 _TRIED = 256
@@ -57,7 +58,7 @@ def linear_sa_rule(
         out[i] = total
 
 
-def _require_noise(problem: Any, algorithm: Any) -> MarkovNoise:
+def _require_noise(problem: Problem, algorithm: Algorithm) -> MarkovNoise:
     if not isinstance(problem, MarkovNoise):
         raise ProblemError(
             f"{type(algorithm).__name__} runs on a Markov chain and was given a "
@@ -163,7 +164,7 @@ class LinearSA:
     def rule(self) -> Callable[..., Any]:
         return linear_sa_rule
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         noise = _require_noise(problem, self)
         kinds, states = self.matrices.shape[:2]
         if kinds not in (1, noise.num_kinds) or states != noise.num_states:
@@ -174,17 +175,20 @@ class LinearSA:
                 "all)."
             )
 
-    def dimension(self, problem: Any) -> int:
+    def dimension(self, problem: Problem) -> int:
         return self.matrices.shape[2]
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return np.ones((1, problem.num_states, 1))
 
-    def tables(self, problem: MarkovNoise) -> LinearTables:
+    def tables(self, problem: Problem) -> LinearTables:
         repeats = problem.num_kinds // len(self.matrices)
         return LinearTables(
             np.repeat(self.matrices, repeats, axis=0), np.repeat(self.offsets, repeats, axis=0)
         )
+
+    def structure(self, problem: Problem) -> LinearOperator:
+        return LinearOperator(self.matrices, self.offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,18 +268,21 @@ class StochasticApproximation:
     def norm(self) -> str:
         return "2" if self.norm_order == 2 else "sup"
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         noise = _require_noise(problem, self)
         _require_own_answer(self.user_rule, self.dim, noise)
 
-    def dimension(self, problem: Any) -> int:
+    def dimension(self, problem: Problem) -> int:
         return self.dim
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return np.ones((1, problem.num_states, 1))
 
-    def tables(self, problem: MarkovNoise) -> NoTables:
+    def tables(self, problem: Problem) -> NoTables:
         return NoTables()
+
+    def structure(self, problem: Problem) -> Opaque:
+        return Opaque(self.assumptions or {})
 
 
 def _on_paths(user_rule: types.FunctionType) -> Callable[..., None]:

@@ -22,9 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import Path
-from fegsam.algorithms.td import features, linear_value, stacked_rewards, target_policy
+from fegsam.algorithms.structure import TemporalDifference
+from fegsam.algorithms.td import (
+    features,
+    linear_value,
+    require_federation,
+    stacked_rewards,
+    target_policy,
+)
 from fegsam.problem.checks import integer
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Problem
 
 
 class OnPolicyTables(NamedTuple):
@@ -97,21 +104,27 @@ class OnPolicyTD:
     def window(self) -> int:
         return self.horizon
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         target_policy(problem, self)
         features(problem, self)
 
-    def dimension(self, problem: Any) -> int:
+    def dimension(self, problem: Problem) -> int:
         return features(problem, self).shape[1]
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return target_policy(problem, self)[None]
 
-    def tables(self, problem: Federation) -> OnPolicyTables:
+    def tables(self, problem: Problem) -> OnPolicyTables:
+        federation = require_federation(problem, self)
         return OnPolicyTables(
             features(problem, self),
-            stacked_rewards(problem),
-            np.float64(problem.discount),
+            stacked_rewards(federation),
+            np.float64(federation.discount),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
+        )
+
+    def structure(self, problem: Problem) -> TemporalDifference:
+        return TemporalDifference(
+            self.horizon, target_policy(problem, self), features(problem, self)
         )

@@ -20,15 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import Path
+from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
     importance_ratios,
     require_federation,
     stacked_rewards,
+    target_policy,
 )
 from fegsam.problem.checks import integer
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Problem
 
 
 class OffPolicyTables(NamedTuple):
@@ -97,20 +99,25 @@ class OffPolicyTabularTD:
     def window(self) -> int:
         return self.horizon
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         check_off_policy(problem, self)
 
-    def dimension(self, problem: Federation) -> int:
+    def dimension(self, problem: Problem) -> int:
         return problem.num_states
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return behavior_policies(require_federation(problem, self))
 
-    def tables(self, problem: Federation) -> OffPolicyTables:
+    def tables(self, problem: Problem) -> OffPolicyTables:
+        federation = require_federation(problem, self)
         return OffPolicyTables(
-            stacked_rewards(problem),
-            importance_ratios(problem, self),
-            np.float64(problem.discount),
+            stacked_rewards(federation),
+            importance_ratios(federation, self),
+            np.float64(federation.discount),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )
+
+    def structure(self, problem: Problem) -> TemporalDifference:
+        ratios = importance_ratios(require_federation(problem, self), self)
+        return TemporalDifference(self.horizon, target_policy(problem, self), ratios=ratios)

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import ONE, Path
+from fegsam.algorithms.structure import Control
 from fegsam.algorithms.td import behavior_policies, require_federation, stacked_rewards
 from fegsam.errors import ProblemError
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Problem
 
 
 class QTables(NamedTuple):
@@ -68,7 +69,7 @@ class QLearning:
     def rule(self) -> Callable[..., Any]:
         return q_learning_rule
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         policies = self.policies(problem)
         missing = np.argwhere(policies <= 0)
         if len(missing):
@@ -79,12 +80,18 @@ class QLearning:
                 f"takes action {action} in state {state}; give it a positive probability there."
             )
 
-    def dimension(self, problem: Federation) -> int:
-        return problem.num_states * problem.num_actions
+    def dimension(self, problem: Problem) -> int:
+        federation = require_federation(problem, self)
+        return federation.num_states * federation.num_actions
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return behavior_policies(require_federation(problem, self))
 
-    def tables(self, problem: Federation) -> QTables:
-        rewards = stacked_rewards(problem).reshape(len(problem.mdps), -1)
-        return QTables(rewards, np.float64(problem.discount), np.uint64(problem.num_actions))
+    def tables(self, problem: Problem) -> QTables:
+        federation = require_federation(problem, self)
+        rewards = stacked_rewards(federation).reshape(len(federation.mdps), -1)
+        discount, num_actions = federation.discount, federation.num_actions
+        return QTables(rewards, np.float64(discount), np.uint64(num_actions))
+
+    def structure(self, problem: Problem) -> Control:
+        return Control()

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import Path
+from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
@@ -30,10 +31,11 @@ from fegsam.algorithms.td import (
     linear_value,
     require_federation,
     stacked_rewards,
+    target_policy,
 )
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import flag, integer, solve
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, Problem
 
 
 class OffPolicyLinearTables(NamedTuple):
@@ -117,35 +119,49 @@ class OffPolicyLinearTD:
     def window(self) -> int:
         return self.horizon
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         features(problem, self)
         check_off_policy(problem, self)
 
-    def dimension(self, problem: Any) -> int:
+    def dimension(self, problem: Problem) -> int:
         return features(problem, self).shape[1]
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return behavior_policies(require_federation(problem, self))
 
-    def tables(self, problem: Federation) -> OffPolicyLinearTables:
-        phi = features(problem, self)
-        rows, rows_per_kind = phi, 0
-        if self.preconditioned:
-            laws = stationary_laws(problem, self.policies(problem))
-            rows = np.concatenate(
-                [
-                    solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T
-                    for law in laws
-                ]
-            )
-            rows_per_kind = len(phi)
+    def tables(self, problem: Problem) -> OffPolicyLinearTables:
+        federation, phi = require_federation(problem, self), features(problem, self)
+        own = self._own_rows(federation)
+        rows = phi if own is None else own.reshape(-1, phi.shape[1])
         return OffPolicyLinearTables(
             np.ascontiguousarray(rows),
-            np.uint64(rows_per_kind),
+            np.uint64(0 if own is None else len(phi)),
             phi,
-            stacked_rewards(problem),
-            importance_ratios(problem, self),
-            np.float64(problem.discount),
+            stacked_rewards(federation),
+            importance_ratios(federation, self),
+            np.float64(federation.discount),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
+        )
+
+    def structure(self, problem: Problem) -> TemporalDifference:
+        federation = require_federation(problem, self)
+        return TemporalDifference(
+            self.horizon,
+            target_policy(problem, self),
+            features(problem, self),
+            importance_ratios(federation, self),
+            self._own_rows(federation),
+        )
+
+    def _own_rows(self, problem: Federation) -> np.ndarray | None:
+        """(M, S, d): each kind's features times its preconditioner."""
+        if not self.preconditioned:
+            return None
+        phi = features(problem, self)
+        return np.stack(
+            [
+                solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T
+                for law in stationary_laws(problem, self.policies(problem))
+            ]
         )

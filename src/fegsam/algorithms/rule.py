@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from fegsam.errors import ProblemError, shown
+from fegsam.problem.federation import Problem
 
 ONE = np.uint64(1)
 """A one that leaves an unsigned index unsigned when added to it."""
@@ -67,22 +68,22 @@ class Algorithm(Protocol):
         """The norm of the algorithm's theorem: "2" or "sup"."""
         ...
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         """Raise `ProblemError` where this algorithm cannot run on `problem`."""
         ...
 
-    def dimension(self, problem: Any) -> int: ...
+    def dimension(self, problem: Problem) -> int: ...
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         """(1 or M, S, A): what the agents follow while they learn."""
         ...
 
-    def tables(self, problem: Any) -> Any:
+    def tables(self, problem: Problem) -> Any:
         """The constants the rule reads, as a NamedTuple of arrays and NumPy scalars."""
         ...
 
 
-def check_algorithm(algorithm: Any, problem: Any) -> None:
+def check_algorithm(algorithm: Algorithm, problem: Problem) -> None:
     """Raise `ProblemError` unless `algorithm` can say whether it runs on `problem`, and does."""
     if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
         raise ProblemError(

@@ -3,13 +3,12 @@ their checks."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba.extending import register_jitable
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, Problem
 from fegsam.problem.policies import check_coverage
 
 
@@ -29,7 +28,7 @@ def linear_value(params, rows, s):
     return (sum_0 + sum_1) + (sum_2 + sum_3)
 
 
-def require_federation(problem: Any, algorithm: Any) -> Federation:
+def require_federation(problem: Problem, algorithm: Algorithm) -> Federation:
     if not isinstance(problem, Federation):
         raise ProblemError(
             f"{type(algorithm).__name__} runs on agents in an MDP and the problem is of type "
@@ -39,7 +38,7 @@ def require_federation(problem: Any, algorithm: Any) -> Federation:
     return problem
 
 
-def target_policy(problem: Any, algorithm: Any) -> np.ndarray:
+def target_policy(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """(S, A): the policy that is evaluated."""
     policy = require_federation(problem, algorithm).target_policy
     if policy is None:
@@ -62,7 +61,7 @@ def behavior_policies(problem: Federation) -> np.ndarray:
     return problem.target_policy[None]
 
 
-def features(problem: Any, algorithm: Any) -> np.ndarray:
+def features(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """(S, d)."""
     matrix = require_federation(problem, algorithm).features
     if matrix is None:
@@ -73,14 +72,13 @@ def features(problem: Any, algorithm: Any) -> np.ndarray:
     return matrix
 
 
-def check_off_policy(problem: Any, algorithm: Any) -> None:
+def check_off_policy(problem: Problem, algorithm: Algorithm) -> None:
     """Each behaviour policy must be able to take whatever the target policy takes."""
-    check_coverage(
-        target_policy(problem, algorithm), behavior_policies(problem), type(algorithm).__name__
-    )
+    behavior = behavior_policies(require_federation(problem, algorithm))
+    check_coverage(target_policy(problem, algorithm), behavior, type(algorithm).__name__)
 
 
-def importance_ratios(problem: Federation, algorithm: Any) -> np.ndarray:
+def importance_ratios(problem: Federation, algorithm: Algorithm) -> np.ndarray:
     """(1 or M, S, A): pi(a|s) / pi^k(a|s), zero where neither policy goes."""
     behavior = behavior_policies(problem)
     ratios = np.zeros_like(behavior)

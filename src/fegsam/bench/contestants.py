@@ -99,7 +99,7 @@ def _enter_engine(make: Callable[[], Any]) -> Callable[[BenchCase], Run]:
         engine = make()
 
         def run(num_rounds: int) -> None:
-            history = engine(case.plan, case.lasting(num_rounds))
+            history = engine(case.lasting(num_rounds))
             if (history.data.diverged_at.values >= 0).any():
                 raise RuntimeError(f"{case.setting} diverged, so that its time means nothing")
 
@@ -116,13 +116,13 @@ def _make_cuda(precision: str) -> Any:
 
 
 def _enter_reference(case: BenchCase) -> Run:
-    _require(8 * case.plan.num_agents * case.plan.dimension, memory_bytes())
+    _require(8 * case.job.num_agents * case.job.dimension, memory_bytes())
     return _enter_engine(engines.Reference)(case)
 
 
 def _enter_numpy(case: BenchCase) -> Run:
     tables = _q_tables(case)
-    _require(8 * case.plan.num_agents * case.plan.dimension, memory_bytes())
+    _require(8 * case.job.num_agents * case.job.dimension, memory_bytes())
     period = case.setting.sync_period
     return lambda rounds: numpy_loop(
         tables, step_size=STEP_SIZE, sync_period=period, num_steps=rounds * period
@@ -147,10 +147,10 @@ def _enter_jax(case: BenchCase, precision: str) -> Run:
     tables = _q_tables(case)
     limits = import_jax().devices()[0].memory_stats() or {}
     # The tables, and as much again while they are averaged.
-    need = 2 * np.dtype(precision).itemsize * case.plan.num_agents * case.plan.dimension
+    need = 2 * np.dtype(precision).itemsize * case.job.num_agents * case.job.dimension
     _require(need, limits.get("bytes_limit", memory_bytes()))
-    first = np.zeros(case.plan.num_agents, np.uint32)
-    first_states(case.plan.chain, np.uint64(0), 0, len(first), first)
+    first = np.zeros(case.job.num_agents, np.uint32)
+    first_states(case.job.chain, np.uint64(0), 0, len(first), first)
     return JaxScan(
         tables,
         first,
@@ -163,7 +163,7 @@ def _enter_jax(case: BenchCase, precision: str) -> Run:
 def _q_tables(case: BenchCase) -> BaselineTables:
     if case.setting.algorithm != "q_learning" or case.setting.record is not None:
         raise Unfit("written for Q-learning without recording")
-    return q_learning_tables(case.plan)
+    return q_learning_tables(case.job)
 
 
 def memory_bytes() -> int:

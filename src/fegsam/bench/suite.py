@@ -53,14 +53,14 @@ def _first_word(contestant: Contestant) -> str:
 def limits(case: BenchCase) -> tuple[Limit, ...]:
     if case.setting.num_seeds > 1 or case.setting.record is not None:
         return ()
-    chains, seconds = path_limit(case.plan.chain, case.plan.num_agents)
+    chains, seconds = path_limit(case.job.chain, case.job.num_agents)
     found = [
         Limit(f"limit, {chains} loads at once" if chains > 1 else "limit, load by load", seconds)
     ]
     if gpu_limit.gpu_missing() is None:
-        in_a_row = Limit("limit, GPU load by load", gpu_limit.path_limit(case.plan))
+        in_a_row = Limit("limit, GPU load by load", gpu_limit.path_limit(case.job))
         moved = Limit(
-            "limit, GPU sectors", gpu_limit.sector_limit(case.plan, case.setting.sync_period)
+            "limit, GPU sectors", gpu_limit.sector_limit(case.job, case.setting.sync_period)
         )
         found.append(max(in_a_row, moved, key=lambda limit: limit.seconds_per_step))
     return tuple(found)

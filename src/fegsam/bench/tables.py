@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Job
 
 
 class BaselineTables(NamedTuple):
@@ -41,7 +41,7 @@ class BaselineTables(NamedTuple):
         return len(self.agent_policy)
 
 
-def q_learning_tables(plan: Plan) -> BaselineTables:
+def q_learning_tables(plan: Job) -> BaselineTables:
     agents, chain = plan.agents, plan.chain
     return BaselineTables(
         num_states=int(chain.num_states),

@@ -334,6 +334,10 @@ class MarkovNoise(_Assigned):
         return _digest("MarkovNoise", [*parts, self.assignment, self.initial_distribution])
 
 
+Problem = Federation | MarkovNoise
+"""What is learned, and by whom: agents in MDPs, or on Markov chains without actions."""
+
+
 def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
     cure = "but a federation needs an MDP or a sequence of them: build them with MDP"
     mdps = (mdp,) if isinstance(mdp, MDP) else several(mdp, "mdp", cure)

@@ -43,7 +43,7 @@ def examine(spec: ClaimSpec) -> Section:
         curves: list[Growth] = []
         for algorithm in (fg.OffPolicyTabularTD(), fg.QLearning()):
             curves += growths(spec, algorithm, parameter)
-        verdicts += [verdict for curve in curves for verdict in _verdicts(spec, curve)]
+        verdicts += [verdict for curve in curves for verdict in growth_verdicts(spec, curve)]
         figures.append(_figure(parameter, curves))
     return Section(
         spec.letter,
@@ -170,7 +170,8 @@ def growths(spec: ClaimSpec, algorithm: Any, parameter: str) -> list[Growth]:
     ]
 
 
-def _verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
+def growth_verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
+    """One measured exponent against the orders that the paper prints and that are right."""
     where = (
         f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
     )

@@ -165,13 +165,13 @@ def init(
         }
         write_new(
             node / NODE_FILE,
-            toml_text({"node": head | _hand_over(experiment, spec, agents, node)}).encode(),
+            toml_text({"node": head | hand_over(experiment, spec, agents, node)}).encode(),
         )
         nodes.append(node)
     return nodes
 
 
-def _hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:
+def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:
     """Give a node what its agents need, and nothing of the others where that can be parted; what
     its file says of it."""
     try:

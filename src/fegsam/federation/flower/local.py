@@ -91,12 +91,12 @@ def run_locally(
             )
     if not (output / HISTORY_FILE).exists():
         Supervisor(
-            side, output, [_of_study(node, spec) for node in nodes], fresh=True, on_event=on_event
+            side, output, [with_study(node, spec) for node in nodes], fresh=True, on_event=on_event
         ).run()
     return finished(output, stored.settings)
 
 
-def _of_study(node: NodeSide, spec: Path) -> NodeSide:
+def with_study(node: NodeSide, spec: Path) -> NodeSide:
     """A node that needs a whole study takes the one that was given, which has been checked, not the
     copy in the results."""
     return (

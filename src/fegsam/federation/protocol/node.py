@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.engines.agent import Agent
+from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
-from fegsam.federation.protocol.agent import Agent
 from fegsam.federation.protocol.state import AgentFile, ComputedRound, HeldError, append_event
 from fegsam.federation.protocol.wire import (
     FROM_SERVER,
@@ -110,7 +111,10 @@ class Node:
         kept = file.read()
         if kept is not None:
             state, last = kept
-            actor.restore(state)
+            try:
+                actor.restore(state)
+            except ProblemError as error:
+                raise StateError(str(error)) from error
             if (last.round, last.request) == (request.round, request.digest):
                 self._log("delivered again", agent=agent, round=request.round)
                 return self._reply(agent, request, actor.time, last.params)
