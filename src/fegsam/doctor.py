@@ -17,6 +17,7 @@ OPTIONAL = {
     "gymnasium": ("environments from Gymnasium", "gymnasium"),
     "matplotlib": ("figures", "report"),
     "plotly": ("the HTML report", "report"),
+    "jinja2": ("the page of the HTML report", "report"),
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
     "flwr": ("federations on several machines, by Flower", "flower"),

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import pathlib
 
-from filelock import AcquireReturnProxy, FileLock, Timeout
+from fegsam.errors import ProblemError
+
+try:
+    from filelock import AcquireReturnProxy, FileLock, Timeout
+except ImportError:
+    raise ProblemError("Locks need filelock; run: pip install 'fegsam[experiments]'") from None
 
 
 class Locked(Exception):
