@@ -21,7 +21,6 @@ import pseudocode
 from cases import (
     ALGORITHMS,
     KERNELS,
-    KINDS,
     MATRICES,
     NOISE_DIM,
     Case,
@@ -30,6 +29,7 @@ from cases import (
     case,
     starts,
 )
+from helpers.bursts import BURST, bursts, quietly
 from helpers.small_buffers import shrink_buffers
 
 # NumPy's own words on an overflow are not what is tested here.
@@ -126,13 +126,6 @@ def diverging_run(some: Case, **settings) -> tuple[fg.History, str]:
     caught = [warning for warning in caught if warning.category is fg.DivergenceWarning]
     assert len(caught) == 1
     return history, str(caught[0].message)
-
-
-def quietly(call):
-    """What `call` returns, whether it diverges or not."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fg.DivergenceWarning)
-        return call()
 
 
 def assert_broken_off(data, row: int, expected: Truth) -> None:
@@ -262,24 +255,6 @@ def test_the_warning_points_at_the_call_that_diverged(engine) -> None:
 
 # --- A chain that explodes now and then -----------------------------------------------------------
 
-BURST = 1e100
-
-
-def bursts(num_agents: int = 1, chance: float = 0.04) -> Case:
-    """x halves at each step; in the noise's second state it is multiplied by 1e100 instead. Two
-    bursts are too many."""
-    kernel = np.tile([1 - chance, chance], (2, 1))
-    noise = fg.MarkovNoise(
-        np.stack([kernel] * KINDS), num_agents=num_agents, assignment=assignment(num_agents)
-    )
-    matrices = np.tile(np.array([-0.5, BURST])[:, None, None], (KINDS, 1, 1, 1))
-    offsets = np.zeros((KINDS, 2, 1))
-
-    def oracle(states, _, **settings):
-        return pseudocode.algorithm_1_linear(states, matrices, offsets, **settings)
-
-    return Case(noise, fg.LinearSA(matrices, offsets), 0, np.ones(1), oracle)
-
 
 def bursts_at(some: Case, seed: int, T: int) -> np.ndarray:
     return np.flatnonzero(some.paths(seed, T)[0][0][:T] == 1)
@@ -327,40 +302,6 @@ def test_seeds_that_stay_finite_have_the_bits_they_have_alone(
             alone.data[name].values, together.data[name].values[finite], err_msg=str(name)
         )
     np.testing.assert_array_equal(alone.checkpoint.params, together.checkpoint.params[finite])
-
-
-@EACH_ENGINE
-@pytest.mark.parametrize("num_agents", [1, 3])
-@pytest.mark.parametrize("K", [1, 10, 40])
-@pytest.mark.parametrize("broken_at", [9, 20, 23])
-def test_a_partly_diverged_run_resumed_equals_the_unbroken_one(
-    num_agents, K, broken_at, engine, assert_same_bits
-) -> None:
-    """Also where a seed has diverged and its output, drawn anew for the longer run, lies in its
-    finite part."""
-    some = bursts(num_agents, chance=0.02)
-    settings = {
-        "alpha": 1.0,
-        "K": K,
-        "seeds": range(60),
-        "fixed_point": [0.0],
-        "engine": engine,
-        "output_decay": 0.96,
-    }
-    first = quietly(lambda: some.run(**settings, T=broken_at))
-    whole = quietly(lambda: some.run(**settings, T=30))
-    gone, later = first.data.diverged_at.values >= 0, whole.data.diverged_at.values >= 0
-    assert 0 < gone.sum() < later.sum() < 60
-    assert_same_bits(quietly(lambda: some.run(**settings, T=30, resume_from=first)), whole)
-
-
-@EACH_ENGINE
-def test_a_run_of_which_nothing_is_left_can_be_resumed(engine, assert_same_bits) -> None:
-    some = bursts(num_agents=3, chance=0.5)
-    settings = {"alpha": 1.0, "K": 4, "seeds": range(3), "fixed_point": [0.0], "engine": engine}
-    first, whole = (quietly(lambda T=T: some.run(**settings, T=T)) for T in (20, 30))
-    assert np.all(first.data.diverged_at >= 0)
-    assert_same_bits(some.run(**settings, T=30, resume_from=first), whole)
 
 
 # --- The edge of the finite numbers ---------------------------------------------------------------
