@@ -686,7 +686,10 @@ def test_a_bound_at_an_absurd_step_is_a_bound_with_a_warning_and_not_an_overflow
 
 
 def test_constants_that_are_lost_come_with_a_cure() -> None:
-    cure = r"are not finite at step_size 1e\+90; use a smaller step_size, or rewards in a larger unit\."
+    cure = (
+        r"are not finite at step_size 1e\+90; "
+        r"use a smaller step_size, or rewards in a larger unit\."
+    )
     with pytest.warns(RuntimeWarning, match=cure):
         fg.theory.constants(golden.federation(), fg.OnPolicyTD(), step_size=1e90)
 

@@ -377,7 +377,8 @@ RUN_OWN_RULE = """
 import fegsam as fg
 import own_rules
 
-noise, algorithm = fg.MarkovNoise([[1.0]], num_agents=2), fg.StochasticApproximation(own_rules.rule, dim=1)
+noise = fg.MarkovNoise([[1.0]], num_agents=2)
+algorithm = fg.StochasticApproximation(own_rules.rule, dim=1)
 history = fg.run(noise, algorithm, step_size=0.1, sync_period=3, num_steps=20, fixed_point=[0.0])
 print(float(history.data.final_params[0, 0]))
 """

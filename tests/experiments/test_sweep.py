@@ -263,7 +263,8 @@ SWEEP = """
 import signal
 from helpers.small_cells import grid
 from fegsam.experiments.sweep.sweep import run_sweep
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background are started without
+# Tests in the background of a shell inherit that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begun", flush=True)
 try:
     run_sweep(grid(agents=tuple(range(1, {last})), pause={pause}), {directory!r}, workers=2)
@@ -447,7 +448,8 @@ import ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 run_sweep(grid(), directory / "ray", executor=executor)
 run_sweep(big, directory / "big ray", executor=executor)
-run_sweep(with_act(grid(), 1, "die once", directory / "mark"), directory / "killed", executor=executor)
+dying = with_act(grid(), 1, "die once", directory / "mark")
+run_sweep(dying, directory / "killed", executor=executor)
 study = with_act(with_act(grid(), 1, "crash"), 4, "fail")
 try:
     run_sweep(study, directory / "failing", executor=executor)

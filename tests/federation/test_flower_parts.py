@@ -270,7 +270,10 @@ def test_on_a_terminal_it_is_a_table_of_agents() -> None:
 
 def test_all_that_carries_the_mark_is_ended_also_what_left_its_parent(tmp_path) -> None:
     mark, file = f"test-{time.time_ns()}", tmp_path / "pid"
-    sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    sleeper = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('up', flush=True); time.sleep(600)"
+    )
     code = (
         "import pathlib, subprocess, sys\n"
         f"child = subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True, "
