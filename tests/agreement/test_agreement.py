@@ -143,8 +143,8 @@ def test_tiny_cpu_agrees_with_the_pseudocode_on_a_large_table(name, num_agents, 
 @pytest.mark.parametrize("K", [1, 3, 7, 100])
 @EVERY
 def test_tiny_cpu_agrees_with_the_pseudocode_when_memory_is_short(name, K, monkeypatch) -> None:
-    """Paths are drawn in pieces, rounds are run again for records that do not fit, and calls are
-    cut short."""
+    """Paths are drawn in pieces, rounds run again for the record points that do not fit, and calls
+    end early."""
     shrink_buffers(monkeypatch)
     for num_agents in (1, 3):
         for sampling in ("markov", "iid"):
@@ -284,7 +284,7 @@ def test_one_thread_and_two_give_the_same_bits_on_a_large_table(name, K, assert_
 def test_one_thread_and_two_give_the_same_bits_where_rounds_are_run_again_for_their_records(
     assert_same_bits, monkeypatch
 ) -> None:
-    """How many records one call can hold must not depend on how many threads share its memory."""
+    """The number of record points that one call holds must not depend on the number of threads."""
     some = case("alg4", n=2, num_agents=300, world=large())
     dim = 4 * some.problem.num_states * some.problem.num_actions
     shrink(monkeypatch, SLOT_BYTES=64 * dim)
@@ -363,7 +363,7 @@ def test_tiny_single_agent_has_the_same_bits_for_every_sync_period(name, engine)
     np.testing.assert_allclose(never.average_params[0], trace.params[:, 0], rtol=0, atol=1e-12)
 
 
-# --- When the agents meet -------------------------------------------------------------------------
+# --- When the agents average ----------------------------------------------------------------------
 
 
 @EACH_ENGINE

@@ -356,7 +356,7 @@ for threads in (1, 2):
 
 @pytest.mark.parametrize("seeds", [1, 5], ids=["one-seed", "many-seeds"])
 def test_a_rule_that_raises_ends_the_run_with_its_error_and_leaves_no_thread_waiting(seeds) -> None:
-    """A process of its own, since what could go wrong is that it never ends."""
+    """In a process of its own, since the fault would be a run that never ends."""
     code = RAISING.format(limit=0.5, seeds=seeds)
     assert processes.run(code).split("\n")[:-1] == ["too far", "True"] * 2
 

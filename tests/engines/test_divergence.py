@@ -189,8 +189,8 @@ def test_divergence_is_told_with_its_time_and_kind_and_the_finite_part_is_kept(
 def test_divergence_on_a_large_table_does_not_depend_on_what_is_recorded(
     name, num_agents, K, record
 ) -> None:
-    """Rounds that touch few cells of the table are kept in a log; outputs inside them are run for
-    by themselves."""
+    """Rounds that touch few cells of the table keep a log; an output inside such a round gets a run
+    of its own."""
     some, T = homogeneous(name, num_agents, states=300), 149
     expected = truth(some, 2, alpha=1e55, K=K, T=T)
     settings = {"alpha": expected.alpha, "K": K, "T": T, "seeds": [2], "record": record}
@@ -226,7 +226,7 @@ def test_reference_and_cpu_agree_on_when_many_seeds_diverge(name) -> None:
 
 
 def test_divergence_is_told_when_memory_is_short(monkeypatch) -> None:
-    """Rounds are then run in pieces, and again for the records that do not fit."""
+    """Rounds then run in pieces, and again for the record points that do not fit."""
     shrink_buffers(monkeypatch)
     for name in FORMS.values():
         for num_agents in (1, 3):

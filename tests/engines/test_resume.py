@@ -118,7 +118,7 @@ def test_large_run_resumed_at_a_sync_or_within_a_round_equals_the_unbroken_one(
 def test_run_on_a_large_table_resumed_anywhere_equals_the_unbroken_one(
     name, num_agents, broken_at, times, assert_equals_unbroken
 ) -> None:
-    """The part that is left may touch few cells of the table where a whole round touches many."""
+    """The rest of a round may touch few cells of the table where the whole round touches many."""
     some = case(name, n=2, num_agents=num_agents, world=large())
     settings = {"alpha": ALPHA, "K": 40, "seeds": range(8), "engine": "cpu"}
     first = some.run(**settings, T=broken_at, record=[t for t in times if t <= broken_at])

@@ -1,4 +1,4 @@
-"""What a large federation takes: heavy, so not among the ordinary tests."""
+"""The memory of a large federation; slow, so not among the ordinary tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Intervals hold the truth as often as they say, on laws whose truth is known; slopes, times and
-ratios are right."""
+"""Intervals hold the truth as often as they say, on distributions whose truth is known; slopes,
+times and ratios are right."""
 
 from __future__ import annotations
 

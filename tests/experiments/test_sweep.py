@@ -340,7 +340,8 @@ def killed_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_data(
     killed_undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor, moment: int
 ) -> None:
-    """Each in another stage of the sweep, from its start to its last cells, and there at random."""
+    """Each kill comes in another stage of the sweep, from its start to its last cells, at a random
+    moment."""
     stages = np.random.default_rng(0).permutation(20)
     process = start(tmp_path, pause=0.3)
     wait_for_cells(tmp_path, stages[moment])
@@ -388,7 +389,7 @@ def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
 def test_ctrl_c_waits_for_the_cell_that_is_being_stored(
     tmp_path: pathlib.Path, executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Raised inside the library that writes it, it would leave that library's lock taken."""
+    """An interrupt inside the library that writes the file would leave that library's lock held."""
     write = Store.write
 
     def interrupted(store: Store, *what: Any) -> None:

@@ -1,5 +1,5 @@
-"""The parts of a federation on Flower, each without one: credentials, directories, processes, the
-node's app, what is shown."""
+"""The parts of a federation on Flower, each tested alone: credentials, directories, processes, the
+node's app, the board."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ROUND = {
 
 @pytest.fixture(autouse=True)
 def _in_a_task(monkeypatch) -> None:
-    """Messages are made in processes of tasks alone, which Flower tells who they are."""
+    """Only task processes make messages, and Flower tells each of them who it is."""
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
