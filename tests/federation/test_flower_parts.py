@@ -1,5 +1,5 @@
-"""The parts of a federation on Flower, each without one: credentials, directories, processes, the
-node's app, what is shown."""
+"""The parts of a federation on Flower, each tested alone: credentials, directories, processes, the
+node's app, the board."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ROUND = {
 
 @pytest.fixture(autouse=True)
 def _in_a_task(monkeypatch) -> None:
-    """Messages are made in processes of tasks alone, which Flower tells who they are."""
+    """Only task processes make messages, and Flower tells each of them who it is."""
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
@@ -265,7 +265,10 @@ def test_on_a_terminal_it_is_a_table_of_agents() -> None:
 
 def test_all_that_carries_the_mark_is_ended_also_what_left_its_parent(tmp_path) -> None:
     mark, file = f"test-{time.time_ns()}", tmp_path / "pid"
-    sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    sleeper = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('up', flush=True); time.sleep(600)"
+    )
     code = (
         "import pathlib, subprocess, sys\n"
         f"child = subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True, "

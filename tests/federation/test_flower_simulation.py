@@ -26,10 +26,12 @@ server = pathlib.Path(os.environ["{SERVER}"])
 
 def settings(context):
     agent = int(context.node_config["partition-id"])
-    return flower_client.NodeSettings(server / ".." / ".." / "study.toml", None, (agent,), server / "state")
+    study = server / ".." / ".." / "study.toml"
+    return flower_client.NodeSettings(study, None, (agent,), server / "state")
 
-run_simulation(flower_server.app, flower_client.client_app(settings), {AGENTS},
-               backend_config={{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}})
+resources = {{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}}
+client = flower_client.client_app(settings)
+run_simulation(flower_server.app, client, {AGENTS}, backend_config=resources)
 """
 
 

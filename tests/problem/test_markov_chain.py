@@ -96,7 +96,10 @@ def test_the_smallest_closed_class_is_named():
     chain = np.zeros((5, 5))
     chain[0, [1, 3]] = chain[1, [0, 2]] = chain[2, [0, 4]] = 0.5
     chain[3, 4] = chain[4, 3] = 1.0
-    message = r"agent kind 2: its chain is reducible: states \[3, 4\] form a closed class that never reaches state 0: give"
+    message = (
+        r"agent kind 2: its chain is reducible: "
+        r"states \[3, 4\] form a closed class that never reaches state 0: give"
+    )
     with pytest.raises(ProblemError, match=message):
         check_ergodic(sparse.csr_array(chain), "agent kind 2")
 
