@@ -1,5 +1,7 @@
-"""Small pictures for a notebook: inline SVG in the page's own ink, and a table of the key numbers
-beside it. Without Jinja2, which the base package does without."""
+"""Small pictures for a notebook: inline SVG in the page's text colour, and a table beside it.
+
+Written without Jinja2, since the base package does not depend on it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from fegsam.text import html_table, number
 BLUE = "#0072B2"
 ORANGE = "#D55E00"
 _WIDTH, _HEIGHT, _MARGIN = 260, 130, 56
-"""pixels; the margin is where the scale stands"""
+"""pixels; the scale is in the margin"""
 _CELLS = 24
-"""At most so many rows and columns; a larger matrix is shown as the sums of its blocks."""
+"""The most rows and columns; a larger matrix is shown as the sums of its blocks."""
 
 
 def card(title: str, rows: Sequence[tuple[str, str]], picture: str) -> str:
-    """A picture with its key numbers: what a notebook shows.
+    """A picture and a table of its key numbers, as HTML for a notebook.
 
     >>> "<svg" in card("A", [("states", "2")], curve([0, 1], [1.0, 0.1]))
     True
@@ -34,8 +36,9 @@ def card(title: str, rows: Sequence[tuple[str, str]], picture: str) -> str:
 def curve(
     x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayLike | None = None
 ) -> str:
-    """One curve over time on a logarithmic scale, in a band from `low` to `high`; what is not
-    positive is left out.
+    """A curve over time on a logarithmic scale, in a band from `low` to `high`.
+
+    Values that are not positive are left out.
 
     >>> curve([0, 1], [1.0, 0.1]).count("polyline")
     1
@@ -70,8 +73,9 @@ def curve(
 
 
 def bars(names: Sequence[str], values: ArrayLike, mark: float | None = None) -> str:
-    """Bars on a logarithmic scale, one below the other, and a line at `mark`; what is not positive
-    has no bar.
+    """Bars on a logarithmic scale, one below the other, and a line at `mark`.
+
+    Values that are not positive have no bar.
 
     >>> bars(["initial", "variance"], [1e-3, 10.0], mark=1.0).count("<rect")
     2
@@ -106,7 +110,7 @@ def bars(names: Sequence[str], values: ArrayLike, mark: float | None = None) -> 
 
 
 def matrix(values: np.ndarray, label: str) -> str:
-    """A matrix of numbers that are not negative: the darker a cell, the larger its number.
+    """A matrix of nonnegative numbers: the larger the number, the darker its cell.
 
     >>> matrix(np.eye(3), "transitions").count("<rect")
     4
@@ -116,8 +120,7 @@ def matrix(values: np.ndarray, label: str) -> str:
     side = min(_WIDTH / columns, _HEIGHT / rows)
     cells = [
         f'<rect x="{c * side:.1f}" y="{r * side:.1f}" width="{side:.1f}" height="{side:.1f}" '
-        f'fill="{BLUE}" '
-        f'fill-opacity="{values[r, c] / top:.2f}"/>'
+        f'fill="{BLUE}" fill-opacity="{values[r, c] / top:.2f}"/>'
         for r, c in zip(*np.nonzero(values > 0.005 * top), strict=True)
     ]
     frame = (
@@ -128,7 +131,7 @@ def matrix(values: np.ndarray, label: str) -> str:
 
 
 def blocks(size: int) -> np.ndarray:
-    """(size,): the row that each of so many is shown in.
+    """(size,): for each of `size` rows or columns, the one of the picture that shows it.
 
     >>> blocks(3).tolist(), int(blocks(1000).max())
     ([0, 1, 2], 23)
@@ -141,8 +144,8 @@ def _points(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _text(x: float, y: float, said: str, anchor: str = "start") -> str:
-    place = f'x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"'
-    return f'<text {place} font-size="10" fill="currentColor">{escape(said)}</text>'
+    place = f'x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{anchor}"'
+    return f'<text {place} fill="currentColor">{escape(said)}</text>'
 
 
 def _svg(label: str, *parts: str) -> str:

@@ -1,4 +1,4 @@
-"""A progress bar for whoever is watching; silent in scripts, logs and pipes."""
+"""A progress bar on a terminal or in a notebook; silent in scripts, logs and pipes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import threading
 from typing import Any
 
 _PATIENCE = 2.0
-"""Seconds before a bar appears: what is over sooner needs none."""
+"""Seconds before a bar appears: shorter work needs none."""
 _MOMENT = 1.0
+"""Seconds before a notice appears."""
 
 
 class Progress:
-    """``with Progress(total, unit) as progress: progress.show(done)``; needs tqdm, and does without
-    where it is missing.
+    """A progress bar: ``with Progress(total, unit) as progress: progress.show(done)``.
+
+    It is drawn by tqdm; without tqdm nothing is shown.
 
     Parameters
     ----------
@@ -64,8 +66,7 @@ class Progress:
 
 
 class Notice:
-    """``with Notice(text): ...`` says `text` if that takes longer than a moment and a person is
-    watching."""
+    """``with Notice(text): ...`` prints `text` on a terminal if the block takes over a second."""
 
     def __init__(self, text: str) -> None:
         self._timer = threading.Timer(_MOMENT, print, (text,), {"file": sys.stderr, "flush": True})

@@ -1,8 +1,8 @@
-"""What others may ask of an algorithm: which equation its steps solve, with the arrays in it.
+"""The structure of an algorithm: the equation that its steps solve, with the arrays in it.
 
 Fixed points, exact moments, the theorems' constants, the planner, TOML studies and the shares of a
-federation look at this value and never at an algorithm's class. So an algorithm in a file of its
-own gets from the package all that its structure allows.
+federation look at this value and never at an algorithm's class. So a new algorithm in its own file
+gets everything from the package that its structure allows.
 
 ====================  ==============================================================================
 structure             the increment of an agent's parameters
@@ -11,7 +11,7 @@ structure             the increment of an agent's parameters
                       without importance ratios (Algorithms 2, 3 and 5)
 `Control`             ``R + gamma max_a Q(S', a) - Q(S, A)`` in cell (S, A) (Algorithm 4)
 `LinearOperator`      ``A(y) theta + b(y)`` on Markov noise (Algorithm 1)
-`Opaque`              known only through the rule (Algorithm 1 with a function of the user's)
+`Opaque`              known only through the rule (Algorithm 1 with a user's function)
 ====================  ==============================================================================
 """
 
@@ -37,7 +37,7 @@ RATIO_TOLERANCE = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class TemporalDifference:
-    """n-step temporal differences of the target policy, on the rewards and the discount of the MDP.
+    """n-step temporal differences of the target policy, with the MDP's rewards and discount.
 
     An agent of kind k in state S_t with the window S_t, A_t, ..., S_{t+n} adds
 
@@ -82,7 +82,7 @@ class TemporalDifference:
 
 @dataclass(frozen=True)
 class Control:
-    """Q-learning: parameters are the flat table of action values, cell ``s * num_actions + a``."""
+    """Q-learning on the flat table of action values; (s, a) is cell ``s * num_actions + a``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ class LinearOperator:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Nothing is known of the increment but the rule, and what its author states."""
+    """Only the rule is known, and the constants that its author states."""
 
     assumptions: Mapping[str, float] = field(default_factory=dict)
     """constants of the theorem: some of gamma_c, A_1, A_2, B, m_1, m_2, m_3, m_4 and rho"""
@@ -115,13 +115,15 @@ Structure = TemporalDifference | Control | LinearOperator | Opaque
 
 @runtime_checkable
 class Structured(Algorithm, Protocol):
-    """An algorithm that says its structure."""
+    """An algorithm with a known structure."""
 
-    def structure(self, problem: Problem) -> Structure: ...
+    def structure(self, problem: Problem) -> Structure:
+        """The structure on a `problem` that the algorithm has checked."""
+        ...
 
 
 def structure_of(algorithm: Algorithm, problem: Problem) -> Structure:
-    """The structure of `algorithm` on a `problem` that it has checked; `Opaque` where it says none.
+    """The structure of `algorithm` on a `problem` that it has checked; `Opaque` if it has none.
 
     Raises
     ------
