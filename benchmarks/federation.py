@@ -181,9 +181,8 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     columns = ("ask", "check", "average", "round", "read", "write", "reply", "fsync")
-    print(
-        f"{'':>15}{''.join(f'{name:>16}' for name in columns)}\n{'d':>8}{'agents':>7}{8 * '      cpu   wall'}"
-    )
+    print(f"{'':>15}{''.join(f'{name:>16}' for name in columns)}")
+    print(f"{'d':>8}{'agents':>7}{8 * '      cpu   wall'}")
     for dim in (100, 1_000, 10_000, 100_000):
         for agents in (4, 64):
             with tempfile.TemporaryDirectory(dir=arguments.directory) as place:

@@ -110,7 +110,8 @@ def svg(points: dict[int, tuple[Estimate, float]]) -> str:
         f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif"'
     )
     body = f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#ffffff"/>' + "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n<desc>{_said(points)}</desc>\n{body}\n</svg>\n'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>\n<desc>{_said(points)}</desc>'
+    return f"{head}\n{body}\n</svg>\n"
 
 
 def _gain(points: dict[int, tuple[Estimate, float]]) -> float:
@@ -129,7 +130,8 @@ def _said(points: dict[int, tuple[Estimate, float]]) -> str:
 def _text(
     x: float, y: float, said: str, size: int, anchor: str = "middle", colour: str = INK
 ) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{said}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text {place} fill="{colour}">{said}</text>'
 
 
 if __name__ == "__main__":

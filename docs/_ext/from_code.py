@@ -200,7 +200,8 @@ class CommandHelp(_Text):
         from fegsam.cli import help_pages
 
         for command, page in help_pages().items():
-            yield f".. rubric:: {command}\n\n.. code-block:: text\n\n{textwrap.indent(page, '   ')}\n"
+            shown = textwrap.indent(page, "   ")
+            yield f".. rubric:: {command}\n\n.. code-block:: text\n\n{shown}\n"
 
 
 def _plain_aliases(

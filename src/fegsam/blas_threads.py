@@ -39,7 +39,7 @@ class _Library(NamedTuple):
 
 
 @functools.cache
-def _libraries() -> tuple[_Library, ...]:
+def libraries() -> tuple[_Library, ...]:
     """What NumPy and SciPy call, as far as its threads can be set; none for Apple's Accelerate."""
     found: dict[int | None, _Library] = {}
     for path in _candidates():
@@ -84,14 +84,14 @@ def one_blas_thread() -> Iterator[None]:
     leave restores the number.
 
     >>> with one_blas_thread():
-    ...     sorted({library.threads() for library in _libraries()}) in ([], [1])
+    ...     sorted({library.threads() for library in libraries()}) in ([], [1])
     True
     """
     global _inside
     with _lock:
         if _inside == 0:
-            _before[:] = [library.threads() for library in _libraries()]
-            for library in _libraries():
+            _before[:] = [library.threads() for library in libraries()]
+            for library in libraries():
                 library.set_threads(1)
         _inside += 1
     try:
@@ -100,5 +100,5 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0:
-                for library, threads in zip(_libraries(), _before, strict=True):
+                for library, threads in zip(libraries(), _before, strict=True):
                     library.set_threads(threads)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
+from fegsam.text import aligned
 from fegsam.versions import installed_version
 
 OPTIONAL = {
@@ -16,6 +17,7 @@ OPTIONAL = {
     "gymnasium": ("environments from Gymnasium", "gymnasium"),
     "matplotlib": ("figures", "report"),
     "plotly": ("the HTML report", "report"),
+    "jinja2": ("the page of the HTML report", "report"),
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
     "flwr": ("federations on several machines, by Flower", "flower"),
@@ -37,9 +39,8 @@ def examine() -> str:
         f"fegsam {installed_version('fegsam')}, Python {platform.python_version()}, "
         f"{platform.platform(terse=True)}"
     ]
-    for part in (_needed(), _optional(), _machine()):
-        lines += [f"  {name:<14} {state:<12} {said}".rstrip() for name, state, said in part]
-    return "\n".join(lines)
+    found = aligned([*_needed(), *_optional(), *_machine()])
+    return "\n".join([*lines, *(f"  {line}" for line in found)])
 
 
 def _needed() -> Iterator[tuple[str, str, str]]:

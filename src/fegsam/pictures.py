@@ -1,5 +1,5 @@
 """Small pictures for a notebook: inline SVG in the page's own ink, and a table of the key numbers
-beside it."""
+beside it. Without Jinja2, which the base package does without."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.tables import html_table, number
+from fegsam.text import html_table, number
 
 BLUE = "#0072B2"
 ORANGE = "#D55E00"
@@ -27,7 +27,8 @@ def card(title: str, rows: Sequence[tuple[str, str]], picture: str) -> str:
     True
     """
     table = html_table(title, ["", ""], rows)
-    return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:center">{table}{picture}</div>'
+    style = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:center"
+    return f'<div style="{style}">{table}{picture}</div>'
 
 
 def curve(
@@ -119,7 +120,10 @@ def matrix(values: np.ndarray, label: str) -> str:
         f'fill-opacity="{values[r, c] / top:.2f}"/>'
         for r, c in zip(*np.nonzero(values > 0.005 * top), strict=True)
     ]
-    frame = f'<rect width="{columns * side:.1f}" height="{rows * side:.1f}" fill="none" stroke="currentColor" stroke-width="0.5"/>'
+    frame = (
+        f'<rect width="{columns * side:.1f}" height="{rows * side:.1f}" fill="none" '
+        'stroke="currentColor" stroke-width="0.5"/>'
+    )
     return _svg(label, *cells, frame)
 
 
@@ -137,11 +141,13 @@ def _points(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _text(x: float, y: float, said: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{anchor}" fill="currentColor">{escape(said)}</text>'
+    place = f'x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"'
+    return f'<text {place} font-size="10" fill="currentColor">{escape(said)}</text>'
 
 
 def _svg(label: str, *parts: str) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{_HEIGHT}"'
     return (
-        f'{head} viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'font-family="sans-serif">{"".join(parts)}</svg>'
     )

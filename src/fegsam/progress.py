@@ -13,22 +13,47 @@ _MOMENT = 1.0
 
 class Progress:
     """``with Progress(total, unit) as progress: progress.show(done)``; needs tqdm, and does without
-    where it is missing."""
+    where it is missing.
 
-    def __init__(self, total: int, unit: str, what: str | None = None) -> None:
+    Parameters
+    ----------
+    wanted : bool
+        Whether to show a bar at all.
+    smoothing : float
+        How far the speed shown is that of the last moments; 0 for the mean speed, where work ends
+        in large pieces.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        unit: str,
+        what: str | None = None,
+        *,
+        wanted: bool = True,
+        smoothing: float = 0.3,
+    ) -> None:
         self._bar: Any = None
-        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             try:
                 from tqdm.auto import tqdm
             except ImportError:
                 return
             self._bar = tqdm(
-                total=total, desc=what, unit=unit, unit_scale=True, delay=_PATIENCE, leave=False
+                total=total,
+                desc=what,
+                unit=unit,
+                unit_scale=True,
+                smoothing=smoothing,
+                delay=_PATIENCE,
+                leave=False,
             )
 
-    def show(self, done: int) -> None:
+    def show(self, done: int, what: str | None = None) -> None:
         if self._bar is not None:
             self._bar.update(min(done, self._bar.total) - self._bar.n)
+            if what is not None:
+                self._bar.set_description(what)
 
     def __enter__(self) -> Progress:
         return self

@@ -29,12 +29,16 @@ for i in range(10):
     mdp = fg.examples.garnet(states, 3, states if i % 2 else 5, discount=0.9, seed=i)
     uniform = fg.policies.uniform(states, 3)
     behaviors = 0.9 * uniform + 0.1 * fg.policies.random(states, 3, count=kinds, seed=i)
-    algorithm = fg.OffPolicyLinearTD(4, preconditioned=i % 4 == 3) if i % 2 else fg.OnPolicyTD(1 + i % 3)
+    algorithm = fg.OnPolicyTD(1 + i % 3)
+    if i % 2:
+        algorithm = fg.OffPolicyLinearTD(4, preconditioned=i % 4 == 3)
+    features = rng.normal(size=(states, dim))
     fed = fg.Federation(
-        mdp, behaviors, num_agents=3 * kinds, target_policy=uniform, features=rng.normal(size=(states, dim))
+        mdp, behaviors, num_agents=3 * kinds, target_policy=uniform, features=features
     )
     point = fg.fixed_point(fed, algorithm)
-    history = fg.run(fed, algorithm, step_size=0.001, sync_period=5, num_steps=20, seeds=range(2), record=10)
+    settings = dict(step_size=0.001, sync_period=5, num_steps=20, seeds=range(2), record=10)
+    history = fg.run(fed, algorithm, **settings)
     digest = hashlib.sha256(point.tobytes() + repr(history.settings.output_decay).encode())
     for values in history.data.data_vars.values():
         digest.update(values.values.tobytes())
@@ -62,7 +66,7 @@ def bits(threads: int) -> list[str]:
     return answer.stdout.splitlines()
 
 
-@pytest.mark.skipif(not blas_threads._libraries(), reason="the threads of this BLAS cannot be set")
+@pytest.mark.skipif(not blas_threads.libraries(), reason="the threads of this BLAS cannot be set")
 def test_ten_linear_problems_have_the_same_bits_for_one_blas_thread_and_two() -> None:
     alone = bits(1)
     assert len(set(alone)) == 10
@@ -70,7 +74,7 @@ def test_ten_linear_problems_have_the_same_bits_for_one_blas_thread_and_two() ->
 
 
 def threads_now() -> list[int]:
-    return [library.threads() for library in blas_threads._libraries()]
+    return [library.threads() for library in blas_threads.libraries()]
 
 
 def test_the_number_of_threads_is_put_back_after_a_run_and_after_an_error() -> None:
@@ -78,9 +82,9 @@ def test_the_number_of_threads_is_put_back_after_a_run_and_after_an_error() -> N
     fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=2)
     seen = []
 
-    def engine(plan, settings):
+    def engine(job):
         seen.append(threads_now())
-        return fg.engines.Reference()(plan, settings)
+        return fg.engines.Reference()(job)
 
     fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=1, num_steps=3, engine=engine)
     assert seen == [[1] * len(before)]

@@ -7,7 +7,6 @@ import dataclasses
 import enum
 import inspect
 import math
-import os
 import pathlib
 import re
 import types
@@ -19,9 +18,8 @@ import pytest
 from numba.extending import register_jitable
 
 import fegsam as fg
-import golden
-import processes
 from fegsam.compilation import rule_key
+from helpers import golden, processes
 
 ALPHA, T = 0.1, 20
 SETTINGS = {"step_size": ALPHA, "sync_period": 3, "num_steps": T, "fixed_point": [0.0]}
@@ -358,7 +356,7 @@ for threads in (1, 2):
 
 @pytest.mark.parametrize("seeds", [1, 5], ids=["one-seed", "many-seeds"])
 def test_a_rule_that_raises_ends_the_run_with_its_error_and_leaves_no_thread_waiting(seeds) -> None:
-    """A process of its own, since what could go wrong is that it never ends."""
+    """In a process of its own, since the fault would be a run that never ends."""
     code = RAISING.format(limit=0.5, seeds=seeds)
     assert processes.run(code).split("\n")[:-1] == ["too far", "True"] * 2
 
@@ -379,7 +377,8 @@ RUN_OWN_RULE = """
 import fegsam as fg
 import own_rules
 
-noise, algorithm = fg.MarkovNoise([[1.0]], num_agents=2), fg.StochasticApproximation(own_rules.rule, dim=1)
+noise = fg.MarkovNoise([[1.0]], num_agents=2)
+algorithm = fg.StochasticApproximation(own_rules.rule, dim=1)
 history = fg.run(noise, algorithm, step_size=0.1, sync_period=3, num_steps=20, fixed_point=[0.0])
 print(float(history.data.final_params[0, 0]))
 """
@@ -389,8 +388,7 @@ def test_a_second_process_finds_everything_compiled_and_an_edited_helper_is_noti
     tmp_path,
 ) -> None:
     cache = tmp_path / "cache"
-    paths = [str(tmp_path), str(processes.TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": os.pathsep.join(paths)}
+    environment = processes.python_environment(tmp_path) | {"NUMBA_CACHE_DIR": str(cache)}
 
     def files() -> dict[pathlib.Path, int]:
         """What is in the cache, and when it was written."""

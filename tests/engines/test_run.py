@@ -1,5 +1,5 @@
-"""What `run` is asked and what it gives back: times, parameters, outputs, seeds, engines, threads,
-terminals, Ctrl-C."""
+"""What `run` takes and returns: times, parameters, outputs, seeds, engines, threads, terminals,
+Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
-import processes
 from cases import KERNELS, NOISE_DIM, case, tanh_rule
+from helpers import golden, processes
 
 EACH_ENGINE = pytest.mark.parametrize("engine", ["reference", "cpu"])
 ALPHA, X0 = 0.1, 5.0
@@ -23,8 +22,8 @@ ALPHA, X0 = 0.1, 5.0
 def pulled(num_agents: int = 2, **settings):
     """Half the agents are pulled to 3, half to 1, without noise: every number of the run is known.
 
-    With even numbers of both the average forgets x0 for 2 at rate 1 - alpha whatever K is, and t
-    steps after a sync each agent is 1 - (1 - alpha)^t away from it.
+    With equal numbers of both, the average's distance from 2 shrinks by 1 - alpha a step whatever K
+    is, and t steps after a sync each agent is 1 - (1 - alpha)^t away from the average.
     """
     noise = fg.MarkovNoise(np.ones((2, 1, 1)), num_agents=num_agents)
     algorithm = fg.LinearSA(-np.ones((2, 1, 1, 1)), [[[3.0]], [[1.0]]])
@@ -334,8 +333,8 @@ def test_settings_say_what_was_asked_for_and_are_frozen() -> None:
 
 
 def test_independent_windows_have_the_law_of_independent_noise(assert_mean) -> None:
-    """A chain that stays where it is for 40 steps: drawn afresh, its +-2 averages as a coin
-    does."""
+    """A chain that changes its state every 40 steps on average; drawn independently at each step,
+    its +-2 is a fair coin."""
     sticky = fg.MarkovNoise([[0.975, 0.025], [0.025, 0.975]], num_agents=3)
     coin = fg.LinearSA(-np.ones((2, 1, 1)), [[2.0], [-2.0]])
     times = np.array([1, 5, 30])
@@ -357,17 +356,31 @@ def test_independent_windows_have_the_law_of_independent_noise(assert_mean) -> N
 def test_an_engine_of_ones_own_gets_plan_and_settings_and_its_history_is_the_result() -> None:
     seen = []
 
-    def mine(plan, settings):
-        seen.append((plan, settings))
-        return fg.engines.Reference()(plan, settings)
+    def mine(job):
+        seen.append(job)
+        return fg.engines.Reference()(job)
 
     history = pulled(engine=mine, record=1, num_agents=4)
-    ((plan, settings),) = seen
+    (job,) = seen
+    settings = job.settings
     assert history.settings is settings
     assert settings.engine == "mine"
-    assert (plan.form, plan.dimension, plan.num_agents, plan.window) == ("dense", 1, 4, 0)
+    assert (job.form, job.dimension, job.num_agents, job.window) == ("dense", 1, 4, 0)
     np.testing.assert_allclose(
         history.data.average_params[0, :, 0], average_at(range(11)), rtol=1e-13
+    )
+
+
+def test_an_engine_of_the_former_form_still_runs_and_is_told_the_new_one() -> None:
+    def mine(plan, settings):
+        with pytest.warns(DeprecationWarning, match=r"call engine\(job\)"):
+            return fg.engines.Reference()(plan, settings)
+
+    with pytest.warns(DeprecationWarning, match=r"define it as engine\(job\)"):
+        history = pulled(engine=mine)
+    assert history.settings.engine == "mine"
+    np.testing.assert_array_equal(
+        history.data.final_params, pulled(engine="reference").data.final_params
     )
 
 
@@ -375,8 +388,8 @@ def test_an_engine_object_is_called_by_its_name() -> None:
     class Mine:
         name = "my machine"
 
-        def __call__(self, plan, settings):
-            return fg.engines.Reference()(plan, settings)
+        def __call__(self, job):
+            return fg.engines.Reference()(job)
 
     assert pulled(engine=Mine()).settings.engine == "my machine"
 
@@ -468,7 +481,7 @@ def test_one_step_is_a_run() -> None:
 COUNT_THREADS = """
 import threading
 import fegsam as fg
-import golden
+from helpers import golden
 
 begun, start = [], threading.Thread.start
 threading.Thread.start = lambda self: (begun.append(self), start(self))[1]
@@ -490,7 +503,7 @@ LONG_RUN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import fegsam as fg
-import golden
+from helpers import golden
 
 problem, algorithm = golden.federation(num_agents={num_agents}), fg.QLearning()
 settings = dict(step_size=0.1, seeds=range({seeds}), engine=fg.engines.Cpu(threads={threads}))
@@ -520,7 +533,7 @@ def test_ctrl_c_ends_a_long_run_and_nothing_was_shown_to_a_pipe(threads) -> None
 
 
 def test_ctrl_c_ends_a_run_within_a_round_of_billions_of_steps() -> None:
-    """A sync period as long as the run is how to ask for agents that never meet."""
+    """A sync period as long as the run asks for agents that never average."""
     with processes.started(long_run(2, num_agents=3, K=10**10)) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.5)
@@ -537,8 +550,16 @@ def test_a_bar_is_shown_on_a_terminal_until_ctrl_c() -> None:
         assert terminal.finish() == "ready\ninterrupted 2\n"
 
 
+SHORT_RUN = """
+import fegsam as fg
+from helpers import golden
+
+settings = dict(step_size=0.1, sync_period=5, num_steps=10)
+fg.run(golden.federation(), fg.QLearning(), **settings)
+"""
+
+
 def test_no_bar_is_shown_for_a_short_run() -> None:
-    code = "import fegsam as fg, golden\nfg.run(golden.federation(), fg.QLearning(), step_size=0.1, sync_period=5, num_steps=10)"
-    with processes.on_terminal(code) as terminal:
+    with processes.on_terminal(SHORT_RUN) as terminal:
         terminal.finish()
     assert "agent-steps" not in terminal.shown

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
+from helpers import golden
 
 # v* of the golden problem: on-policy, agent b1, agent b2, mixture of both, the paper's average of
 # projections.

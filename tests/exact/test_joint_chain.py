@@ -17,9 +17,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-import golden
 import pseudocode
-from joint_chain import joint_moments
+from helpers import golden
+from helpers.joint_chain import joint_moments
 
 B1, B2 = golden.B1, golden.B2
 DIGITS = {"rtol": 0, "atol": 1e-11}  # the golden numbers carry twelve decimals

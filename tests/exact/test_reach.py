@@ -3,17 +3,14 @@ long windows."""
 
 from __future__ import annotations
 
-import pathlib
 import re
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
+from helpers import processes
 
 
 def garnet(
@@ -132,26 +129,32 @@ def test_limit_of_a_thousand_states_is_that_of_the_small_step_law() -> None:
     )
 
 
+WINDOWS_OF_TEN = """
+import resource
+import numpy as np
+import fegsam as fg
+
+problem = fg.Federation(
+    fg.examples.garnet(10, 2, 2, discount=0.9, seed=0, connected=True),
+    fg.policies.random(10, 2, count=2, seed=1),
+    num_agents=20,
+    target_policy=fg.policies.uniform(10, 2),
+    features=np.random.default_rng(0).normal(size=(10, 3)),
+)
+settings = dict(step_size=0.01, sync_period=10, times=[4])
+resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
+try:
+    fg.exact.moments(problem, fg.OffPolicyLinearTD(10), **settings)
+except fg.ProblemError as refused:
+    print(refused)
+"""
+
+
 def test_memory_is_asked_for_only_after_it_was_checked() -> None:
-    """Windows of ten transitions, of which two kinds would need gigabytes; in a process that has no
-    more than two."""
-    script = """
-        import resource, sys
-        sys.path[:0] = ["tests/exact"]
-        import fegsam as fg
-        from test_reach import garnet
-        problem = garnet(10, 3, kinds=2, num_agents=20, branching=2)
-        resource.setrlimit(resource.RLIMIT_DATA, (2 << 30, 2 << 30))
-        try:
-            fg.exact.moments(problem, fg.OffPolicyLinearTD(10), step_size=0.01, sync_period=10, times=[4])
-        except fg.ProblemError as refused:
-            print(refused)
-    """
-    code = [sys.executable, "-c", textwrap.dedent(script)]
-    found = subprocess.run(
-        code, capture_output=True, text=True, check=True, cwd=pathlib.Path(__file__).parents[2]
-    )
-    assert re.search(r"windows of 10 transitions.*smaller horizon", found.stdout)
+    """Windows of ten transitions of two kinds would need more than the two gigabytes that the
+    process may have."""
+    refusal = processes.run(WINDOWS_OF_TEN)
+    assert re.search(r"windows of 10 transitions.*smaller horizon", refusal)
 
 
 @pytest.mark.parametrize("question", ["moments", "weighted_error"])

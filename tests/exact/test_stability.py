@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-from exact.stability_problems import Drawn, JointRound, disagreement, largest_stable
+from helpers.stability_problems import Drawn, JointRound, disagreement, largest_stable
 
 
 @pytest.mark.parametrize("seed", range(16))

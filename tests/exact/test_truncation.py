@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-from exact.truncation_problems import claims
+from helpers.truncation_problems import claims
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -13,7 +13,15 @@ import fegsam as fg
 from fegsam.errors import SpecError
 from fegsam.experiments.spec.study import load_study, parse_study
 from fegsam.experiments.spec.toml_lines import key_lines, line_of
-from malformed_specs import LINEAR, MALFORMED, NOISE, TABULAR, WRONG_BYTES, one_sentence, replaced
+from helpers.malformed_specs import (
+    LINEAR,
+    MALFORMED,
+    NOISE,
+    TABULAR,
+    WRONG_BYTES,
+    one_sentence,
+    replaced,
+)
 
 
 class TestWhatASpecSays:
@@ -115,6 +123,8 @@ class TestWhatASpecSays:
             parse_study(TABULAR).override({"grid.num_agents": -1})
         with pytest.raises(SpecError, match="cannot be set"):
             parse_study(TABULAR).override({"figures.kind": "floor"})
+        with pytest.raises(SpecError, match=r"num_agents cannot be None: give what TOML can hold"):
+            parse_study(TABULAR).override({"grid.num_agents": None})
 
     def test_cells_can_have_paths_of_their_own(self):
         study = parse_study(replaced("num_steps = 200", "num_steps = 200\ncommon_paths = false"))
@@ -325,7 +335,10 @@ class TestProblems:
         sparse.save_npz(tmp_path / "moves.npz", mdp.transitions)
         np.save(tmp_path / "paid.npy", mdp.rewards)
         head, tail = TABULAR.split("[problem]\n")
-        table = '[problem]\ngenerator = "arrays"\ntransitions = "moves.npz"\nrewards = "paid.npy"\ndiscount = 0.7\n'
+        table = (
+            '[problem]\ngenerator = "arrays"\ntransitions = "moves.npz"\nrewards = "paid.npy"\n'
+            "discount = 0.7\n"
+        )
         problem, _ = (
             parse_study(head + table + tail[tail.index("\n[") :], directory=tmp_path)
             .cells()[0]
@@ -369,7 +382,10 @@ class TestProblems:
         (tmp_path / "rule.py").write_text(
             "def rule(params, y, kind, out):\n    out[0] = y - params[0]\n"
         )
-        algorithm = 'name = "stochastic_approximation"\nrule = "rule.py:rule"\ndim = 1\nassumptions = { gamma_c = 0.0 }'
+        algorithm = (
+            'name = "stochastic_approximation"\nrule = "rule.py:rule"\ndim = 1\n'
+            "assumptions = { gamma_c = 0.0 }"
+        )
         text = replaced('name = "linear_sa"', algorithm, NOISE).replace(
             '["corollary", "advised", 1]', "1"
         )

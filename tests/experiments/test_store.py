@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import processes
 from fegsam.errors import ProblemError
 from fegsam.experiments.sweep.store import Store
 from fegsam.history import History
-from small_cells import SmallCell, grid
+from helpers import processes
+from helpers.small_cells import SmallCell, grid
 
 CELL, OTHER = grid(agents=(2,)).cells()
 
@@ -87,11 +87,10 @@ def test_another_cells_file_is_not_taken_for_ones_own(store: Store) -> None:
 def test_a_process_that_dies_while_writing_leaves_a_whole_file_or_none(
     tmp_path: pathlib.Path,
 ) -> None:
-    """It dies, like one that is killed, when it comes to the n-th of the calls that change the
-    disk."""
+    """The process dies at the n-th call that changes the disk, as if it were killed there."""
     code = f"""
 import os, pathlib
-from small_cells import grid
+from helpers.small_cells import grid
 from fegsam.experiments.sweep.store import Store
 cell = grid(agents=(2,)).cells()[0]
 history = cell.run("reference")

@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -16,13 +17,13 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import processes
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.experiments.spec.study import EXAMPLE, load_study
 from fegsam.experiments.sweep.executors import LocalExecutor, make_executor
 from fegsam.experiments.sweep.store import Store
 from fegsam.experiments.sweep.sweep import Results, SweepError, load_results, run_sweep
-from small_cells import SmallStudy, files, grid, with_act
+from helpers import processes
+from helpers.small_cells import SmallStudy, files, grid, with_act
 
 STUDY = grid()
 KILLED = grid(agents=tuple(range(1, 13)), pause=0.1)
@@ -171,7 +172,7 @@ def test_an_engine_that_no_worker_can_load_is_an_error_of_its_cells(
     with pytest.raises(
         SweepError, match=r"cannot be sent to a worker .* put what it uses in a module"
     ):
-        run_sweep(STUDY, tmp_path, executor=executor, engine=lambda plan, settings: None)
+        run_sweep(STUDY, tmp_path, executor=executor, engine=lambda job: None)
 
 
 def test_divergence_is_said_once_for_all_cells(
@@ -260,9 +261,10 @@ def test_bad_arguments_get_a_sentence_and_nothing_is_written(
 
 SWEEP = """
 import signal
-from small_cells import grid
+from helpers.small_cells import grid
 from fegsam.experiments.sweep.sweep import run_sweep
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background are started without
+# Tests in the background of a shell inherit that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begun", flush=True)
 try:
     run_sweep(grid(agents=tuple(range(1, {last})), pause={pause}), {directory!r}, workers=2)
@@ -273,14 +275,13 @@ except KeyboardInterrupt as stop:
 
 def start(directory: pathlib.Path, last: int = 13, pause: float = 0.1) -> subprocess.Popen[str]:
     """A sweep in a process group of its own; returns when it begins."""
-    path = os.pathsep.join(filter(None, [str(processes.TESTS), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [
-            processes.sys.executable,
+            sys.executable,
             "-c",
             SWEEP.format(directory=str(directory), last=last, pause=pause),
         ],
-        env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        env=processes.python_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -339,7 +340,8 @@ def killed_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_data(
     killed_undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor, moment: int
 ) -> None:
-    """Each in another stage of the sweep, from its start to its last cells, and there at random."""
+    """Each kill comes in another stage of the sweep, from its start to its last cells, at a random
+    moment."""
     stages = np.random.default_rng(0).permutation(20)
     process = start(tmp_path, pause=0.3)
     wait_for_cells(tmp_path, stages[moment])
@@ -387,7 +389,7 @@ def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
 def test_ctrl_c_waits_for_the_cell_that_is_being_stored(
     tmp_path: pathlib.Path, executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Raised inside the library that writes it, it would leave that library's lock taken."""
+    """An interrupt inside the library that writes the file would leave that library's lock held."""
     write = Store.write
 
     def interrupted(store: Store, *what: Any) -> None:
@@ -434,7 +436,7 @@ def test_who_watches_sees_cells_speed_and_the_time_left(tmp_path: pathlib.Path) 
 
 RAY = """
 import pathlib, sys
-from small_cells import BigCell, SmallStudy, grid, with_act
+from helpers.small_cells import BigCell, SmallStudy, grid, with_act
 from fegsam.experiments.sweep.executors import make_executor
 from fegsam.experiments.sweep.sweep import SweepError, run_sweep
 directory = pathlib.Path({directory!r})
@@ -447,7 +449,8 @@ import ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 run_sweep(grid(), directory / "ray", executor=executor)
 run_sweep(big, directory / "big ray", executor=executor)
-run_sweep(with_act(grid(), 1, "die once", directory / "mark"), directory / "killed", executor=executor)
+dying = with_act(grid(), 1, "die once", directory / "mark")
+run_sweep(dying, directory / "killed", executor=executor)
 study = with_act(with_act(grid(), 1, "crash"), 4, "fail")
 try:
     run_sweep(study, directory / "failing", executor=executor)
@@ -514,7 +517,7 @@ def test_on_ray_too_failing_cells_are_named_and_the_others_are_done(
 def test_a_cell_whose_ray_workers_always_die_is_given_up(tmp_path: pathlib.Path) -> None:
     """On a Ray that the sweep itself starts and ends."""
     code = f"""
-from small_cells import grid, with_act
+from helpers.small_cells import grid, with_act
 from fegsam.experiments.sweep.sweep import SweepError, run_sweep
 try:
     run_sweep(with_act(grid(), 1, "die"), {str(tmp_path)!r}, executor="ray")

@@ -9,9 +9,9 @@ import pytest
 
 import cases
 import fegsam as fg
-from federation.in_memory import InMemory, serve, spread
 from fegsam.experiments.spec.study import EXAMPLE, parse_study
 from fegsam.federation.protocol.experiment import Experiment
+from helpers.in_memory import InMemory, serve, spread
 
 HOMES = {1: [(0, 1, 2, 3)], 2: [(0, 3), (1, 2)], 4: [(2,), (0,), (3,), (1,)]}
 STEPS = 107

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 import cases
-from federation.in_memory import InMemory, serve, spread
 from fegsam.federation.errors import FederationError
-from fegsam.federation.protocol import wire
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.node import Node
-from fegsam.federation.protocol.server import Rules, Server
+from fegsam.federation.protocol.server import Rules, draw_participants
 from fegsam.federation.protocol.state import AgentFile
 from fegsam.federation.protocol.transport import Lost
 from fegsam.federation.protocol.wire import (
@@ -29,6 +27,8 @@ from fegsam.federation.protocol.wire import (
     decode,
     encode,
 )
+from helpers.frames import body_of, sealed
+from helpers.in_memory import InMemory, serve, spread
 
 HOMES = [(0,), (1,), (2,), (3,)]
 PERIOD, STEPS = 7, 66
@@ -86,8 +86,7 @@ def spoiled(value):
 
 def as_float32(reply):
     """An honest reply but for its numbers, which are of another type, sealed again."""
-    body = b"".join(wire._pack(reply)).replace(b"<f8\0", b"<f4\0")
-    return wire._frame(wire._CODES[Reply], body)
+    return sealed(body_of(reply).replace(b"<f8\0", b"<f4\0"))
 
 
 LIES = {
@@ -302,10 +301,9 @@ def test_participants_are_drawn_from_the_seed_alone(folder, experiment):
     np.testing.assert_allclose(final, averaged(experiment, one.participation), rtol=0, atol=1e-12)
 
 
-def test_every_pair_takes_part_equally_often(experiment):
-    server = Server(experiment.terms(), InMemory({}), "unused", Rules(participants=2))
+def test_every_pair_takes_part_equally_often():
     draws = 3000
-    counts = Counter(server._draw(number) for number in range(draws))
+    counts = Counter(draw_participants([0, 1, 2, 3], 2, 5, number) for number in range(draws))
     assert len(counts) == 6
     expected = draws / 6
     error = np.sqrt(draws * (1 / 6) * (5 / 6))

@@ -16,12 +16,11 @@ import fegsam as fg
 
 pytest.importorskip("flwr")
 
-from deployed import ALGORITHMS, assert_equal, simulated, write_study
-
 from fegsam.cli import main
 from fegsam.federation.flower.processes import marked
 from fegsam.federation.flower.supervisor import mark_of
 from fegsam.federation.protocol.ledger import read_events
+from helpers.deployed import ALGORITHMS, assert_equal, simulated, write_study
 
 PATIENCE = 560.0
 """Seconds for a run of a few rounds; twenty times what it takes on a machine that is not busy."""

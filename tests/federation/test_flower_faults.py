@@ -9,9 +9,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -20,79 +17,28 @@ import fegsam as fg
 
 pytest.importorskip("flwr")
 
-from deployed import assert_equal, simulated, write_study
-
 from fegsam.federation.flower.deployment import load_node
-from fegsam.federation.flower.processes import end_all, environment, marked
-from fegsam.federation.flower.server import FLOWER_FOLDER, Job
+from fegsam.federation.flower.processes import marked
+from fegsam.federation.flower.server import FLOWER_FOLDER, AppStatus
 from fegsam.federation.flower.superlink import free_port
 from fegsam.federation.flower.supervisor import mark_of, node_command
 from fegsam.federation.protocol.experiment import Experiment
-from fegsam.federation.protocol.ledger import Event, read_events
+from fegsam.federation.protocol.ledger import Event
+from helpers.deployed import assert_equal, simulated, write_study
+from helpers.flower_commands import PATIENCE, command, named, strangers, try_to_join, wait_for
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 600.0
-"""Seconds for anything that is waited for. Flower takes about 65 to see that a node is gone, more
-where the machine is busy."""
-
-# Tests that run in the background of a shell inherit that Ctrl-C is ignored.
-CLI = """
-import signal, sys; from fegsam import cli
-signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(cli.main(sys.argv[1:]))
-"""
 LIARS = """
-import sys; from fegsam.federation import supervisor
-supervisor.APP["tool.flwr.app.components"]["clientapp"] = "lying_client:app"
+import sys; from fegsam.federation.flower import supervisor
+supervisor.APP["tool"]["flwr"]["app"]["components"]["clientapp"] = "helpers.lying_client:app"
 from fegsam import cli; sys.exit(cli.main(sys.argv[1:]))
 """
-
-
-@contextlib.contextmanager
-def command(
-    *words: str | pathlib.Path, code: str = CLI, output: pathlib.Path
-) -> Iterator[subprocess.Popen[str]]:
-    """`fegsam WORDS`; nothing that it started outlives it."""
-    path = os.pathsep.join(
-        filter(None, [str(pathlib.Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    )
-    log = output.with_name(f"{output.name}.{words[1]}.log")
-    with open(log, "a") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, words)],
-            stdout=said,
-            stderr=said,
-            text=True,
-            env=os.environ | {"PYTHONPATH": path},
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def wait_for(
-    what: str, met: Callable[[], object], process: subprocess.Popen[str] | None = None
-) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not met():
-        assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
-        assert process is None or process.poll() is None, f"the federation ended before {what}"
-        time.sleep(0.2)
 
 
 def finish(process: subprocess.Popen[str], output: pathlib.Path) -> None:
     assert process.wait(PATIENCE) == 0
     assert marked(mark_of(output)) == []
-
-
-def named(output: pathlib.Path, name: str) -> list[Event]:
-    return [event for event in read_events(output) if event["event"] == name]
 
 
 def processes_of(home: pathlib.Path, program: str = "") -> list[int]:
@@ -113,22 +59,6 @@ def kill(pids: list[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def try_to_join(words: list[str], home: pathlib.Path) -> int:
-    """The exit status of a SuperNode that is not let in."""
-    home.mkdir()
-    with open(home / "log", "wb") as log:
-        process = subprocess.Popen(words, env=environment(home, str(home)), stdout=log, stderr=log)
-    try:
-        return process.wait(PATIENCE)
-    finally:
-        end_all(str(home), [process])
-
-
-def strangers(output: pathlib.Path) -> list[Event]:
-    log = output / "strangers.jsonl"
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-
 def test_whatever_is_killed_the_numbers_stay(tmp_path) -> None:
     """kill -9 of a node in mid-round, of the server app and of the SuperLink, and a second node
     with a key that is in use."""
@@ -145,7 +75,7 @@ def test_whatever_is_killed_the_numbers_stay(tmp_path) -> None:
         assert any("activate-node" in event["call"] for event in strangers(output))
 
         wait_for("the round of the killed node", lambda: len(named(output, "round")) >= 2, process)
-        job = Job.read(output / FLOWER_FOLDER)
+        job = AppStatus.read(output / FLOWER_FOLDER)
         assert job is not None
         kill([job.pid])
         wait_for("a server app that goes on", lambda: len(named(output, "resumed")) >= 1, process)

@@ -1,5 +1,4 @@
-"""Who has no business here stays out, and is logged: at the gate alone, and in front of a
-federation that runs."""
+"""Strangers are kept out and logged: at the gate alone, and in front of a running federation."""
 
 from __future__ import annotations
 
@@ -20,10 +19,8 @@ import pytest
 pytest.importorskip("flwr")
 
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from deployed import write_study
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
-from test_flower_faults import PATIENCE, command, named, strangers, try_to_join, wait_for
 
 from fegsam.federation.flower.credentials import (
     make_authority,
@@ -35,6 +32,8 @@ from fegsam.federation.flower.gate import Gate, Tls
 from fegsam.federation.flower.processes import program
 from fegsam.federation.flower.server import FLOWER_FOLDER
 from fegsam.federation.flower.superlink import free_port
+from helpers.deployed import write_study
+from helpers.flower_commands import PATIENCE, command, named, strangers, try_to_join, wait_for
 
 HEARTBEAT = "/v1/fleet/send-node-heartbeat"
 

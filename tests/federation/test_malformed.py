@@ -11,7 +11,6 @@ reply: no check can know it, so that is no mutation here.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 
 import numpy as np
 import pytest
@@ -38,6 +37,7 @@ from fegsam.federation.protocol.wire import (
     decode,
     encode,
 )
+from helpers.frames import REPLY, body_of, sealed
 
 FINGERPRINT = "0123456789abcdef" * 4
 DIM = 12
@@ -69,17 +69,8 @@ def judge(payload):
     return next((one for one in judged if isinstance(one, Accepted)), Refused("nothing accepted"))
 
 
-def sealed(body, code=wire._CODES[Reply], magic=wire._MAGIC, length=None):
-    """A frame of any content, with a checksum that is right."""
-    content = wire._HEAD.pack(magic, code, len(body) if length is None else length) + body
-    return content + hashlib.sha256(content).digest()
-
-
-def body_of(reply):
-    return b"".join(wire._pack(reply))
-
-
 def test_the_reply_that_is_mutated_is_valid():
+    assert sealed(body_of(VALID)) == encode(VALID)
     judged = judge(encode(VALID))
     assert isinstance(judged, Accepted)
     np.testing.assert_array_equal(judged.reply.params, VALID.params)
@@ -161,7 +152,7 @@ def test_sizes_are_held_against_the_bytes_that_are_there():
     for length in (0, 1, len(body) - 1, len(body) + 1, 2**63, 2**64 - 1):
         assert isinstance(judge(sealed(body, length=length)), Refused)
     for code in range(256):
-        if code != wire._CODES[Reply]:
+        if code != REPLY:
             assert isinstance(judge(sealed(body, code=code)), Refused)
 
 

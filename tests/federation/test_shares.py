@@ -1,4 +1,4 @@
-"""Machines that were given their part alone run the whole experiment."""
+"""Machines that each hold only their own part run the whole experiment."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 
 import cases
 import fegsam as fg
-from federation.in_memory import InMemory, serve
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
+from helpers.in_memory import InMemory, serve
 
 SHARED = ("alg2", "alg3", "alg4", "alg5", "alg5-preconditioned")
 

@@ -13,17 +13,17 @@ import pytest
 import xarray as xr
 
 import fegsam as fg
-import golden
-import processes
-from damages import KINDS, damaged
 from fegsam.history import storage
 from fegsam.safe_files import SEAL, append_seal
+from helpers import golden, processes
+from helpers.damages import KINDS, damaged
 
 COUNT = 512
 """Damaged files; each is refused in milliseconds."""
 
 
-def small_run() -> fg.History:
+@pytest.fixture(scope="module")
+def history() -> fg.History:
     return fg.run(
         golden.federation(),
         fg.OffPolicyTabularTD(2),
@@ -33,11 +33,6 @@ def small_run() -> fg.History:
         record=3,
         seeds=range(3),
     )
-
-
-@pytest.fixture(scope="module")
-def history() -> fg.History:
-    return small_run()
 
 
 @pytest.fixture
@@ -60,7 +55,7 @@ def make_old(path: pathlib.Path) -> pathlib.Path:
 CHECK = """
 import pathlib
 import fegsam as fg
-from damages import damaged
+from helpers.damages import damaged
 path, count = pathlib.Path({path!r}), {count}
 whole, history = path.read_bytes(), fg.load_history(path)
 for what, content in damaged(whole, count):
@@ -126,7 +121,7 @@ def test_a_sealed_file_is_an_ordinary_netcdf_file(path, history) -> None:
 
 def test_a_cell_of_a_sweep_is_a_history_too(history, tmp_path) -> None:
     from fegsam.experiments.sweep.store import Store
-    from small_cells import SmallCell
+    from helpers.small_cells import SmallCell
 
     store, cell = Store(tmp_path), SmallCell(2, 0.1)
     store.write(cell, history)
@@ -178,7 +173,7 @@ def test_an_old_cell_of_a_sweep_is_still_read(history, tmp_path) -> None:
     import hashlib
 
     from fegsam.experiments.sweep.store import Store
-    from small_cells import SmallCell
+    from helpers.small_cells import SmallCell
 
     store, cell = Store(tmp_path), SmallCell(2, 0.1)
     store.write(cell, history)
@@ -198,7 +193,7 @@ def test_an_old_file_over_which_the_reader_loops_for_ever_is_refused(path, monke
     heap = content.index(b"GCOL") + 32
     content[heap : heap + 64] = bytes(64)
     path.write_bytes(content)
-    monkeypatch.setattr(storage, "_PATIENCE", 3.0)
+    monkeypatch.setattr(storage, "PATIENCE", 3.0)
     with pytest.raises(fg.ProblemError, match=r"run\.nc.*damaged"):
         fg.load_history(path)
 
@@ -214,7 +209,7 @@ def test_an_old_file_that_crashes_the_reader_is_refused(path, monkeypatch, tmp_p
 @pytest.mark.slow
 def test_no_damaged_old_file_hangs_or_raises_anything_else(path, monkeypatch) -> None:
     whole = make_old(path).read_bytes()
-    monkeypatch.setattr(storage, "_PATIENCE", 10.0)
+    monkeypatch.setattr(storage, "PATIENCE", 10.0)
     for what, content in damaged(whole, 240, seed=1):
         path.write_bytes(content)
         with warnings.catch_warnings():
@@ -268,9 +263,8 @@ def test_a_folder_that_cannot_be_written_to_is_named(history, tmp_path) -> None:
 FULL = """
 import pathlib, resource
 import fegsam as fg
-from test_damaged_files import small_run
-target, history = pathlib.Path({path!r}), small_run()
-history.save(target)
+target = pathlib.Path({path!r})
+history = fg.load_history(target)
 before = target.read_bytes()
 for room in {rooms}:
     # No file may grow beyond this; writing past it fails as on a full disk.
@@ -290,9 +284,7 @@ fg.load_history(target)
 def test_a_full_disk_is_said_in_a_sentence_and_leaves_the_old_file(path) -> None:
     size = path.stat().st_size
     rooms = [0, 100, 5000, size - SEAL - 1, size - SEAL + 3, size - 1]
-    here = str(pathlib.Path(__file__).parent)
-    code = f"import sys; sys.path.insert(0, {here!r})\n" + FULL.format(path=str(path), rooms=rooms)
-    lines = processes.run(code).splitlines()
+    lines = processes.run(FULL.format(path=str(path), rooms=rooms)).splitlines()
     assert len(lines) == len(rooms)
     assert all(
         "run.nc' cannot be written (" in line and "make room there" in line for line in lines

@@ -18,9 +18,9 @@ import pytest
 import xarray as xr
 
 import fegsam as fg
-import golden
 from cases import case
 from fegsam.safe_files import SEAL, append_seal
+from helpers import golden
 
 SETTINGS = {"step_size": 0.1, "sync_period": 4, "num_steps": 10, "record": 3}
 
@@ -52,9 +52,7 @@ HISTORIES = {
     "stopped": lambda: short_run(stop_at_output=True, output_decay=0.5),
     "diverged": diverged_run,
     "user-rule": lambda: case("alg1-general").run(alpha=0.1, K=3, T=5, engine="reference"),
-    "own-engine": lambda: short_run(
-        engine=lambda plan, settings: fg.engines.Reference()(plan, settings)
-    ),
+    "own-engine": lambda: short_run(engine=lambda job: fg.engines.Reference()(job)),
     "resumed": lambda: short_run(resume_from=short_run(num_steps=6), record=None),
 }
 
@@ -288,7 +286,7 @@ def test_a_file_says_by_itself_what_it_is(tmp_path) -> None:
 
 
 def fingerprint(problem: Any = None, algorithm: Any = None, **settings: Any) -> str:
-    """Without running anything."""
+    """The fingerprint that a run with these arguments would have; nothing runs."""
     seen = []
     problem = golden.federation() if problem is None else problem
     algorithm = fg.OffPolicyLinearTD() if algorithm is None else algorithm

@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 from numpy.testing import assert_allclose
 
-import golden
 import pseudocode
+from helpers import golden
 
 B1, B2 = golden.B1, golden.B2
 DIGITS = {"rtol": 0, "atol": 1e-11}  # the golden numbers carry twelve decimals

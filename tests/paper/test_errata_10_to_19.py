@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draws import GOLDEN, Draw, draw
 from scipy import linalg, optimize
 
 import fegsam as fg
-import golden
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.corollary import schedule_from
+from helpers import golden
+from helpers.draws import GOLDEN, Draw, draw
 
 RANDOM = range(200)
 

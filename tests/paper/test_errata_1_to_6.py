@@ -14,15 +14,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instances import Agent, Paths, agents, paths, random_federations, stationary, total_variation
 from scipy import sparse
 
 import fegsam as fg
-import golden
 from fegsam.problem.mixing import mixing_constants
 from fegsam.theory import assumptions
 from fegsam.theory.assumptions.assumptions import Assumptions
 from fegsam.theory.bound.constants import constants_from
+from helpers import golden
+from helpers.instances import (
+    Agent,
+    Paths,
+    agents,
+    paths,
+    random_federations,
+    stationary,
+    total_variation,
+)
 
 ROUNDING = 1e-12
 
@@ -52,8 +60,7 @@ def on_policy_problems() -> list[tuple[Any, int, Assumptions]]:
     ]
 
 
-# 1
-# ---------------------------------------------------------------------------------------------------------------------
+# --- 1 --------------------------------------------------------------------------------------------
 
 
 def second_moments(problem: Any, step: float) -> tuple[np.ndarray, np.ndarray]:
@@ -124,8 +131,7 @@ def test_erratum_01_output_law_favours_late_iterates() -> None:
         assert late < early, number
 
 
-# 2
-# ---------------------------------------------------------------------------------------------------------------------
+# --- 2 --------------------------------------------------------------------------------------------
 
 
 def test_erratum_02_mixing_window_is_positive() -> None:
@@ -156,8 +162,7 @@ def test_erratum_02_mixing_window_is_positive() -> None:
             )
 
 
-# 3
-# ---------------------------------------------------------------------------------------------------------------------
+# --- 3 --------------------------------------------------------------------------------------------
 
 
 def mean_operator_norm(problem: Any, n: int) -> float:
@@ -191,8 +196,7 @@ def test_erratum_03_contraction_of_tabular_td_has_gamma_to_the_n() -> None:
         assert norm > 1 - rarest * (1 - problem.discount ** (n + 1))
 
 
-# 4
-# ---------------------------------------------------------------------------------------------------------------------
+# --- 4 --------------------------------------------------------------------------------------------
 
 
 def largest_step_norm(problem: Any, n: int) -> float:
@@ -233,8 +237,7 @@ def test_erratum_04_lipschitz_constant_of_tabular_td_has_the_largest_ratio() -> 
     assert printed_failures >= 150
 
 
-# 5
-# ---------------------------------------------------------------------------------------------------------------------
+# --- 5 --------------------------------------------------------------------------------------------
 
 
 def stationary_mean(problem: Any, step: float, *, preconditioned: bool) -> np.ndarray:
@@ -337,8 +340,7 @@ def test_erratum_05_linear_td_goes_to_the_mixture_law() -> None:
     assert np.quantile(relative, [0.5, 0.9]) == pytest.approx([0.013, 0.20], rel=0.1)
 
 
-# 6
-# ---------------------------------------------------------------------------------------------------------------------
+# --- 6 --------------------------------------------------------------------------------------------
 
 
 def mean_noise_sizes(

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from draws import GOLDEN, Draw, draw
 
 import fegsam as fg
-import golden
 import pseudocode
-from assumed import assumed
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.constants import constants_from
+from helpers import golden
+from helpers.assumed import assumed
+from helpers.draws import GOLDEN, Draw, draw
 
 RANDOM = range(200)
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import fegsam as fg
-import golden
+from helpers import golden
 
 SEEDS = range(10_000)
 ONE_THREAD = fg.engines.Cpu(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
+from helpers import golden
 
 ALPHA, PERIOD = 0.02, 3
 SEEDS = range(64)

@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_theorem import FAMILIES, draw
 
 import fegsam as fg
-import golden
-from assumed import assumed
 from fegsam.theory.bound import sharper
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.sharper import (
@@ -25,6 +22,9 @@ from fegsam.theory.bound.sharper import (
     sharper_from,
     windows,
 )
+from helpers import golden
+from helpers.assumed import assumed
+from helpers.theorem_instances import FAMILIES, draw
 
 INNER = ("linear-sa", "on-policy", "linear")
 

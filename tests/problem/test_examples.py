@@ -54,7 +54,8 @@ def test_garnet_depends_on_the_seed_alone():
 
 def test_garnet_successors_are_uniform_among_all_subsets():
     states, branching = 5, 2
-    rows = examples._subsets(np.random.default_rng(0), 50_000, states, branching)
+    transitions = examples.garnet(states, 10_000, branching, 0.9, seed=0).transitions
+    rows = transitions.indices.reshape(-1, branching)
     subsets = list(itertools.combinations(range(states), branching))
     counts = np.array([(rows == subset).all(axis=1).sum() for subset in subsets])
     expected = len(rows) / len(subsets)

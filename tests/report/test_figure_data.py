@@ -12,7 +12,7 @@ from fegsam.errors import ProblemError
 from fegsam.report import FigureData, Series
 from fegsam.report.figure_data import drawable, few_places, shown_range
 from fegsam.report.looks import COLOURS, looks
-from synthetic_sections import error_curves, exact_lines
+from helpers.synthetic_sections import error_curves, exact_lines
 
 
 def figure(*series: Series, **changes) -> FigureData:

@@ -10,7 +10,7 @@ import pytest
 
 from fegsam.report import FigureData, Series, save
 from fegsam.report.figures import draw
-from synthetic_sections import error_curves, exact_lines, plateaus
+from helpers.synthetic_sections import error_curves, exact_lines, plateaus
 
 image = pytest.importorskip("matplotlib.image")
 

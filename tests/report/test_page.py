@@ -16,7 +16,7 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import Estimate
 from fegsam.report import FigureData, Section, Series, Verdict, write_report
 from fegsam.report.interactive import interactive, plot_json
-from synthetic_sections import error_curves, exact_lines, sections
+from helpers.synthetic_sections import error_curves, exact_lines, sections
 
 pytest.importorskip("plotly")
 

@@ -28,7 +28,7 @@ from fegsam.reproduction.thresholds import claim_spec
 from fegsam.run import Engine
 from fegsam.theory.assumptions.drift import drift
 from fegsam.theory.bound.large_enough import LargeEnough
-from reproduction.controls import Faulty
+from helpers.controls import Faulty
 
 
 def small_speed_up(engine: str | Engine | None, **sizes: object) -> Section:
@@ -123,7 +123,7 @@ def test_corollary_of_which_nothing_is_proved_cannot_be_told() -> None:
     )
     assert "nothing is proved" in unknown.why
     outcomes = [
-        corollary._admitted("TD", found, spec).outcome
+        corollary.admitted_verdict("TD", found, spec).outcome
         for found in (
             unknown,
             replace(unknown, log_fails_from=20.0),
@@ -173,11 +173,11 @@ def test_curves_over_time_speak_of_floors_only_where_these_are_reached() -> None
     spec = claim_spec("bias_variance", True)
     assert (
         "No floor was reached at"
-        in bias_variance._curves(case, spec.resized(**short), None).caption
+        in bias_variance.error_curves(case, spec.resized(**short), None).caption
     )
     assert (
         "end at a higher floor"
-        in bias_variance._curves(case, spec.resized(algorithms=[2], seeds=10), None).caption
+        in bias_variance.error_curves(case, spec.resized(algorithms=[2], seeds=10), None).caption
     )
 
 
@@ -247,7 +247,7 @@ def test_exact_speed_up_does_not_hold_for_an_error_that_falls_more_slowly(
         "exact_level",
         lambda case, n, K, step=0.05: step * (0.1 + (0 if n is None else n**-0.5)),
     )
-    far, floor = speed_up._far(case, spec, 0.005)[0]
+    far, floor = speed_up.far_verdicts(case, spec, 0.005)[0]
     assert far.outcome == floor.outcome == "does not hold"
 
 
@@ -258,7 +258,7 @@ def test_price_of_communications_that_is_the_same_at_every_step_does_not_vanish(
     monkeypatch.setattr(
         local_steps, "exact_level", lambda case, n, K, step: step * (1.0 if K == 1 else 1.3)
     )
-    assert local_steps._vanishing(case, spec).outcome == "does not hold"
+    assert local_steps.vanishing_verdict(case, spec).outcome == "does not hold"
 
 
 def test_agents_that_differ_in_more_than_rewards_are_seen_to_drift(
@@ -270,7 +270,7 @@ def test_agents_that_differ_in_more_than_rewards_are_seen_to_drift(
     monkeypatch.setattr(
         heterogeneity, "by_environments", lambda *given, only_rewards: by_environments(*given)
     )
-    verdicts, _ = heterogeneity._rewards_alone(spec, None)
+    verdicts, _ = heterogeneity.rewards_alone(spec, None)
     assert {v.sentence: v.outcome for v in verdicts}[
         spec.checks["no_drift"].claim
     ] == "does not hold"

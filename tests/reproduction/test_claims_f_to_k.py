@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-from fegsam.engines.plan import lower_chain
+from fegsam.engines.job import Job, lower_chain
 from fegsam.report import Section
 from fegsam.reproduction import consensus, local_sgd, lower_bound, output, privacy, sampling
 from fegsam.reproduction.problems import cases
@@ -26,25 +26,27 @@ def outcomes(section: Section) -> dict[str, str]:
 # --- Engines that are wrong on purpose ------------------------------------------------------------
 
 
-def one_stream(plan: Any, settings: Any) -> fg.History:
+def one_stream(job: Job) -> fg.History:
     """Agents that all draw the same random numbers: together they are one."""
-    agents = plan.agents._replace(kinds=plan.agents.kinds[:1])
-    return fg.engines.Cpu()(replace(plan, num_agents=1, agents=agents), settings)
+    agents = job.agents._replace(kinds=job.agents.kinds[:1])
+    return fg.engines.Cpu()(
+        replace(job, settings=replace(job.settings, num_agents=1), agents=agents)
+    )
 
 
-def no_averaging(plan: Any, settings: Any) -> fg.History:
+def no_averaging(job: Job) -> fg.History:
     """Agents that never hear of each other."""
-    return fg.engines.Cpu()(plan, replace(settings, sync_period=10**9))
+    return fg.engines.Cpu()(replace(job, settings=replace(job.settings, sync_period=10**9)))
 
 
-def forgetful(plan: Any, settings: Any) -> fg.History:
+def forgetful(job: Job) -> fg.History:
     """Paths reset at every averaging: with K = 1, and a uniform start, noise of two states loses
     its memory."""
-    if settings.sampling == "iid":
-        return fg.engines.Cpu()(plan, settings)
-    fresh = fg.MarkovNoise(np.full((2, 2), 0.5), num_agents=plan.num_agents)
-    chain = lower_chain(fresh, fg.LinearSA(np.zeros((2, 1, 1)), np.zeros((2, 1))), "markov")
-    return fg.engines.Cpu()(replace(plan, chain=chain), settings)
+    if job.settings.sampling == "iid":
+        return fg.engines.Cpu()(job)
+    fresh = fg.MarkovNoise(np.full((2, 2), 0.5), num_agents=job.num_agents)
+    chain = lower_chain(fresh, np.ones((1, 2, 1)), "markov")
+    return fg.engines.Cpu()(replace(job, chain=chain))
 
 
 # --- (f) Markov against independent draws ---------------------------------------------------------
@@ -53,10 +55,10 @@ SCALAR = claim_spec("sampling", quick=True).resized(seeds=150, num_steps=600, ag
 
 
 def scalar_outcomes(engine: Any) -> dict[str, str]:
-    samples = {kind: sampling._scalar_runs(SCALAR, kind, engine) for kind in sampling.SAMPLINGS}
+    samples = {kind: sampling.scalar_runs(SCALAR, kind, engine) for kind in sampling.SAMPLINGS}
     return {
         verdict.claim.partition(", ")[2]: verdict.outcome
-        for verdict in sampling._scalar_verdicts(SCALAR, samples)
+        for verdict in sampling.scalar_verdicts(SCALAR, samples)
     }
 
 
@@ -119,9 +121,9 @@ def test_scalar_example_has_its_closed_form() -> None:
 def test_averages_that_depend_on_the_sync_period_in_the_sixth_digit_are_told_apart() -> None:
     """What is called equal up to rounding is held to rounding, and not to a thousandth."""
 
-    def slightly_off(plan: Any, settings: Any) -> fg.History:
-        step = settings.step_size * (1 + 1e-6 * (settings.sync_period > 1))
-        return fg.engines.Cpu()(plan, replace(settings, step_size=step))
+    def slightly_off(job: Job) -> fg.History:
+        step = job.settings.step_size * (1 + 1e-6 * (job.settings.sync_period > 1))
+        return fg.engines.Cpu()(replace(job, settings=replace(job.settings, step_size=step)))
 
     assert (
         outcomes(lower_bound.examine(SCALAR_FLOOR, slightly_off))["floor against averaging period"]
@@ -130,7 +132,7 @@ def test_averages_that_depend_on_the_sync_period_in_the_sixth_digit_are_told_apa
 
 
 def test_seeds_of_the_demo_are_enough_to_tell_that_the_curve_is_the_closed_form() -> None:
-    verdicts, _ = lower_bound._against_time(claim_spec("lower_bound", quick=True), "cpu")
+    verdicts, _ = lower_bound.against_time(claim_spec("lower_bound", quick=True), "cpu")
     assert [verdict.outcome for verdict in verdicts] == ["holds", "holds"]
 
 
@@ -147,7 +149,7 @@ def test_floor_of_agents_on_one_stream_is_that_of_one() -> None:
 def test_readouts_of_a_run_of_two_steps() -> None:
     """Errors 4, 2, 1 at the times 0, 1, 2; with decay 1/2 the times 0 and 1 weigh 1/3 and 2/3."""
     params = np.array([[[4.0], [2.0], [1.0]]]) + 10.0
-    found = output._readouts(params, np.arange(3), np.array([10.0]), 0.5, np.array([2]))
+    found = output.readouts(params, np.arange(3), np.array([10.0]), 0.5, np.array([2]))
     assert_allclose(found.random, [[16 / 3 + 8 / 3]])
     assert_allclose(found.last, [[1.0]])
     assert_allclose(found.averaged, [[(8 / 3) ** 2]])
@@ -266,7 +268,7 @@ def test_local_sgd_speeds_up_and_drifts() -> None:
 
 
 def test_local_sgd_on_one_stream_has_no_speed_up() -> None:
-    verdicts, _ = local_sgd._speed_up(SGD, one_stream)
+    verdicts, _ = local_sgd.measured_speed_up(SGD, one_stream)
     assert {verdict.claim: verdict.outcome for verdict in verdicts}[
         "speed-up, independent data"
     ] == "does not hold"
@@ -280,7 +282,7 @@ def test_local_sgd_that_differs_in_its_inputs_is_seen_to_drift(
         "regression",
         lambda spec, differ="", real=local_sgd.regression: real(spec, "both"),
     )
-    verdicts, _ = local_sgd._drift(SGD, "cpu")
+    verdicts, _ = local_sgd.measured_drift(SGD, "cpu")
     assert {v.claim: v.outcome for v in verdicts}[
         "no drift, different labels alone"
     ] == "does not hold"

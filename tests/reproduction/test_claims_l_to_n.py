@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
+from fegsam.engines.job import Job
 from fegsam.report import Verdict
 from fegsam.reproduction import inequality, look_ahead, problem_size
 from fegsam.reproduction.thresholds import claim_spec
@@ -29,7 +30,7 @@ def outcomes(verdicts: list[Verdict]) -> dict[str, str]:
 
 
 def test_example_diverges_below_the_closed_form_and_converges_from_it_on() -> None:
-    verdicts, figure = look_ahead._example(AHEAD, "cpu")
+    verdicts, figure = look_ahead.measured_example(AHEAD, "cpu")
     for series in figure.series:
         # Intervals on a logarithmic axis are those of the logarithm.
         np.testing.assert_allclose(
@@ -49,8 +50,9 @@ def test_closed_form_of_the_example_is_its_mean_increment(horizon: int) -> None:
     np.testing.assert_allclose(after[1] / after[0], (1 - 0.01 * matrix) ** 50, rtol=1e-9)
 
 
-def shorter(plan: Any, settings: Any) -> fg.History:
+def shorter(job: Job) -> fg.History:
     """Agents that look one step ahead, whatever they were told."""
+    settings = job.settings
     return fg.run(
         look_ahead.example(AHEAD, 4),
         fg.OffPolicyLinearTD(horizon=1),
@@ -68,29 +70,30 @@ SHORT_SIGHTED = look_ahead.matrix_and_point(AHEAD, 1)[1]
 
 
 def test_agents_that_look_one_step_ahead_are_seen_to_diverge() -> None:
-    verdicts, _ = look_ahead._example(AHEAD, shorter)
+    verdicts, _ = look_ahead.measured_example(AHEAD, shorter)
     assert outcomes(verdicts)["two states, one feature, n = 2"] == "does not hold"
 
 
 def test_threshold_does_not_hold_for_a_smaller_n(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert look_ahead._threshold(AHEAD).outcome == "holds"
+    assert look_ahead.threshold_verdict(AHEAD).outcome == "holds"
     real = fg.theory.scan_horizons
     hard = AHEAD.resized(random_problems=6, random_discount=0.995)
     monkeypatch.setattr(
         fg.theory, "scan_horizons", lambda *given: replace(real(*given), threshold=1)
     )
-    assert look_ahead._threshold(hard).outcome == "does not hold"
+    assert look_ahead.threshold_verdict(hard).outcome == "does not hold"
 
 
 def test_speed_up_at_n_above_one_holds_and_does_not_for_agents_on_one_stream() -> None:
     few = AHEAD.resized(agents=[2, 8], far_agents=[64], horizons=[1, 2], seeds=120)
-    assert set(outcomes(look_ahead._speed_up(few, 2, "cpu")[0]).values()) == {"holds"}
+    assert set(outcomes(look_ahead.measured_speed_up(few, 2, "cpu")[0]).values()) == {"holds"}
 
-    def one_stream(plan: Any, settings: Any) -> fg.History:
-        agents = plan.agents._replace(kinds=plan.agents.kinds[:1])
-        return fg.engines.Cpu()(replace(plan, num_agents=1, agents=agents), settings)
+    def one_stream(job: Job) -> fg.History:
+        agents = job.agents._replace(kinds=job.agents.kinds[:1])
+        alone = replace(job.settings, num_agents=1)
+        return fg.engines.Cpu()(replace(job, settings=alone, agents=agents))
 
-    verdicts, _ = look_ahead._speed_up(few, 2, one_stream)
+    verdicts, _ = look_ahead.measured_speed_up(few, 2, one_stream)
     assert {verdict.kind: verdict.outcome for verdict in verdicts} == {
         "exact": "holds",
         "measured": "does not hold",
@@ -131,7 +134,7 @@ def test_variance_grows_with_the_corrected_order_and_faster_than_the_printed_one
         variance = problem_size.growths(SIZE, problem_size.EXAMINED[0], parameter)[0]
         assert (variance.printed, variance.corrected) == (printed, corrected)
         assert variance.exponent == pytest.approx(corrected, abs=0.05)
-        assert [verdict.outcome for verdict in problem_size._verdicts(SIZE, variance)] == [
+        assert [verdict.outcome for verdict in problem_size.growth_verdicts(SIZE, variance)] == [
             "does not hold",
             "holds",
         ]
@@ -167,9 +170,9 @@ def test_an_order_that_is_exceeded_does_not_hold(parameter: str, sign: int) -> N
     growth = problem_size.Growth(
         "TD", "The true T", "", parameter, x, x ** (sign * 3.0), sign * 4.0, sign * 5.0
     )
-    assert problem_size._verdicts(SIZE, growth)[0].outcome == "holds"
+    assert problem_size.growth_verdicts(SIZE, growth)[0].outcome == "holds"
     assert (
-        problem_size._verdicts(SIZE, growth._replace(y=x ** (sign * 4.5)))[0].outcome
+        problem_size.growth_verdicts(SIZE, growth._replace(y=x ** (sign * 4.5)))[0].outcome
         == "does not hold"
     )
 

@@ -15,9 +15,9 @@ import pytest
 
 import cases
 import fegsam as fg
-import golden
 from fegsam.theory.assumptions import sharp
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
+from helpers import golden
 
 LINEAR = ("alg2", "alg5", "alg5-preconditioned")
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assumed import assumed
 from fegsam.errors import ProblemError
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.conditions import largest_alpha, largest_period, step_conditions
 from fegsam.theory.bound.constants import constants_from, mixing_window
+from helpers.assumed import assumed
 
 TERMS = ["initial", "variance", "local_steps", "heterogeneity", "higher_order"]
 NOISY: dict[str, Any] = {

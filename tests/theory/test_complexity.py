@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-from assumed import assumed
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.complexity import complexity, complexity_from_bound
 from fegsam.theory.bound.conditions import largest_alpha, largest_period
 from fegsam.theory.bound.corollary import schedule, schedule_from
+from helpers.assumed import assumed
 
 
 class TestSchedule:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assumed import assumed
 from fegsam.errors import ProblemError
 from fegsam.theory.bound.constants import constants_from, mixing_window
 from fegsam.theory.bound.formulas import FORMULAS
+from helpers.assumed import assumed
 
 
 def by_hand(a: Any, alpha: float) -> dict[str, float]:

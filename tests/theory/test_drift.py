@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
 from fegsam.exact.linear_field import LinearField
 from fegsam.theory.assumptions.drift import Drift, drift, smooth_drift, sup_norm_drift
 from fegsam.theory.assumptions.norms import linear_contraction
+from helpers import golden
 
 
 def linear_drift(matrices: np.ndarray) -> Drift:

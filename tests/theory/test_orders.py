@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import fegsam as fg
-from assumed import assumed
 from fegsam.theory.bound.conditions import largest_alpha
 from fegsam.theory.bound.constants import Constants, constants_from
 from fegsam.theory.bound.orders import orders
+from helpers.assumed import assumed
 
 HORIZON = 2
 QUANTITIES: dict[str, Callable[[Constants], float]] = {

@@ -13,9 +13,9 @@ import pytest
 from scipy.stats import chisquare
 
 import fegsam as fg
-import golden
 from fegsam.theory import default_output_decay, output_time_distribution
 from fegsam.theory.assumptions.drift import drift
+from helpers import golden
 
 
 def test_four_steps_at_one_half_weigh_one_two_four_eight() -> None:

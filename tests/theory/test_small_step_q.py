@@ -12,11 +12,11 @@ import pytest
 from scipy.stats import norm
 
 import fegsam as fg
-import golden
 from fegsam.exact import stationary_error
 from fegsam.theory import SmallStepLaw, complexity, small_step_law
 from fegsam.theory.small_step.curvature import copy_covariances, expected_excess
 from fegsam.theory.small_step.lyapunov import stationary_covariance
+from helpers import golden
 
 Q = fg.QLearning()
 

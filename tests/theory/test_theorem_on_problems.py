@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-import golden
 from fegsam.exact.moments import moments, weighted_error
 from fegsam.theory.assumptions.assumptions import assumptions
 from fegsam.theory.bound.bound import error_bound, largest_step
@@ -20,6 +19,7 @@ from fegsam.theory.bound.conditions import largest_sync_period
 from fegsam.theory.bound.constants import constants
 from fegsam.theory.bound.corollary import schedule
 from fegsam.theory.bound.output_time import default_output_decay
+from helpers import golden
 
 ALGORITHMS = [fg.OnPolicyTD(), fg.OffPolicyLinearTD(), fg.OffPolicyTabularTD(), fg.QLearning()]
 

@@ -236,7 +236,7 @@ class Recorder:
             f"{where}{others}; its history is NaN from there on: "
             f"use a step_size below {self._settings.step_size:g}.",
             DivergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -33,7 +33,7 @@ _SEALED = "fegsam_seal"
 _LEAST_LIMIT = 1 << 30
 """Bytes that the arrays of any file may ask for, however small it is (NetCDF tools can compress
 it)."""
-_PATIENCE = 30.0
+PATIENCE = 30.0
 """Seconds that a file without a seal may take to be read, and one more for every `_PACE` bytes."""
 _PACE = 10_000_000
 
@@ -152,7 +152,7 @@ def _try_reading(path: str | os.PathLike[str], size: int) -> None:
     command = [sys.executable, "-P", str(script), os.fspath(path), str(_limit(path))]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE + size / _PACE
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE + size / _PACE
         )
     except subprocess.TimeoutExpired:
         raise _damaged(path, "reading it does not end") from None

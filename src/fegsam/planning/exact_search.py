@@ -137,7 +137,8 @@ class ExactSearch:
         self, setting: Callable[[int], tuple[int, int]], guess: int, most: int, start: Setting
     ) -> Setting | None:
         """Along a line of periods and rounds the least number that gets there: from the guess in
-        growing strides, and back."""
+        growing strides, and back. Not `bisection`: strides from a good guess take fewer
+        trials, and each trial starts from the step size of the one before."""
         place, near = min(guess, most), start
         good, bad = most + 1, 0
         stride, found = _GALLOP, None

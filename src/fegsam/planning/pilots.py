@@ -114,6 +114,7 @@ class PilotSearch:
         once = self._first(step, None, limit)
         if once is not None:
             return [once]
+        # Not `bisection`: a run that gets there early shortens the bracket further.
         found, bad, good = [], 1, limit + 1
         while good - bad > 1 and good > _ROUNDS_NEAR * bad:
             middle = max(bad + 1, min(good - 1, round(math.sqrt(bad * good))))

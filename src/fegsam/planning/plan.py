@@ -22,7 +22,7 @@ from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Problem
 from fegsam.run import Engine
-from fegsam.tables import html_table, text_table
+from fegsam.text import html_table, text_table
 
 _LAW_PARAMETERS = 100
 """Up to so many parameters the law of the rounds takes milliseconds."""

@@ -49,7 +49,7 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
         _raise_reducible(kernel, classes, class_of, who)
     if kernel.diagonal().any():
         return
-    period = int(_period(kernel.indptr, kernel.indices))
+    period = int(chain_period(kernel.indptr, kernel.indices))
     if period > 1:
         raise ProblemError(
             f"{who}: its chain has period {period}, but must be aperiodic: let some state stay "
@@ -80,7 +80,7 @@ def _raise_reducible(
 
 
 @compiled(_nrt=True)
-def _period(indptr: NDArray[Any], indices: NDArray[Any]) -> Any:
+def chain_period(indptr: NDArray[Any], indices: NDArray[Any]) -> Any:
     """Period of an irreducible chain: gcd of level(u) + 1 - level(v) over its edges, levels by
     breadth-first search."""
     states = len(indptr) - 1
@@ -150,7 +150,7 @@ def eliminated(chain: FloatArray) -> FloatArray:
     >>> eliminated(np.array([[0.5, 0.5], [0.25, 0.75]]))
     array([0.33333333, 0.66666667])
     """
-    return _positive(_eliminate(chain))
+    return _positive(eliminate(chain))
 
 
 def _positive(law: FloatArray) -> FloatArray:
@@ -164,7 +164,7 @@ def _positive(law: FloatArray) -> FloatArray:
 
 
 @compiled(_nrt=True)
-def _eliminate(chain: FloatArray) -> FloatArray:
+def eliminate(chain: FloatArray) -> FloatArray:
     """GTH: censor the chain on fewer and fewer states, then put the weights back. Overwrites
     `chain`.
 

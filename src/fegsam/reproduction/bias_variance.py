@@ -41,7 +41,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
             verdicts += [found, _decay(case, spec, engine)]
             series += drawn
         figures.append(_floor_figure(number, series))
-    figures += [_curves(case, spec, engine) for case in cases(True, spec.sizes.algorithms)]
+    figures += [error_curves(case, spec, engine) for case in cases(True, spec.sizes.algorithms)]
     return Section(
         spec.letter,
         spec.title,
@@ -156,7 +156,7 @@ def _floor_figure(number: int, series: list[Series]) -> FigureData:
     )
 
 
-def _curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureData:
+def error_curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> FigureData:
     """The error over time at three step sizes, from a start at zero."""
     sizes = spec.sizes
     steps = round(sizes.curve_relaxations * case.relaxation / min(SHARES))

@@ -168,7 +168,7 @@ def _check(
     verdicts = [
         spec.verdict("slope", name, slope, detail),
         _communications(name, last, agents, steps, spec),
-        _admitted(name, large_enough(federate(agents), algorithm), spec),
+        admitted_verdict(name, large_enough(federate(agents), algorithm), spec),
     ]
     drawn = [sampled(place, list(product), samples, place)]
     if truth:
@@ -207,7 +207,7 @@ def _at_output(history: History, times: np.ndarray, errors: np.ndarray) -> np.nd
     return errors @ weights / weights.sum()
 
 
-def _admitted(name: str, found: LargeEnough, spec: ClaimSpec) -> Verdict:
+def admitted_verdict(name: str, found: LargeEnough, spec: ClaimSpec) -> Verdict:
     """Whether some T is large enough; where none was found and nothing is proved, the number is not
     known."""
     known = found.holds or math.isfinite(found.log_fails_from)

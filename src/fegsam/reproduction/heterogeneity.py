@@ -70,7 +70,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
             verdicts += found
             series += drawn
         figures.append(_epsilon_figure(number, series))
-    found, contrast = _rewards_alone(spec, engine)
+    found, contrast = rewards_alone(spec, engine)
     return Section(
         spec.letter,
         spec.title,
@@ -224,9 +224,7 @@ def _over_epsilon(
     return verdicts, _floor_series(case, x, measured, truth, law)
 
 
-def _rewards_alone(
-    spec: ClaimSpec, engine: str | Engine | None
-) -> tuple[list[Verdict], FigureData]:
+def rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], FigureData]:
     """Rewards that differ make different fixed points, but no drift."""
     sizes, periods = spec.sizes, [1, *spec.sizes.periods]
     settings = {

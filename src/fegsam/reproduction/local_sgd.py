@@ -37,8 +37,8 @@ def section(quick: bool, engine: Any = None) -> Section:
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
-    speed, first = _speed_up(spec, engine or "cpu")
-    drift, second = _drift(spec, engine or "cpu")
+    speed, first = measured_speed_up(spec, engine or "cpu")
+    drift, second = measured_drift(spec, engine or "cpu")
     return Section(
         spec.letter,
         spec.title,
@@ -110,7 +110,8 @@ def _times(spec: ClaimSpec, data: Regression, step: float, period: int) -> np.nd
     return np.arange(begin, begin + spec.sizes.measured * relaxation + 1, apart).astype(np.int64)
 
 
-def _speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+def measured_speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+    """How the error falls with the number of agents, on independent and on Markov data."""
     sizes, data = spec.sizes, regression(spec)
     times = _times(spec, data, sizes.step_size, sizes.sync_period)
     settings: dict[str, Any] = {"step_size": sizes.step_size, "sync_period": sizes.sync_period}
@@ -158,7 +159,8 @@ def _speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
     )
 
 
-def _drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+def measured_drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+    """How the bias grows with the sync period, beside the small-step law."""
     sizes, periods = spec.sizes, spec.sizes.drift_sync_periods
     data, labels = regression(spec, "both"), regression(spec, "labels")
     laws = [_law(spec, data, period) for period in periods]

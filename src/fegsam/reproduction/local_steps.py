@@ -46,7 +46,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
             found, drawn = _prices(case, spec, engine)
             verdicts += found
             if same.has_exact:
-                verdicts.append(_vanishing(same, spec))
+                verdicts.append(vanishing_verdict(same, spec))
             series += drawn
         figures.append(_figure(number, series))
     return Section(
@@ -133,7 +133,7 @@ def _prices(
     return verdicts, drawn
 
 
-def _vanishing(case: Case, spec: ClaimSpec) -> Verdict:
+def vanishing_verdict(case: Case, spec: ClaimSpec) -> Verdict:
     """Smaller steps take longer, so that the same number of communications means a longer
     period."""
     rises, period = [], round(spec.sizes.relaxations * case.relaxation) // spec.sizes.agents

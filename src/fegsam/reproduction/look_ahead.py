@@ -41,11 +41,11 @@ def section(quick: bool, engine: Any = None) -> Section:
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
-    verdicts, figure = _example(spec, engine or "cpu")
-    verdicts.append(_threshold(spec))
+    verdicts, figure = measured_example(spec, engine or "cpu")
+    verdicts.append(threshold_verdict(spec))
     figures = [figure]
     for number in spec.sizes.algorithms:
-        found, drawn = _speed_up(spec, number, engine or "cpu")
+        found, drawn = measured_speed_up(spec, number, engine or "cpu")
         verdicts += found
         figures.append(drawn)
     return Section(
@@ -104,7 +104,8 @@ def first_horizon(spec: ClaimSpec) -> int:
     return next(n for n in range(1, 10_000) if matrix_and_point(spec, n)[0] > 0)
 
 
-def _example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+def measured_example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+    """The example that needs a long look-ahead: runs below and above the first good horizon."""
     first, sizes = first_horizon(spec), spec.sizes
     scan = fg.theory.scan_horizons(
         example(spec, 1), fg.OffPolicyLinearTD(), range(1, 2 * first + 2)
@@ -178,7 +179,8 @@ def random_problem(spec: ClaimSpec, seed: int) -> fg.Federation:
     return fg.Federation(mdp, own, num_agents=4, target_policy=target, features=features)
 
 
-def _threshold(spec: ClaimSpec) -> Verdict:
+def threshold_verdict(spec: ClaimSpec) -> Verdict:
+    """Whether the horizon that the paper asks for is enough on random problems."""
     norms, horizons, without = [], [], 0
     for seed in fresh_seeds(spec.sizes.random_problems):
         problem = random_problem(spec, seed)
@@ -201,7 +203,10 @@ def _threshold(spec: ClaimSpec) -> Verdict:
 # --- Linear speed-up for n > 1 --------------------------------------------------------------------
 
 
-def _speed_up(spec: ClaimSpec, number: int, engine: Any) -> tuple[list[Verdict], FigureData]:
+def measured_speed_up(
+    spec: ClaimSpec, number: int, engine: Any
+) -> tuple[list[Verdict], FigureData]:
+    """How the error falls with the number of agents at each look-ahead."""
     sizes, many = spec.sizes, np.array([*spec.sizes.agents, *spec.sizes.far_agents])
     plain, federate = setting(number, sizes.place, 0.5)
     verdicts, series = [], []

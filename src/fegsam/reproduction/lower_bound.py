@@ -34,7 +34,7 @@ def section(quick: bool, engine: Any = None) -> Section:
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
-    curve, figure = _against_time(spec, engine or "cpu")
+    curve, figure = against_time(spec, engine or "cpu")
     return Section(
         spec.letter,
         spec.title,
@@ -76,7 +76,8 @@ def _variance(spec: ClaimSpec) -> float:
     return float(np.array(spec.sizes.law) @ np.array(spec.sizes.values) ** 2)
 
 
-def _against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+def against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
+    """The error over time, run and exact, against its closed form."""
     sizes = spec.sizes
     times = np.array(sizes.times)
     settings: dict[str, Any] = {

@@ -61,7 +61,7 @@ class Readouts(NamedTuple):
     averaged: np.ndarray
 
 
-def _readouts(
+def readouts(
     params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: float, ends: np.ndarray
 ) -> Readouts:
     """From recorded averages (seeds, times, d); `ends` are indices of recorded times."""
@@ -104,7 +104,7 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
     times, point = history.data.time.values, fg.fixed_point(problem, algorithm)
     short = round(sizes.records * sizes.short_run / sizes.long_run)
     ends = np.unique(np.append(np.geomspace(4, sizes.records, 12).astype(int), short))
-    found = _readouts(history.data.average_params.values, times, point, decay, ends)
+    found = readouts(history.data.average_params.values, times, point, decay, ends)
     exact = None
     if case.has_exact:
         exact = [_exact_random(case, problem, decay, int(times[end]), period) for end in ends]

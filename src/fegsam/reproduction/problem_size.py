@@ -57,7 +57,7 @@ def examine(spec: ClaimSpec) -> Section:
         curves: list[Growth] = []
         for examined in EXAMINED:
             curves += growths(spec, examined, parameter)
-        verdicts += [verdict for curve in curves for verdict in _verdicts(spec, curve)]
+        verdicts += [verdict for curve in curves for verdict in growth_verdicts(spec, curve)]
         figures.append(_figure(parameter, curves))
     return Section(
         spec.letter,
@@ -182,7 +182,8 @@ def growths(spec: ClaimSpec, examined: Examined, parameter: str) -> list[Growth]
     ]
 
 
-def _verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
+def growth_verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
+    """One measured exponent against the orders that the paper prints and that are right."""
     where = (
         f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
     )

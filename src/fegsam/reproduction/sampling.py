@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fegsam as fg
-from fegsam.engines.plan import Sampling
+from fegsam.engines.job import Sampling
 from fegsam.experiments.estimates import (
     Estimate,
     curve_estimate,
@@ -41,8 +41,8 @@ def section(quick: bool, engine: Any = None) -> Section:
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
-    samples = {kind: _scalar_runs(spec, kind, engine or "cpu") for kind in SAMPLINGS}
-    verdicts, figures = _scalar_verdicts(spec, samples), [_scalar_figure(spec, samples)]
+    samples = {kind: scalar_runs(spec, kind, engine or "cpu") for kind in SAMPLINGS}
+    verdicts, figures = scalar_verdicts(spec, samples), [_scalar_figure(spec, samples)]
     for case in cases(spec.sizes.td_one_problem, (2,)):
         more, figure = _examine_td(spec, case, engine or "cpu")
         verdicts, figures = verdicts + more, [*figures, figure]
@@ -82,7 +82,8 @@ class Scalars(NamedTuple):
     """theta_t b(Y_t), likewise"""
 
 
-def _scalar_runs(spec: ClaimSpec, sampling: Sampling, engine: Any) -> Scalars:
+def scalar_runs(spec: ClaimSpec, sampling: Sampling, engine: Any) -> Scalars:
+    """The scalar example, run for each number of agents."""
     sizes, columns = spec.sizes, []
     stay = (1 + sizes.memory) / 2
     follow = fg.LinearSA(np.full((2, 1, 1), -1.0), [[1.0], [-1.0]])
@@ -120,7 +121,8 @@ def closed_forms(step_size: float, memory: float) -> tuple[float, float, float]:
     return independent, independent * (1 + kept) / (1 - kept), step_size * memory / (1 - kept)
 
 
-def _scalar_verdicts(spec: ClaimSpec, samples: dict[str, Scalars]) -> list[Verdict]:
+def scalar_verdicts(spec: ClaimSpec, samples: dict[str, Scalars]) -> list[Verdict]:
+    """The runs of `scalar_runs` against the closed forms."""
     sizes = spec.sizes
     agents = np.array(sizes.agents, dtype=float)
     independent, markov, cross = closed_forms(sizes.step_size, sizes.memory)

@@ -108,11 +108,11 @@ def _plateaus(
         spec.verdict("slope", case.name, exponent(agents, table - floor), detail, **names),
         spec.verdict("exact", case.name, share, **names),
     ]
-    more, lines = _far(case, spec, floor)
+    more, lines = far_verdicts(case, spec, floor)
     return verdicts + more, drawn + lines
 
 
-def _far(case: Case, spec: ClaimSpec, floor: float) -> tuple[list[Verdict], list[Series]]:
+def far_verdicts(case: Case, spec: ClaimSpec, floor: float) -> tuple[list[Verdict], list[Series]]:
     """The exact error far beyond the agents that are run, and the order of its floor."""
     sizes, many = spec.sizes, np.array([*spec.sizes.agents, *spec.sizes.far_agents])
     truth = np.array([exact_level(case, int(n), sizes.sync_period) for n in many])

@@ -9,22 +9,22 @@ import numpy as np
 
 from fegsam.engines.cpu.sampling import TILE, Tile, make_tile
 from fegsam.engines.cpu.team import make_sync, private
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Job
 from fegsam.engines.schedule import Limits, most_in_a_round
 from fegsam.history.settings import Settings
 
 BLOCK = 64
 """Agents whose sum is made in one go."""
 
-_STEPS_PER_CALL = 1 << 22
+STEPS_PER_CALL = 1 << 22
 """Agent-steps between two looks at the clock: a twentieth of a second or so."""
-_STEPS_PER_TILE = 1 << 18
+STEPS_PER_TILE = 1 << 18
 """Agent-steps whose paths one thread holds."""
-_ROW_BYTES = 1 << 25
+ROW_BYTES = 1 << 25
 """Averages handed over at once."""
-_SLOT_BYTES = 1 << 27
+SLOT_BYTES = 1 << 27
 """Sums of a round's cuts; a round with more cuts than fit is run again for the rest."""
-_LOG_BYTES = 1 << 26
+LOG_BYTES = 1 << 26
 
 
 class Federated(NamedTuple):
@@ -122,7 +122,7 @@ class Stretch(NamedTuple):
 class Layout:
     """How a run lies in memory: the constants of the compiled loop and the sizes of its arrays."""
 
-    def __init__(self, plan: Plan, settings: Settings, team: int) -> None:
+    def __init__(self, plan: Job, settings: Settings, team: int) -> None:
         self.team = team
         self.dim, agents = plan.dimension, plan.num_agents
         period = settings.sync_period
@@ -130,7 +130,7 @@ class Layout:
         iid = settings.sampling == "iid"
         self.ahead = max(plan.window, 1)
         per_step = plan.window + 1 if iid else 1
-        room = max(1, _STEPS_PER_TILE // per_step)
+        room = max(1, STEPS_PER_TILE // per_step)
         # How sums are rounded hangs on these two, so they must not hang on how far this run goes.
         logged = plan.form == "cell" and agents > 1 and period * 6 < self.dim and period <= room
         sparse = logged and min(agents, BLOCK) * period < self.dim
@@ -144,21 +144,19 @@ class Layout:
         # A round's recorded times, an output time and an end. How many fit hangs not on the team:
         # nor may the rounding.
         wanted = 2 + most_in_a_round(settings.record, period) if agents > 1 else 1
-        most_cuts = max(1, min(wanted, _SLOT_BYTES // (16 * self.dim) - 1))
+        most_cuts = max(1, min(wanted, SLOT_BYTES // (16 * self.dim) - 1))
         self.slots = 1 + most_cuts
         if not sparse:
             wave = (
-                1
-                if team == 1
-                else max(1, min(8 * team, _SLOT_BYTES // (8 * self.dim * self.slots)))
+                1 if team == 1 else max(1, min(8 * team, SLOT_BYTES // (8 * self.dim * self.slots)))
             )
         elif team == 1 or touched:
             wave = blocks
         else:
-            wave = max(team, _LOG_BYTES // (20 * BLOCK * longest))
+            wave = max(team, LOG_BYTES // (20 * BLOCK * longest))
         wave = min(wave, blocks)
-        rows = max(1, _ROW_BYTES // (8 * self.dim))
-        self.limits = Limits(max(1, _STEPS_PER_CALL // agents), rows, most_cuts)
+        rows = max(1, ROW_BYTES // (8 * self.dim))
+        self.limits = Limits(max(1, STEPS_PER_CALL // agents), rows, most_cuts)
         self.sums = 0 if sparse else wave
         log_pitch = -(-longest // 128) * 128
         if not logged:

@@ -34,6 +34,7 @@ from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.transport import Transport
 from fegsam.federation.protocol.wire import Accepted, Ask, Request, encode
 from fegsam.history.history import History
+from fegsam.methods.average import Aggregator, Mean
 
 _GREETINGS_APART = 10
 """Times `retry_after`: how long a node has to answer a hello before it is greeted again."""
@@ -73,6 +74,15 @@ class Rules:
         for name in ("round_timeout", "give_up", "retry_after", "poll", "offences", "norm_bound"):
             if not getattr(self, name) > 0:
                 raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")
+
+
+def draw_participants(agents: list[int], count: int, seed: int, number: int) -> frozenset[int]:
+    """`count` of `agents` for round `number`, uniformly and without replacement: those with the
+    smallest random words."""
+    candidates = np.array(agents, np.uint64)
+    high, low = words(np.uint64(seed), candidates, np.uint64(number), PARTICIPATION)
+    order = np.lexsort((candidates, low, high))
+    return frozenset(int(agent) for agent in candidates[order[:count]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +160,7 @@ class Server:
         self._standing = Standing.first(terms)
         self._greet_at: dict[str, float] = {}
         self._gathered = False
+        self._aggregator: Aggregator = Mean()
 
     def run(self) -> Outcome:
         """Go on to the end; `FederationError` where a round finds no quorum."""
@@ -195,7 +206,13 @@ class Server:
         if output == begin:
             self._ledger.record("output", self._standing.average)
         stops = (output - begin, end - begin) if begin < output < end else (end - begin,)
-        return Round(number, end - begin, stops, self._draw(number), self._clock())
+        return Round(number, end - begin, stops, self._participants(number), self._clock())
+
+    def _participants(self, number: int) -> frozenset[int]:
+        good, count = self._good(), self._rules.participants
+        if count is None or count >= len(good):
+            return frozenset(good)
+        return draw_participants(good, count, self._terms.seed, number)
 
     def _good(self) -> list[int]:
         """Agents that are not quarantined."""
@@ -204,17 +221,6 @@ class Server:
             for agent, offences in enumerate(self._standing.offences)
             if offences < self._rules.offences
         ]
-
-    def _draw(self, number: int) -> frozenset[int]:
-        """Who takes part: those with the smallest words of this round, a uniform draw without
-        replacement."""
-        good = self._good()
-        if self._rules.participants is None or self._rules.participants >= len(good):
-            return frozenset(good)
-        agents = np.array(good, np.uint64)
-        high, low = words(np.uint64(self._terms.seed), agents, np.uint64(number), PARTICIPATION)
-        order = np.lexsort((agents, low, high))
-        return frozenset(int(agent) for agent in agents[order[: self._rules.participants]])
 
     def _pending(self, current: Round) -> list[int]:
         good = set(self._good())
@@ -318,7 +324,7 @@ class Server:
         standing, settings = self._standing, self._terms.settings
         answered = sorted(current.answered)
         params = np.array([current.answered[agent].reply.params for agent in answered])
-        averages = params.mean(axis=0)
+        averages = self._aggregator.update(standing.average, params)
         missing = sorted(current.asked.difference(answered))
         for agent in missing:
             standing.unheard[agent] += current.steps

@@ -37,7 +37,7 @@ from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Problem
 from fegsam.problem.mixing import MixingConstants
-from fegsam.tables import html_table, number, text_table
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.drift import contraction
 from fegsam.theory.assumptions.horizons import has_threshold, horizon_threshold
 from fegsam.theory.assumptions.mixing import chain_mixing, mixing_rates

@@ -29,6 +29,7 @@ from fegsam.exact.linear_field import LinearField, projected_field
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import integer, several
 from fegsam.problem.federation import Federation, Problem
+from fegsam.text import text_table
 from fegsam.theory.assumptions.norms import linear_contraction
 
 
@@ -63,13 +64,13 @@ class HorizonScan:
     threshold: int
 
     def __str__(self) -> str:
-        rows = zip(self.horizons, self.levels, self.contractions, self.operator_norms, strict=True)
-        lines = [f"{'n':>6}  {'level':<12}  {'contraction':>11}  {'operator norm':>13}"]
-        lines += [
-            f"{n:>6}  {level:<12}  {factor:>11.6g}  {norm:>13.6g}"
-            for n, level, factor, norm in rows
-        ]
-        return "\n".join([*lines, f"The level is identity for every n >= {self.threshold}."])
+        found = zip(self.horizons, self.levels, self.contractions, self.operator_norms, strict=True)
+        table = text_table(
+            ["n", "level", "contraction", "operator norm"],
+            [[str(n), level, f"{factor:.6g}", f"{norm:.6g}"] for n, level, factor, norm in found],
+            right=[0, 2, 3],
+        )
+        return f"{table}\nThe level is identity for every n >= {self.threshold}."
 
 
 def scan_horizons(problem: Problem, algorithm: Algorithm, horizons: Sequence[int]) -> HorizonScan:

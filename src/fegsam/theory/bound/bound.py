@@ -32,7 +32,7 @@ from fegsam.errors import ProblemError, shown
 from fegsam.pictures import bars, card
 from fegsam.problem.checks import LARGEST_ENTRY, LARGEST_LENGTH, integer, positive
 from fegsam.problem.federation import Problem
-from fegsam.tables import html_table, number, text_table
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.conditions import (
     Condition,

@@ -26,7 +26,7 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import flag, positive
 from fegsam.problem.federation import Problem
-from fegsam.tables import html_table, number, text_table
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.assumptions.drift import sup_norm_drift
 from fegsam.theory.assumptions.printed import printed_assumptions

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fegsam.algorithms.rule import Algorithm
 from fegsam.problem.checks import LARGEST_LENGTH, flag, integer
 from fegsam.problem.federation import Problem
-from fegsam.tables import html_table, number, text_table
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import Bound, bound_from, warn_unless_finite
 from fegsam.theory.bound.conditions import largest_period, require_complete

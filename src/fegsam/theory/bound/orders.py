@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError, shown
-from fegsam.tables import html_table, text_table
+from fegsam.text import html_table, text_table
 
 Exponents = Mapping[str, float]
 """Symbol to exponent; symbols: |S|, |A|, log d, I_max, mu_min, 1-gamma, N, K-1, alpha, varepsilon,

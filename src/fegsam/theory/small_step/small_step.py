@@ -49,6 +49,7 @@ from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Problem
+from fegsam.text import aligned
 from fegsam.theory.small_step.agent_noise import AgentNoise
 from fegsam.theory.small_step.cell_noise import CellNoise
 from fegsam.theory.small_step.curvature import NO_CURVATURE, curvature
@@ -178,8 +179,7 @@ class SmallStepLaw:
             lines.append(("smallest action gap", f"{self.gap_ratio:.3g} standard deviations"))
             lines += [("the law holds", "")] if self.holds else []
         lines += [("the law is a guide", reason) for reason in self.limits]
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in lines)
+        return "\n".join(aligned(lines))
 
 
 def small_step_law(

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from joint_chain import Agent, agent_of
+from helpers.joint_chain import Agent, agent_of
 
 
 @dataclass(frozen=True)

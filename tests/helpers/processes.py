@@ -14,9 +14,16 @@ from collections.abc import Iterator
 
 import pytest
 
-TESTS = pathlib.Path(__file__).parent
+TESTS = pathlib.Path(__file__).parents[1]
 HANG = 120.0
 """Seconds after which a process is given up; far beyond what any needs."""
+
+
+def python_environment(*folders: pathlib.Path) -> dict[str, str]:
+    """The environment of a Python process that imports from `folders`, from `tests/` and from
+    where this process does."""
+    path = [*map(str, folders), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @contextlib.contextmanager
@@ -25,10 +32,9 @@ def started(
 ) -> Iterator[subprocess.Popen[str]]:
     """`code` in a new interpreter that finds the helper modules of the tests; whatever happens, it
     does not outlive us."""
-    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"} | environment,
+        env=python_environment() | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=stderr,

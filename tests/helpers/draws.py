@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import fegsam as fg
-import golden
 import pseudocode
+from helpers import golden
 
 
 @dataclass(frozen=True)

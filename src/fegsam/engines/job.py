@@ -1,23 +1,25 @@
-"""Lowering: from a problem and an algorithm to flat arrays, all that an engine sees."""
+"""A job: a problem, an algorithm and settings as flat arrays, all that an engine sees."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from fegsam.algorithms.rule import Algorithm
 from fegsam.engines.randomness import build_alias
 from fegsam.errors import ProblemError, shown
-from fegsam.history.history import Checkpoint
+from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import several
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Federation, Problem
 
 Sampling = Literal["markov", "iid"]
 
@@ -60,72 +62,85 @@ class Agents(NamedTuple):
     """uint32 (M): the policy of each kind"""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One problem and one algorithm, ready to run."""
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One run, ready for an engine."""
 
+    settings: Settings
     form: str
     """which write the rule needs: "cell", "row" or "dense" (see `algorithms.rule`)"""
     rule: Callable[..., Any]
     tables: Any
     window: int
     dimension: int
-    num_agents: int
     agents: Agents
     chain: Chain
+    initial_params: np.ndarray
+    """(d): where every agent starts at time 0"""
     start: Checkpoint
     """time 0, or the last synchronisation of the run that this one goes on from"""
     truth: Truth
     output_times: np.ndarray
     """int64 (seeds): when each seed's output is taken, drawn before the run"""
 
+    @property
+    def num_agents(self) -> int:
+        return self.settings.num_agents
 
-def plan_end(plan: Plan, settings: Settings) -> int:
-    """Where a run leaves its checkpoint: its last synchronisation, or for one agent its end."""
-    if plan.num_agents == 1:
-        return settings.num_steps
-    return max(plan.start.time, settings.num_steps // settings.sync_period * settings.sync_period)
+    @property
+    def checkpoint_time(self) -> int:
+        """The time of the run's checkpoint: its last synchronisation, or for one agent its end."""
+        num_steps, period = self.settings.num_steps, self.settings.sync_period
+        if self.num_agents == 1:
+            return num_steps
+        return max(self.start.time, num_steps // period * period)
 
-
-def lower(
-    problem: Federation | MarkovNoise,
-    algorithm: Algorithm,
-    *,
-    start: Checkpoint,
-    truth: Truth,
-    output_times: np.ndarray,
-    sampling: Sampling = "markov",
-) -> Plan:
-    """Check that `algorithm` can run on `problem` and flatten both."""
-    return Plan(
-        form=algorithm.form,
-        rule=algorithm.rule,
-        tables=algorithm.tables(problem),
-        window=algorithm.window,
-        dimension=algorithm.dimension(problem),
-        num_agents=problem.num_agents,
-        agents=lower_agents(problem, algorithm),
-        chain=lower_chain(problem, algorithm, sampling),
-        start=start,
-        truth=truth,
-        output_times=output_times,
-    )
+    def only(self, places: np.ndarray) -> Job:
+        """The same for some of the seeds."""
+        states = None if self.start.states is None else self.start.states[places]
+        return dataclasses.replace(
+            self,
+            settings=dataclasses.replace(
+                self.settings, seeds=tuple(self.settings.seeds[place] for place in places)
+            ),
+            start=Checkpoint(self.start.time, self.start.params[places], states),
+            output_times=self.output_times[places],
+        )
 
 
-def lower_agents(problem: Federation | MarkovNoise, algorithm: Algorithm) -> Agents:
+Engine = Callable[[Job], History]
+
+E = TypeVar("E")
+
+
+def takes_a_job(call: Callable[[E, Job], History]) -> Callable[[E, Job], History]:
+    """For an engine's ``__call__``: the former arguments ``(plan, settings)`` still work."""
+
+    @functools.wraps(call)
+    def accepting(self: E, job: Job, settings: Settings | None = None) -> History:
+        if settings is not None:
+            warnings.warn(
+                "An engine takes one argument now, a Job; call engine(job).",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            job = dataclasses.replace(job, settings=settings)
+        return call(self, job)
+
+    return accepting
+
+
+def lower_agents(problem: Problem, policies: np.ndarray) -> Agents:
     kinds = np.arange(problem.num_kinds, dtype=np.uint32)
     shared = np.zeros_like(kinds)
     return Agents(
         kinds=np.ascontiguousarray(problem.assignment, dtype=np.uint32),
         mdps=kinds if len(_transition_rows(problem)) > 1 else shared,
-        policies=kinds if len(algorithm.policies(problem)) > 1 else shared,
+        policies=kinds if len(policies) > 1 else shared,
     )
 
 
-def lower_chain(
-    problem: Federation | MarkovNoise, algorithm: Algorithm, sampling: Sampling = "markov"
-) -> Chain:
-    policies = algorithm.policies(problem)
+def lower_chain(problem: Problem, policies: np.ndarray, sampling: Sampling) -> Chain:
     _, num_states, num_actions = policies.shape
     transitions = sp.csr_array(sp.vstack(_transition_rows(problem), format="csr"))
     laws = stationary_laws(problem, policies) if sampling == "iid" else np.empty((0, num_states))
@@ -146,7 +161,7 @@ def lower_chain(
     )
 
 
-def _transition_rows(problem: Federation | MarkovNoise) -> list[Any]:
+def _transition_rows(problem: Problem) -> list[Any]:
     """One (S * A, S) matrix per MDP, or per kernel."""
     return (
         [mdp.transitions for mdp in problem.mdps]
