@@ -148,9 +148,7 @@ class Layout:
         self.slots = 1 + most_cuts
         if not sparse:
             wave = (
-                1
-                if team == 1
-                else max(1, min(8 * team, SLOT_BYTES // (8 * self.dim * self.slots)))
+                1 if team == 1 else max(1, min(8 * team, SLOT_BYTES // (8 * self.dim * self.slots)))
             )
         elif team == 1 or touched:
             wave = blocks
