@@ -1,115 +1,120 @@
-"""One agent by itself, compiled: its next steps on parameters that are handed in, from where its
-path stands.
+"""One agent by itself, compiled: its next steps on given parameters, from where its path stands.
 
-What the `cpu` engine does for many agents in lockstep, for an agent that lives on a machine of its
-own: the same rule, the same write, the same random numbers.
+The `cpu` engine runs many agents in lockstep; this is the same rule, the same write and the same
+random numbers for an agent that lives on a machine of its own.
 """
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.algorithms.rule import Path
 from fegsam.compilation import compiled, renewed, rule_key
-from fegsam.engines.cpu.advance import make_steps
-from fegsam.engines.cpu.layout import Write
-from fegsam.engines.cpu.sampling import draw_windows, enter, extend, first_states
+from fegsam.engines.cpu.memory import StepLog, StepRange, Trace, Write
+from fegsam.engines.cpu.sampling import Draw, Tile, draw_windows, enter, extend, first_states
+from fegsam.engines.cpu.steps import make_steps
+from fegsam.engines.cpu.tile import agent_path
+
+
+class LocalAgent(NamedTuple):
+    """Which agent it is, and how it samples and steps."""
+
+    seed: np.uint64
+    agent: int
+    window: int
+    """transitions in a step's window"""
+    iid: bool
+    step_size: np.float64
+
+
+class LocalMemory(NamedTuple):
+    """What its steps use between two calls, and within one."""
+
+    tile: Tile
+    states: np.ndarray
+    """uint32 (ahead): the window at the agent's time"""
+    actions: np.ndarray
+    """uint32 (ahead - 1)"""
+    log: StepLog
+    """empty: nothing is undone"""
+
+
+class _LocalScratch(NamedTuple):
+    params: np.ndarray
+    out: np.ndarray
+    """(d): what a dense rule fills"""
 
 
 def make_local_steps(form, rule, key):
-    """The loop for one rule; `key` says what the rule is (see `compilation`)."""
-    rule = compiled(rule, key=key, _nrt=form == "dense", forceinline=True)
-    steps = compiled(make_steps(form, rule), key=key, forceinline=True)
+    """The loop for one rule; `key` identifies the rule (see `compilation`)."""
+    steps = make_steps(form, rule, key)
 
     @compiled(key=key)
-    def local_steps(
-        chain,
-        agents,
-        tables,
-        tile,
-        log,
-        out,
-        window,
-        iid,
-        step_size,
-        seed,
-        agent,
-        states,
-        actions,
-        time,
-        count,
-        params,
-    ):
-        """Steps time..time+count-1 of `agent` on `params`, whose window (`states`, `actions`) moves
-        on with them.
+    def local_steps(problem, local, memory, time, count, params, out):
+        """Steps time..time+count-1 on `params`; the agent's window moves on with them.
 
-        After a step that left the finite numbers none is made, but the path still goes to its end.
+        After a step that left the parameters non-finite no further step is made, but the path still
+        goes to its end.
         """
-        kind = np.uint64(agents.kinds[agent])
-        path = Path(
-            tile.flat_states,
-            tile.flat_actions,
-            kind,
-            np.uint64(agents.mdps[kind]),
-            np.uint64(agents.policies[kind]),
-        )
-        ahead, per_step = len(states), window + 1 if iid else 1
+        tile, states, agent = memory.tile, memory.states, local.agent
+        path = agent_path(problem.agents, tile, agent)
+        ahead, per_step = len(states), local.window + 1 if local.iid else 1
         span = (tile.states.shape[1] - ahead - 1) // per_step
-        finite = True
-        enter(tile, chain, agents, agent, 1)
-        done = 0
+        scratch = _LocalScratch(params, out)
+        trace = Trace(Write(False, False, False), memory.log, 0, out)
+        finite, done = True, 0
+        enter(tile, problem.chain, problem.agents, agent, 1)
         while done < count:
             length = min(span, count - done)
-            if iid:
-                draw_windows(tile, chain, agents, seed, agent, 1, time + done, length, window)
+            draw = Draw(local.seed, agent, 1, time + done, length)
+            if local.iid:
+                draw_windows(tile, problem.chain, problem.agents, draw, local.window)
             else:
-                for j in range(ahead):
-                    tile.states[0, j] = states[j]
-                for j in range(ahead - 1):
-                    tile.actions[0, j] = actions[j]
-                extend(tile, chain, seed, agent, 1, time + done, length, ahead)
+                put_window(tile, states, memory.actions)
+                extend(tile, problem.chain, draw, ahead)
             if finite:
-                write = Write(False, False, False)
-                made = steps(
-                    params,
-                    out,
-                    path,
-                    tables,
-                    step_size,
-                    np.uint64(0),
-                    np.uint64(per_step),
-                    length,
-                    log,
-                    0,
-                    out,
-                    write,
+                reach = StepRange(np.uint64(0), np.uint64(per_step), length)
+                finite = (
+                    steps(scratch, path, problem.tables, local.step_size, reach, trace) == length
                 )
-                finite = made == length
-            if not iid:
-                for j in range(ahead):
-                    states[j] = tile.states[0, length + j]
-                for j in range(ahead - 1):
-                    actions[j] = tile.actions[0, length + j]
+            if not local.iid:
+                take_window(tile, length, states, memory.actions)
             done += length
 
     return local_steps
 
 
+@compiled(forceinline=True)
+def put_window(tile, states, actions):
+    """Let the first row of the tile begin with a window."""
+    for j in range(len(states)):
+        tile.states[0, j] = states[j]
+    for j in range(len(states) - 1):
+        tile.actions[0, j] = actions[j]
+
+
+@compiled(forceinline=True)
+def take_window(tile, at, states, actions):
+    """The window that begins at place `at` of the tile's first row."""
+    for j in range(len(states)):
+        states[j] = tile.states[0, at + j]
+    for j in range(len(states) - 1):
+        actions[j] = tile.actions[0, at + j]
+
+
 @compiled
-def first_window(chain, agents, tile, seed, agent, states, actions):
-    """The window that stands at time 0: as many states as `states` holds, and the actions between
+def first_window(chain, agents, local, memory):
+    """The window at time 0: as many states as `memory.states` holds, and the actions between
     them."""
-    first_states(chain, seed, agent, 1, states)
-    enter(tile, chain, agents, agent, 1)
+    tile, states = memory.tile, memory.states
+    first_states(chain, local.seed, local.agent, 1, states)
+    enter(tile, chain, agents, local.agent, 1)
     tile.states[0, 0] = states[0]
-    extend(tile, chain, seed, agent, 1, 0, len(states) - 1, 1)
-    for j in range(1, len(states)):
-        states[j] = tile.states[0, j]
-        actions[j - 1] = tile.actions[0, j - 1]
+    extend(tile, chain, Draw(local.seed, local.agent, 1, 0, len(states) - 1), 1)
+    take_window(tile, 0, states, memory.actions)
 
 
 _local_steps_of_rule: dict[Any, Any] = {}

@@ -16,8 +16,8 @@ import numpy as np
 
 from fegsam.algorithms.rule import Algorithm
 from fegsam.compilation import explained
-from fegsam.engines.cpu.layout import Log
-from fegsam.engines.cpu.local import compiled_local_steps, first_window
+from fegsam.engines.cpu.local import LocalAgent, LocalMemory, compiled_local_steps, first_window
+from fegsam.engines.cpu.memory import ProblemArrays, StepLog
 from fegsam.engines.cpu.sampling import make_tile
 from fegsam.engines.plan import Sampling, check_sampling, check_seeds, lower_agents, lower_chain
 from fegsam.errors import ProblemError
@@ -94,35 +94,25 @@ class SimulatedAgent:
         check_chains(problem, algorithm.policies(problem))
         if integer(agent, "agent", least=-1) not in range(problem.num_agents):
             raise ProblemError(f"agent is {agent}; there are agents 0 to {problem.num_agents - 1}.")
-        self._agent, self._seed = agent, np.uint64(seed)
-        self._step_size = np.float64(positive(step_size, "step_size"))
-        self._rule, self._steps = (
-            algorithm.rule,
-            compiled_local_steps(algorithm.form, algorithm.rule),
-        )
-        self._chain, self._agents = (
+        self._rule = algorithm.rule
+        self._steps = compiled_local_steps(algorithm.form, algorithm.rule)
+        self._problem = ProblemArrays(
             lower_chain(problem, algorithm, sampling),
             lower_agents(problem, algorithm),
+            algorithm.tables(problem),
         )
-        self._tables = algorithm.tables(problem)
-        self._dimension = algorithm.dimension(problem)
-        self._window, self._iid = algorithm.window, sampling == "iid"
-        ahead = max(self._window, 1)
-        self._tile = make_tile(
-            1, _STEPS_PER_TILE * (self._window + 1 if self._iid else 1) + ahead + 1
+        self._dimension, self._time = algorithm.dimension(problem), 0
+        window, iid = algorithm.window, sampling == "iid"
+        step_size = np.float64(positive(step_size, "step_size"))
+        self._local = LocalAgent(np.uint64(seed), agent, window, iid, step_size)
+        ahead = max(window, 1)
+        self._memory = LocalMemory(
+            tile=make_tile(1, _STEPS_PER_TILE * (window + 1 if iid else 1) + ahead + 1),
+            states=np.zeros(ahead, np.uint32),
+            actions=np.zeros(ahead - 1, np.uint32),
+            log=StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0)),
         )
-        self._log = Log(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
-        self._time = 0
-        self._states, self._actions = np.zeros(ahead, np.uint32), np.zeros(ahead - 1, np.uint32)
-        first_window(
-            self._chain,
-            self._agents,
-            self._tile,
-            self._seed,
-            self._agent,
-            self._states,
-            self._actions,
-        )
+        first_window(self._problem.chain, self._problem.agents, self._local, self._memory)
 
     @property
     def time(self) -> int:
@@ -135,32 +125,16 @@ class SimulatedAgent:
                 f"params has shape {params.shape}; this agent has {self._dimension} parameters."
             )
         with explained(self._rule):
-            self._steps(
-                self._chain,
-                self._agents,
-                self._tables,
-                self._tile,
-                self._log,
-                np.zeros_like(params),
-                self._window,
-                self._iid,
-                self._step_size,
-                self._seed,
-                self._agent,
-                self._states,
-                self._actions,
-                self._time,
-                count,
-                params,
-            )
+            out = np.zeros_like(params)
+            self._steps(self._problem, self._local, self._memory, self._time, count, params, out)
         self._time += count
         return params
 
     def save(self) -> dict[str, np.ndarray]:
         return {
             "time": np.array(self._time, np.int64),
-            "states": self._states.copy(),
-            "actions": self._actions.copy(),
+            "states": self._memory.states.copy(),
+            "actions": self._memory.actions.copy(),
         }
 
     def restore(self, state: Arrays) -> None:
@@ -169,8 +143,8 @@ class SimulatedAgent:
             found = state.get(name)
             if found is None or found.dtype != value.dtype or found.shape != value.shape:
                 raise StateError(
-                    f"The state of agent {self._agent} has no fitting {name!r}; it is of another "
-                    "algorithm."
+                    f"The state of agent {self._local.agent} has no fitting {name!r}; it is of "
+                    "another algorithm."
                 )
         self._time = int(state["time"])
-        self._states[:], self._actions[:] = state["states"], state["actions"]
+        self._memory.states[:], self._memory.actions[:] = state["states"], state["actions"]
