@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import joint_chain
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-import joint_chain
 import pseudocode
 from agreement.test_agreement import assert_agrees
 from algorithms.own_action_values import ActionValues

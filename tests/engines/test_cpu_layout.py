@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fegsam as fg
 from cases import case
 from fegsam.engines.cpu.layout import (
     BLOCK,
@@ -19,8 +20,9 @@ from fegsam.engines.cpu.layout import (
     SLOT_BYTES,
     STEPS_PER_CALL,
     STEPS_PER_TILE,
-    Layout,
+    CpuLayout,
 )
+from fegsam.prepare import prepare
 from helpers.small_buffers import shrink
 
 
@@ -36,34 +38,28 @@ def lay_out(
     record: Any = (0, 1000),
     sampling: str = "markov",
     team: int = 1,
-) -> Layout:
-    plan, settings = PLANNED
-    plan = dataclasses.replace(
-        plan,
-        form=form,
-        dimension=dim,
-        num_agents=num_agents,
-        window=window,
-        start=dataclasses.replace(plan.start, time=start),
-    )
+) -> CpuLayout:
     settings = dataclasses.replace(
-        settings,
+        JOB.settings,
+        num_agents=num_agents,
         sync_period=period,
         num_steps=num_steps,
         record=np.array(record),
         sampling=sampling,
     )
-    return Layout(plan, settings, team)
+    job = dataclasses.replace(
+        JOB,
+        settings=settings,
+        form=form,
+        dimension=dim,
+        window=window,
+        start=dataclasses.replace(JOB.start, time=start),
+    )
+    return CpuLayout(job, team)
 
 
-def planned() -> tuple[Any, Any]:
-    """The plan and the settings of a small run, whose sizes `lay_out` changes."""
-    seen: list[tuple[Any, Any]] = []
-    case("alg4").run(alpha=0.1, K=2, T=3, engine=lambda *given: seen.append(given))
-    return seen[0]
-
-
-PLANNED = planned()
+JOB = prepare(case("alg4").problem, fg.QLearning(), step_size=0.1, sync_period=2, num_steps=3)
+"""A small run, whose sizes `lay_out` changes."""
 SHAPES = [
     {"form": form, "dim": dim, "num_agents": agents, "period": period}
     for form, dim, agents, period in itertools.product(
