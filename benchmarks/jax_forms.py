@@ -21,15 +21,15 @@ from fegsam import engines
 from fegsam.bench.contestants import Contestant, Run, everyone
 from fegsam.bench.gpu_limit import gpu_missing
 from fegsam.bench.jax_scan import import_jax
-from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
-from fegsam.bench.tables import Tables, q_learning_tables
+from fegsam.bench.problems import STEP_SIZE, BenchCase, BenchSetting, make_case, make_problem
+from fegsam.bench.tables import BaselineTables, q_learning_tables
 from fegsam.bench.timing import Effort, Field
 from fegsam.engines.cpu.sampling import first_states
 
 AGENTS = (4096, 1_000_000)
 FORMS = ("choice", "categorical", "alias")
 EFFORT = Effort(seconds=0.2, repeats=3)
-CHECKED = Setting(num_agents=256, states=9, actions=3)
+CHECKED = BenchSetting(num_agents=256, states=9, actions=3)
 _ROUNDS = 1000
 _APART = 3.0
 
@@ -38,7 +38,7 @@ jnp = jax.numpy
 
 
 def make_draws(
-    federation: Any, tables: Tables, form: str
+    federation: Any, tables: BaselineTables, form: str
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """How an action is drawn from (key, policy, state), and a next state from (key, state,
     action)."""
@@ -88,9 +88,9 @@ def make_draws(
     return draw_action, draw_state
 
 
-def enter(form: str, case: Case) -> Run:
+def enter(form: str, case: BenchCase) -> Run:
     """Q-learning as one would write it first: the flat average after so many rounds."""
-    federation, tables = make_problem(case.setting)[0], q_learning_tables(case.plan)
+    federation, tables = make_problem(case.setting)[0], q_learning_tables(case.job)
     draw_action, draw_state = make_draws(federation, tables, form)
     rewards = jnp.asarray(federation.mdps[0].rewards, np.float32)
     policies = jnp.asarray(tables.agent_policy.astype(np.int32))
@@ -112,7 +112,7 @@ def enter(form: str, case: Case) -> Run:
         return q.mean(axis=0), s, keys
 
     first = np.zeros(tables.num_agents, np.uint32)
-    first_states(case.plan.chain, np.uint64(0), 0, len(first), first)
+    first_states(case.job.chain, np.uint64(0), 0, len(first), first)
     keys = jax.random.split(jax.random.key(0), len(first))
     start = jnp.zeros_like(rewards), jnp.asarray(first.astype(np.int32)), keys
     advance = jax.jit(lambda rounds, start: jax.lax.fori_loop(0, rounds, one_round, start)[0])
@@ -123,7 +123,7 @@ def check(forms: list[Contestant]) -> bool:
     """Whether all forms learn what `cpu` learns, told by how far two of its runs with seeds of
     their own are apart."""
     case = make_case(dataclasses.replace(CHECKED, num_seeds=2))
-    one, other = engines.Cpu()(case.plan, case.lasting(_ROUNDS)).data.final_params.values
+    one, other = engines.Cpu()(case.lasting(_ROUNDS)).data.final_params.values
     case, noise = make_case(CHECKED), np.abs(one - other).max()
     apart = {form.name: np.abs(form.enter(case)(_ROUNDS) - one).max() / noise for form in forms}
     print(
@@ -135,7 +135,7 @@ def check(forms: list[Contestant]) -> bool:
 
 def compare(num_agents: int, contestants: list[Contestant]) -> None:
     """Print a line for each; the first is what the others are measured by."""
-    setting = Setting(num_agents=num_agents)
+    setting = BenchSetting(num_agents=num_agents)
     entries = Field(EFFORT).race("agents", make_case(setting), contestants)
     for entry in entries:
         print(

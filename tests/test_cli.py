@@ -205,22 +205,38 @@ def test_every_command_has_an_example_in_its_help_that_parses(command) -> None:
     [
         ("re", "report reproduce"),
         ("run --exe", "--executor"),
-        ("run study.toml --executor r", "ray reference"),
+        ("run study.toml --executor r", "ray"),
         ("plan --go", "--goal"),
+        ("federate in", "init"),
+        ("federate run st", "study.toml"),
+        ("report st", "study.toml"),
+        ("bench --show st", "study.toml"),
     ],
 )
 def test_the_shell_completes_what_the_parser_knows(typed, expected, capsys, tmp_path) -> None:
-    assert main(["completion"]) == 0
+    (tmp_path / "study.toml").touch()
+    assert main(["completion", "bash"]) == 0
     words = " ".join(f"'{word}'" for word in ["fegsam", *typed.split(" ")])
-    script = f'{capsys.readouterr().out}COMP_WORDS=({words}); COMP_CWORD={len(typed.split(" "))}; _fegsam; echo "${{COMPREPLY[@]}}"'
+    ask = f"COMP_WORDS=({words}); COMP_CWORD={len(typed.split(' '))}; _shtab_fegsam"
+    script = f'{capsys.readouterr().out}\n{ask}; echo "${{COMPREPLY[@]}}"'
     done = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert sorted(done.stdout.split()) == sorted(expected.split())
 
 
+@pytest.mark.parametrize(
+    ("login", "opening"), [("/usr/bin/zsh", "#compdef fegsam"), ("/bin/sh", "# AUTOMATICALLY")]
+)
+def test_completion_is_for_the_login_shell(login, opening, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("SHELL", login)
+    assert main(["completion"]) == 0
+    assert capsys.readouterr().out.startswith(opening)
+
+
 def test_the_command_is_installed_and_loads_nothing_heavy() -> None:
-    code = "import sys, fegsam.cli; print(sorted({'ray', 'plotly', 'pydantic', 'matplotlib', 'gymnasium'} & set(sys.modules)))"
+    heavy = "{'ray', 'plotly', 'pydantic', 'matplotlib', 'gymnasium', 'jinja2', 'shtab'}"
+    code = f"import sys, fegsam.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -71,7 +71,7 @@ class SpecTable(_Text):
 
     def lines(self) -> Iterator[str]:
         module, _, name = self.arguments[0].partition(":")
-        found = getattr(importlib.import_module(f"fegsam.experiments.{module}"), name)
+        found = getattr(importlib.import_module(f"fegsam.experiments.spec.{module}"), name)
         models = found if isinstance(found, dict) else {"": found}
         for kind, model in models.items():
             if kind:

@@ -1,33 +1,34 @@
-"""One process at a time in one place: a lock that goes with its process, however that ends."""
+"""A lock for one process at a time, which is released however its process ends."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pathlib
-from typing import TextIO
+
+from fegsam.errors import ProblemError
+
+try:
+    from filelock import AcquireReturnProxy, FileLock, Timeout
+except ImportError:
+    raise ProblemError("Locks need filelock; run: pip install 'fegsam[experiments]'") from None
 
 
 class Locked(Exception):
-    """Another process has the lock; which one is the message."""
+    """Another process has the lock; the message is its process number."""
 
 
-def lock(path: pathlib.Path, mode: int = 0o777) -> TextIO:
-    """The file of a lock that is this process's until it is closed. Its folder is made, with
-    `mode`, where it is not there.
+def lock(path: pathlib.Path, mode: int = 0o777) -> AcquireReturnProxy:
+    """Lock the file at `path` for this process; leaving the returned context releases it.
 
-    The file stays when the lock goes: were it removed, two processes could hold two files of one
-    name.
+    A missing folder is created with `mode`. The holder's process number is in a file beside the
+    lock: where locks are mandatory, as on Windows, no other process can read the locked file.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=mode)
-    file = path.open("a+")
+    holder = path.with_name(f"{path.name}.pid")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with file:
-            file.seek(0)
-            raise Locked(file.read() or "unknown") from None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        # Any thread may release it: a thread-local lock would stay if another thread closed it.
+        held = FileLock(path, timeout=0, thread_local=False).acquire()
+    except Timeout:
+        raise Locked(holder.read_text() if holder.exists() else "unknown") from None
+    holder.write_text(str(os.getpid()))
+    return held

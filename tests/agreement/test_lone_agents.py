@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cases import ALGORITHMS, case
-from fegsam.federation.protocol.agent import SimulatedAgent
+from fegsam.engines.cpu.local import SimulatedAgent
 
 ALPHA, SEED = 0.1, 2**63 + 11
 
@@ -39,7 +39,7 @@ def assert_agrees(
 def test_tiny_lone_agents_agree_with_the_pseudocode(name, sampling, monkeypatch) -> None:
     """Paths are drawn in pieces too."""
     assert_agrees(name, K=3, T=7, sampling=sampling)
-    monkeypatch.setattr("fegsam.federation.protocol.agent.STEPS_PER_TILE", 2)
+    monkeypatch.setattr("fegsam.engines.cpu.local.STEPS_AT_ONCE", 2)
     assert_agrees(name, K=5, T=8, sampling=sampling)
 
 

@@ -82,9 +82,9 @@ def test_the_number_of_threads_is_put_back_after_a_run_and_after_an_error() -> N
     fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=2)
     seen = []
 
-    def engine(plan, settings):
+    def engine(job):
         seen.append(threads_now())
-        return fg.engines.Reference()(plan, settings)
+        return fg.engines.Reference()(job)
 
     fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=1, num_steps=3, engine=engine)
     assert seen == [[1] * len(before)]

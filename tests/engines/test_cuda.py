@@ -8,8 +8,7 @@ import pytest
 
 import fegsam as fg
 from fegsam.engines.cuda.paths import pack
-from fegsam.engines.plan import lower
-from fegsam.history.history import Checkpoint
+from fegsam.prepare import prepare
 
 
 @pytest.fixture
@@ -59,25 +58,19 @@ def test_refuses_unknown_precision_and_layout() -> None:
 def test_blocks_copy_what_the_compiler_lets_them(states: int, copied: bool) -> None:
     from fegsam.engines.cuda.rule import copies
 
-    mdp = fg.examples.garnet(states, 2, 1, discount=0.9, seed=0)
+    mdp = fg.examples.garnet(states, 2, 1, discount=0.9, seed=0, connected=True)
     fed = fg.Federation(
         mdp,
         fg.policies.uniform(states, 2),
         num_agents=2,
         target_policy=fg.policies.uniform(states, 2),
     )
-    plan = lower(
-        fed,
-        fg.OffPolicyTabularTD(),
-        start=Checkpoint(0, np.zeros((1, states))),
-        truth=None,
-        output_times=None,
-    )
+    job = prepare(fed, fg.OffPolicyTabularTD(), step_size=0.1, sync_period=1, num_steps=1)
     arrays = [
         value
-        for value in (*pack(plan.chain), *plan.tables)
+        for value in (*pack(job.chain), *job.tables)
         if isinstance(value, np.ndarray) and value.size
     ]
-    found = copies(plan)
+    found = copies(job)
     assert sum(found.values()) <= 48 * 1024
     assert (len(found) == len(arrays)) == copied

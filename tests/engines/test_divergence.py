@@ -280,9 +280,7 @@ def test_one_agent_diverges_at_its_second_burst_and_seeds_without_one_go_on(engi
     np.testing.assert_array_equal(history.data.diverged_at, expected)
     gone = [time for time in expected if time > 0]
     assert 3 < len(gone) < 37
-    assert (
-        f"Seed {expected.index(min(gone))} left the finite numbers at time {min(gone)}" in message
-    )
+    assert f"Seed {expected.index(min(gone))} diverged at time {min(gone)}" in message
     assert f"({len(gone)} of 40 seeds diverged)" in message
 
 
@@ -446,7 +444,7 @@ def test_a_value_error_that_overflows_alone_ends_its_seed(engine, assert_same_bi
     message = next(
         str(warning.message) for warning in caught if warning.category is fg.DivergenceWarning
     )
-    assert "Seed 4 left the finite numbers at time 2, in its errors" in message
+    assert "Seed 4 diverged at time 2, in its errors" in message
     assert np.isnan(history.checkpoint.params).all()
     assert_same_bits(quietly(lambda: growing(4, resume_from=quietly(lambda: growing(2)))), history)
 
@@ -531,7 +529,7 @@ def test_features_that_overflow_are_told_as_a_divergence_of_the_right_seed() -> 
         "record_params": True,
     }
     for engine in ENGINES:
-        with pytest.warns(fg.DivergenceWarning, match="Seed 8 left the finite numbers at time 2"):
+        with pytest.warns(fg.DivergenceWarning, match="Seed 8 diverged at time 2"):
             data = fg.run(
                 problem, fg.OnPolicyTD(), **settings, seeds=[8], fixed_point=[2e-60], engine=engine
             ).data

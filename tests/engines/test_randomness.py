@@ -170,16 +170,17 @@ def test_engines_walk_the_same_paths_beyond_2_to_the_33_steps(name) -> None:
     small, late = case(name, n=2, num_agents=3), 2**33
     found = {}
 
-    def from_late(plan, settings):
+    def from_late(job):
         states = np.zeros((1, 3), np.uint32)
         for begin in (0, late):
-            start = Checkpoint(begin, plan.start.params, states)
-            moved = dataclasses.replace(plan, start=start, output_times=np.array([begin]))
+            start = Checkpoint(begin, job.start.params, states)
             shifted = dataclasses.replace(
-                settings, num_steps=begin + 20, record=np.arange(begin, begin + 21)
+                job.settings, num_steps=begin + 20, record=np.arange(begin, begin + 21)
             )
+            outputs = np.array([begin])
+            moved = dataclasses.replace(job, settings=shifted, start=start, output_times=outputs)
             for engine in (fg.engines.Reference(), fg.engines.Cpu(threads=1)):
-                found[begin, engine.name] = engine(moved, shifted).data.average_params.values[0]
+                found[begin, engine.name] = engine(moved).data.average_params.values[0]
         return None
 
     small.run(alpha=0.1, K=4, T=20, engine=from_late)

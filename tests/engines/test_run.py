@@ -356,17 +356,31 @@ def test_independent_windows_have_the_law_of_independent_noise(assert_mean) -> N
 def test_an_engine_of_ones_own_gets_plan_and_settings_and_its_history_is_the_result() -> None:
     seen = []
 
-    def mine(plan, settings):
-        seen.append((plan, settings))
-        return fg.engines.Reference()(plan, settings)
+    def mine(job):
+        seen.append(job)
+        return fg.engines.Reference()(job)
 
     history = pulled(engine=mine, record=1, num_agents=4)
-    ((plan, settings),) = seen
+    (job,) = seen
+    settings = job.settings
     assert history.settings is settings
     assert settings.engine == "mine"
-    assert (plan.form, plan.dimension, plan.num_agents, plan.window) == ("dense", 1, 4, 0)
+    assert (job.form, job.dimension, job.num_agents, job.window) == ("dense", 1, 4, 0)
     np.testing.assert_allclose(
         history.data.average_params[0, :, 0], average_at(range(11)), rtol=1e-13
+    )
+
+
+def test_an_engine_of_the_former_form_still_runs_and_is_told_the_new_one() -> None:
+    def mine(plan, settings):
+        with pytest.warns(DeprecationWarning, match=r"call engine\(job\)"):
+            return fg.engines.Reference()(plan, settings)
+
+    with pytest.warns(DeprecationWarning, match=r"define it as engine\(job\)"):
+        history = pulled(engine=mine)
+    assert history.settings.engine == "mine"
+    np.testing.assert_array_equal(
+        history.data.final_params, pulled(engine="reference").data.final_params
     )
 
 
@@ -374,8 +388,8 @@ def test_an_engine_object_is_called_by_its_name() -> None:
     class Mine:
         name = "my machine"
 
-        def __call__(self, plan, settings):
-            return fg.engines.Reference()(plan, settings)
+        def __call__(self, job):
+            return fg.engines.Reference()(job)
 
     assert pulled(engine=Mine()).settings.engine == "my machine"
 

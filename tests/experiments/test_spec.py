@@ -123,6 +123,8 @@ class TestWhatASpecSays:
             parse_study(TABULAR).override({"grid.num_agents": -1})
         with pytest.raises(SpecError, match="cannot be set"):
             parse_study(TABULAR).override({"figures.kind": "floor"})
+        with pytest.raises(SpecError, match=r"num_agents cannot be None: give what TOML can hold"):
+            parse_study(TABULAR).override({"grid.num_agents": None})
 
     def test_cells_can_have_paths_of_their_own(self):
         study = parse_study(replaced("num_steps = 200", "num_steps = 200\ncommon_paths = false"))

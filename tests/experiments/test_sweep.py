@@ -172,7 +172,7 @@ def test_an_engine_that_no_worker_can_load_is_an_error_of_its_cells(
     with pytest.raises(
         SweepError, match=r"cannot be sent to a worker .* put what it uses in a module"
     ):
-        run_sweep(STUDY, tmp_path, executor=executor, engine=lambda plan, settings: None)
+        run_sweep(STUDY, tmp_path, executor=executor, engine=lambda job: None)
 
 
 def test_divergence_is_said_once_for_all_cells(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fegsam.algorithms.rule import Path
-from fegsam.engines.paths import agent_path
-from fegsam.engines.plan import Plan
-from fegsam.engines.reference import take_step
+from fegsam.engines.agent import Agent
+from fegsam.engines.job import Job
+from fegsam.engines.paths import SimulatedStream
+from fegsam.engines.reference import interpreted_agent
 from fegsam.history.history import History
 from fegsam.history.recorder import Recorder
-from fegsam.history.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -31,50 +31,49 @@ class Faulty:
 
     name = "faulty"
 
-    def __call__(self, plan: Plan, settings: Settings) -> History:
-        recorder = Recorder(plan.truth, settings)
-        for index, seed in enumerate(settings.seeds):
-            self._run_seed(plan, settings, index, seed, recorder)
-        return recorder.history(plan.output_times, None)
+    def __call__(self, job: Job) -> History:
+        recorder = Recorder(job.truth, job.settings)
+        for index in range(len(job.settings.seeds)):
+            self._run_seed(job, index, recorder)
+        return recorder.history(job.output_times, None)
 
-    def _run_seed(
-        self, plan: Plan, settings: Settings, index: int, seed: int, recorder: Recorder
-    ) -> None:
-        steps, period = settings.num_steps, settings.sync_period
-        agents = range(plan.num_agents)
-        params = [plan.start.params[index].copy() for _ in agents]
-        recorded = set(settings.record.tolist())
-        paths: list[Path] = []
-        begin = 0
+    def _run_seed(self, job: Job, index: int, recorder: Recorder) -> None:
+        steps, period = job.settings.num_steps, job.settings.sync_period
+        params = np.tile(job.start.params[index], (job.num_agents, 1))
+        recorded = set(job.settings.record.tolist())
+        agents: list[Agent] = []
         for t in range(steps + 1):
             if t > 0:
-                for i in agents:
-                    take_step(plan, settings, params[i], paths[i], t - 1 - begin)
+                pairs = zip(agents, params, strict=True)
+                params = np.stack([agent.local_steps(theta, 1) for agent, theta in pairs])
             if t % period == 0:
-                params = [self._average(params).copy() for _ in agents]
+                params = np.tile(self._average(params), (job.num_agents, 1))
             if t == 0 or (self.fault == "paths reset" and t % period == 0):
-                begin = t
-                length = min(period, steps - t) if self.fault == "paths reset" else steps
-                paths = [self._path(plan, settings, seed, i, t, length) for i in agents]
-            if t in recorded or t == steps or t == plan.output_times[index]:
-                average = self._average(params)
-                if t in recorded:
-                    recorder.add(index, np.array([t]), average[None], np.array([0.0]))
-                if t == plan.output_times[index]:
-                    recorder.add_output(index, average)
-                if t == steps:
-                    recorder.add_final(index, average)
+                agents = [self._agent(job, index, i, t) for i in range(job.num_agents)]
+            average = self._average(params)
+            if t in recorded:
+                recorder.add(index, np.array([t]), average[None], np.array([0.0]))
+            if t == job.output_times[index]:
+                recorder.add_output(index, average)
+            if t == steps:
+                recorder.add_final(index, average)
 
-    def _average(self, params: list[np.ndarray]) -> np.ndarray:
-        return params[0].copy() if self.fault == "no averaging" else np.mean(params, axis=0)
+    def _average(self, params: np.ndarray) -> np.ndarray:
+        return params[0].copy() if self.fault == "no averaging" else params.mean(axis=0)
 
-    def _path(
-        self, plan: Plan, settings: Settings, seed: int, agent: int, time: int, length: int
-    ) -> Path:
+    def _agent(self, job: Job, index: int, agent: int, time: int) -> Agent:
         who = 0 if self.fault == "shared stream" else agent
-        # A seed of its own for every restart: its first state comes from the law of first states.
-        path = agent_path(
-            plan, settings.sampling, seed + 1_000_003 * time, who, 0, max(length, 1), None
-        )
-        kind = plan.agents.kinds[agent]
-        return path._replace(kind=np.uint64(kind))
+        # A seed of its own for every restart: its first state comes from the initial distribution.
+        seed = job.settings.seeds[index] + 1_000_003 * time
+        stream = Of(job.chain, job.agents, job.settings.sampling, job.window, seed, who)
+        stream.kind = np.uint64(job.agents.kinds[agent])
+        return interpreted_agent(job, stream)
+
+
+class Of(SimulatedStream):
+    """The path of one agent, as an agent of another kind sees it."""
+
+    kind: np.uint64
+
+    def rows(self, steps: int) -> Path:
+        return super().rows(steps)._replace(kind=self.kind)

@@ -159,5 +159,5 @@ def files(directory: pathlib.Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file() and path.name != ".lock"
+        if path.is_file() and not path.name.startswith(".lock")
     }

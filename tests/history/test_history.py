@@ -52,9 +52,7 @@ HISTORIES = {
     "stopped": lambda: short_run(stop_at_output=True, output_decay=0.5),
     "diverged": diverged_run,
     "user-rule": lambda: case("alg1-general").run(alpha=0.1, K=3, T=5, engine="reference"),
-    "own-engine": lambda: short_run(
-        engine=lambda plan, settings: fg.engines.Reference()(plan, settings)
-    ),
+    "own-engine": lambda: short_run(engine=lambda job: fg.engines.Reference()(job)),
     "resumed": lambda: short_run(resume_from=short_run(num_steps=6), record=None),
 }
 

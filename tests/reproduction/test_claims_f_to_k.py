@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-from fegsam.engines.plan import lower_chain
+from fegsam.engines.job import Job, lower_chain
 from fegsam.report import Section
 from fegsam.reproduction import consensus, local_sgd, lower_bound, output, privacy, sampling
 from fegsam.reproduction.problems import cases
@@ -26,25 +26,27 @@ def outcomes(section: Section) -> dict[str, str]:
 # --- Engines that are wrong on purpose ------------------------------------------------------------
 
 
-def one_stream(plan: Any, settings: Any) -> fg.History:
+def one_stream(job: Job) -> fg.History:
     """Agents that all draw the same random numbers: together they are one."""
-    agents = plan.agents._replace(kinds=plan.agents.kinds[:1])
-    return fg.engines.Cpu()(replace(plan, num_agents=1, agents=agents), settings)
+    agents = job.agents._replace(kinds=job.agents.kinds[:1])
+    return fg.engines.Cpu()(
+        replace(job, settings=replace(job.settings, num_agents=1), agents=agents)
+    )
 
 
-def no_averaging(plan: Any, settings: Any) -> fg.History:
+def no_averaging(job: Job) -> fg.History:
     """Agents that never hear of each other."""
-    return fg.engines.Cpu()(plan, replace(settings, sync_period=10**9))
+    return fg.engines.Cpu()(replace(job, settings=replace(job.settings, sync_period=10**9)))
 
 
-def forgetful(plan: Any, settings: Any) -> fg.History:
+def forgetful(job: Job) -> fg.History:
     """Paths reset at every averaging: with K = 1, and a uniform start, noise of two states loses
     its memory."""
-    if settings.sampling == "iid":
-        return fg.engines.Cpu()(plan, settings)
-    fresh = fg.MarkovNoise(np.full((2, 2), 0.5), num_agents=plan.num_agents)
-    chain = lower_chain(fresh, fg.LinearSA(np.zeros((2, 1, 1)), np.zeros((2, 1))), "markov")
-    return fg.engines.Cpu()(replace(plan, chain=chain), settings)
+    if job.settings.sampling == "iid":
+        return fg.engines.Cpu()(job)
+    fresh = fg.MarkovNoise(np.full((2, 2), 0.5), num_agents=job.num_agents)
+    chain = lower_chain(fresh, np.ones((1, 2, 1)), "markov")
+    return fg.engines.Cpu()(replace(job, chain=chain))
 
 
 # --- (f) Markov against independent draws ---------------------------------------------------------
@@ -119,9 +121,9 @@ def test_scalar_example_has_its_closed_form() -> None:
 def test_averages_that_depend_on_the_sync_period_in_the_sixth_digit_are_told_apart() -> None:
     """What is called equal up to rounding is held to rounding, and not to a thousandth."""
 
-    def slightly_off(plan: Any, settings: Any) -> fg.History:
-        step = settings.step_size * (1 + 1e-6 * (settings.sync_period > 1))
-        return fg.engines.Cpu()(plan, replace(settings, step_size=step))
+    def slightly_off(job: Job) -> fg.History:
+        step = job.settings.step_size * (1 + 1e-6 * (job.settings.sync_period > 1))
+        return fg.engines.Cpu()(replace(job, settings=replace(job.settings, step_size=step)))
 
     assert (
         outcomes(lower_bound.examine(SCALAR_FLOOR, slightly_off))["floor against averaging period"]

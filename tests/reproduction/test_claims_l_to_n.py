@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
+from fegsam.engines.job import Job
 from fegsam.report import Verdict
 from fegsam.reproduction import inequality, look_ahead, problem_size
 from fegsam.reproduction.thresholds import claim_spec
@@ -49,8 +50,9 @@ def test_closed_form_of_the_example_is_its_mean_increment(horizon: int) -> None:
     np.testing.assert_allclose(after[1] / after[0], (1 - 0.01 * matrix) ** 50, rtol=1e-9)
 
 
-def shorter(plan: Any, settings: Any) -> fg.History:
+def shorter(job: Job) -> fg.History:
     """Agents that look one step ahead, whatever they were told."""
+    settings = job.settings
     return fg.run(
         look_ahead.example(AHEAD, 4),
         fg.OffPolicyLinearTD(horizon=1),
@@ -86,9 +88,10 @@ def test_speed_up_at_n_above_one_holds_and_does_not_for_agents_on_one_stream() -
     few = AHEAD.resized(agents=[2, 8], far_agents=[64], horizons=[1, 2], seeds=120)
     assert set(outcomes(look_ahead.measured_speed_up(few, 2, "cpu")[0]).values()) == {"holds"}
 
-    def one_stream(plan: Any, settings: Any) -> fg.History:
-        agents = plan.agents._replace(kinds=plan.agents.kinds[:1])
-        return fg.engines.Cpu()(replace(plan, num_agents=1, agents=agents), settings)
+    def one_stream(job: Job) -> fg.History:
+        agents = job.agents._replace(kinds=job.agents.kinds[:1])
+        alone = replace(job.settings, num_agents=1)
+        return fg.engines.Cpu()(replace(job, settings=alone, agents=agents))
 
     verdicts, _ = look_ahead.measured_speed_up(few, 2, one_stream)
     assert {verdict.kind: verdict.outcome for verdict in verdicts} == {
@@ -128,7 +131,7 @@ def test_settings_that_the_theorem_does_not_admit_are_left_out() -> None:
 
 def test_variance_grows_with_the_corrected_order_and_faster_than_the_printed_one() -> None:
     for parameter, printed, corrected in (("mu_min", -2, -3), ("1-gamma", -4, -5)):
-        variance = problem_size.growths(SIZE, fg.OffPolicyTabularTD(), parameter)[0]
+        variance = problem_size.growths(SIZE, problem_size.EXAMINED[0], parameter)[0]
         assert (variance.printed, variance.corrected) == (printed, corrected)
         assert variance.exponent == pytest.approx(corrected, abs=0.05)
         assert [verdict.outcome for verdict in problem_size.growth_verdicts(SIZE, variance)] == [
@@ -137,14 +140,14 @@ def test_variance_grows_with_the_corrected_order_and_faster_than_the_printed_one
         ]
 
 
-@pytest.mark.parametrize("algorithm", [fg.OffPolicyTabularTD(), fg.QLearning()])
+@pytest.mark.parametrize("examined", problem_size.EXAMINED)
 def test_true_number_of_steps_grows_as_the_closed_form_of_independent_states(
-    algorithm: Any,
+    examined: problem_size.Examined,
 ) -> None:
     """alpha is of order accuracy / |S|, and the slowest rate alpha mu_min, so T is of order |S| /
     mu_min up to a logarithm."""
     truth = {
-        parameter: problem_size.growths(SIZE, algorithm, parameter)[-1]
+        parameter: problem_size.growths(SIZE, examined, parameter)[-1]
         for parameter in ("mu_min", "|S|")
     }
     assert {growth.quantity for growth in truth.values()} == {"The true T"}

@@ -479,7 +479,7 @@ def test_tabular_td_is_linear_td_with_unit_features() -> None:
 
 def test_mean_matrix_and_rate_agree_with_the_mean_field() -> None:
     from fegsam.exact.mean_fields import mean_field
-    from fegsam.theory.small_step.agent_noise import agent_noises
+    from fegsam.theory.small_step.noises import agent_noises
 
     fed = federation(4)
     for algorithm in (fg.OffPolicyLinearTD(2), fg.OffPolicyLinearTD(1, preconditioned=True)):

@@ -1,9 +1,9 @@
 """Algorithm 2: federated n-step TD, on-policy, with linear features (Section 5, Theorem 5.1).
 
-Every agent follows the target policy pi. At step t it sees S_t, A_t, ..., S_{t+n} and moves
+Every agent follows the target policy pi. At step t it sees S_t, A_t, ..., S_{t+n} and updates
 
-    v += alpha * phi(S_t) * E,    E = sum_{l=t}^{t+n-1} gamma^{l-t} (R(S_l, A_l) + gamma
-    phi(S_{l+1})'v - phi(S_l)'v).
+    v += alpha * phi(S_t) * E,
+    E = sum_{l=t}^{t+n-1} gamma^{l-t} (R(S_l, A_l) + gamma phi(S_{l+1})'v - phi(S_l)'v).
 
 All terms use the same v, so the sum telescopes:
 
@@ -22,9 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import Path
-from fegsam.algorithms.td import features, linear_value, stacked_rewards, target_policy
+from fegsam.algorithms.structure import TemporalDifference
+from fegsam.algorithms.td import (
+    features,
+    linear_value,
+    require_federation,
+    stacked_rewards,
+    target_policy,
+)
 from fegsam.problem.checks import integer
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Problem
 
 
 class OnPolicyTables(NamedTuple):
@@ -55,11 +62,10 @@ def on_policy_td_rule(
 
 @dataclass(frozen=True)
 class OnPolicyTD:
-    """Federated on-policy n-step TD: all agents evaluate the policy that they follow, with shared
-    features.
+    """Federated on-policy n-step TD with linear features.
 
-    That policy is the federation's `target_policy`; behaviour policies, if it has any, are for the
-    off-policy algorithms.
+    All agents evaluate the policy that they follow, the federation's `target_policy`. Its behaviour
+    policies, if it has any, are for the off-policy algorithms.
 
     Parameters
     ----------
@@ -85,6 +91,7 @@ class OnPolicyTD:
 
     form = "row"
     norm = "2"
+    theorem = "fed_TD_on"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -97,21 +104,27 @@ class OnPolicyTD:
     def window(self) -> int:
         return self.horizon
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         target_policy(problem, self)
         features(problem, self)
 
-    def dimension(self, problem: Any) -> int:
+    def dimension(self, problem: Problem) -> int:
         return features(problem, self).shape[1]
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return target_policy(problem, self)[None]
 
-    def tables(self, problem: Federation) -> OnPolicyTables:
+    def tables(self, problem: Problem) -> OnPolicyTables:
+        federation = require_federation(problem, self)
         return OnPolicyTables(
             features(problem, self),
-            stacked_rewards(problem),
-            np.float64(problem.discount),
+            stacked_rewards(federation),
+            np.float64(federation.discount),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
+        )
+
+    def structure(self, problem: Problem) -> TemporalDifference:
+        return TemporalDifference(
+            self.horizon, target_policy(problem, self), features(problem, self)
         )

@@ -1,14 +1,14 @@
 """Algorithm 3: federated n-step TD, off-policy, tabular (Section 6.1, Theorem 6.1).
 
-Agent i follows its own private policy pi^i and corrects with the ratios rho(s, a) = pi(a|s) /
-pi^i(a|s). At step t it sees S_t, A_t, ..., S_{t+n} and moves one cell,
+Agent i follows its own private policy pi^i and corrects for it with the importance ratios rho(s, a)
+= pi(a|s) / pi^i(a|s). At step t it sees S_t, A_t, ..., S_{t+n} and updates one cell,
 
     V(S_t) += alpha * sum_{l=t}^{t+n-1} gamma^{l-t} [prod_{j=t}^{l} rho(S_j, A_j)] e_l,
     e_l = R(S_l, A_l) + gamma V(S_{l+1}) - V(S_l),
 
 where the product includes the ratio of step l itself. Summed from the window's end (Horner) this is
-rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ...)). The fixed point is V^pi for every agent and every n,
-where all share one MDP. The theorem's norm is the sup norm.
+rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ...)). If all agents share one MDP, the fixed point is V^pi
+for every agent and every n. The theorem's norm is the sup norm.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import Path
+from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
     importance_ratios,
     require_federation,
     stacked_rewards,
+    target_policy,
 )
 from fegsam.problem.checks import integer
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Problem
 
 
 class OffPolicyTables(NamedTuple):
@@ -60,8 +62,9 @@ def off_policy_tabular_td_rule(
 
 @dataclass(frozen=True)
 class OffPolicyTabularTD:
-    """Federated off-policy n-step TD: all agents evaluate one target policy from their own
-    behaviour policies.
+    """Federated off-policy n-step TD on a table of state values.
+
+    All agents evaluate one target policy, each from its own behaviour policy.
 
     Parameters
     ----------
@@ -85,6 +88,7 @@ class OffPolicyTabularTD:
 
     form = "cell"
     norm = "sup"
+    theorem = "fed_TD_off"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -97,20 +101,25 @@ class OffPolicyTabularTD:
     def window(self) -> int:
         return self.horizon
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         check_off_policy(problem, self)
 
-    def dimension(self, problem: Federation) -> int:
+    def dimension(self, problem: Problem) -> int:
         return problem.num_states
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return behavior_policies(require_federation(problem, self))
 
-    def tables(self, problem: Federation) -> OffPolicyTables:
+    def tables(self, problem: Problem) -> OffPolicyTables:
+        federation = require_federation(problem, self)
         return OffPolicyTables(
-            stacked_rewards(problem),
-            importance_ratios(problem, self),
-            np.float64(problem.discount),
+            stacked_rewards(federation),
+            importance_ratios(federation, self),
+            np.float64(federation.discount),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )
+
+    def structure(self, problem: Problem) -> TemporalDifference:
+        ratios = importance_ratios(require_federation(problem, self), self)
+        return TemporalDifference(self.horizon, target_policy(problem, self), ratios=ratios)

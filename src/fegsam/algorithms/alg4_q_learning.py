@@ -1,12 +1,12 @@
 """Algorithm 4: federated Q-learning (Section 6.2, Theorem 6.2).
 
-At step t agent i, at S with action A ~ pi^i(.|S) and next state S', moves one cell of its own
-table,
+At step t agent i, in state S with action A ~ pi^i(.|S) and next state S', updates one cell of its
+own table,
 
     Q(S, A) += alpha * (R(S, A) + gamma * max_a Q(S', a) - Q(S, A)),
 
 and every K steps all agents replace their table by the average. The fixed point is Q* for every
-agent: each behaviour policy must try every action. The theorem's norm is the sup norm.
+agent, provided that each behaviour policy tries every action. The theorem's norm is the sup norm.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import ONE, Path
+from fegsam.algorithms.structure import Control
 from fegsam.algorithms.td import behavior_policies, require_federation, stacked_rewards
 from fegsam.errors import ProblemError
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Problem
 
 
 class QTables(NamedTuple):
@@ -31,8 +32,7 @@ class QTables(NamedTuple):
 
 
 def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> tuple[Any, Any]:
-    """The temporal difference of the visited cell, with the best action of the next state in the
-    agent's own table."""
+    """The temporal difference of the visited cell, with the best action of the next state."""
     s, a, s_next = path.states[t], path.actions[t], path.states[t + ONE]
     row = s_next * tables.num_actions
     best = params[row]
@@ -45,10 +45,9 @@ def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> 
 
 @dataclass(frozen=True)
 class QLearning:
-    """Federated Q-learning: all agents learn Q* of the shared MDP from their own behaviour
-    policies.
+    """Federated Q-learning: all agents learn Q* of the shared MDP, each from its own policy.
 
-    Parameters are the flat table, cell ``s * num_actions + a``.
+    The parameters are the flat table, with (s, a) in cell ``s * num_actions + a``.
 
     Examples
     --------
@@ -63,28 +62,35 @@ class QLearning:
     form = "cell"
     norm = "sup"
     window = 1
+    theorem = "fed_Q"
 
     @property
     def rule(self) -> Callable[..., Any]:
         return q_learning_rule
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         policies = self.policies(problem)
         missing = np.argwhere(policies <= 0)
         if len(missing):
             kind, state, action = missing[0]
             raise ProblemError(
                 f"Q-learning needs every action tried everywhere, but the behaviour policy of "
-                f"agent kind {kind} never "
-                f"takes action {action} in state {state}; give it a positive probability there."
+                f"agent kind {kind} never takes action {action} in state {state}; give it a "
+                "positive probability there."
             )
 
-    def dimension(self, problem: Federation) -> int:
-        return problem.num_states * problem.num_actions
+    def dimension(self, problem: Problem) -> int:
+        federation = require_federation(problem, self)
+        return federation.num_states * federation.num_actions
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return behavior_policies(require_federation(problem, self))
 
-    def tables(self, problem: Federation) -> QTables:
-        rewards = stacked_rewards(problem).reshape(len(problem.mdps), -1)
-        return QTables(rewards, np.float64(problem.discount), np.uint64(problem.num_actions))
+    def tables(self, problem: Problem) -> QTables:
+        federation = require_federation(problem, self)
+        rewards = stacked_rewards(federation).reshape(len(federation.mdps), -1)
+        discount, num_actions = federation.discount, federation.num_actions
+        return QTables(rewards, np.float64(discount), np.uint64(num_actions))
+
+    def structure(self, problem: Problem) -> Control:
+        return Control()

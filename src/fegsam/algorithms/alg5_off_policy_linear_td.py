@@ -1,16 +1,16 @@
 """Algorithm 5: federated n-step TD, off-policy, with linear features (Section 7, Theorem 7.1).
 
-Agent i follows its own private policy pi^i with ratios rho(s, a) = pi(a|s) / pi^i(a|s). At step t
-it moves
+Agent i follows its own private policy pi^i and corrects for it with the importance ratios rho(s, a)
+= pi(a|s) / pi^i(a|s). At step t it updates
 
     v += alpha * phi(S_t) * E,    E = rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ... )),
     e_l = R(S_l, A_l) + gamma phi(S_{l+1})'v - phi(S_l)'v.
 
-The agents' own fixed points differ: this is the heterogeneous algorithm. What the average converges
-to is the projected n-step equation under the *mixture* of the agents' stationary laws, sum_i Phi'
-D_i (T^n Phi v - Phi v) = 0. The equation that the paper states for it, the average of the agents'
-projections, is what the preconditioned variant solves: there agent i multiplies its increment by
-(Phi' D_i Phi)^-1, a matrix of its own that never leaves it.
+The agents' own fixed points differ: this is the heterogeneous algorithm. The average converges to
+the solution of the projected n-step equation under the *mixture* of the agents' stationary
+distributions, sum_i Phi' D_i (T^n Phi v - Phi v) = 0. The paper states another equation, the
+average of the agents' projections. The preconditioned variant solves that one: agent i multiplies
+its increment by its own matrix (Phi' D_i Phi)^-1, which never leaves it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.rule import Path
+from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
@@ -30,10 +31,11 @@ from fegsam.algorithms.td import (
     linear_value,
     require_federation,
     stacked_rewards,
+    target_policy,
 )
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import flag, integer, solve
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, Problem
 
 
 class OffPolicyLinearTables(NamedTuple):
@@ -78,8 +80,8 @@ class OffPolicyLinearTD:
     horizon : int
         The look-ahead n.
     preconditioned : bool
-        Multiply agent i's increment by (Phi' D_i Phi)^-1. Then the fixed point is the paper's
-        average of projections.
+        Multiply agent i's increment by (Phi' D_i Phi)^-1, so that the fixed point is the paper's:
+        the solution of the average of the agents' projected equations.
 
     Examples
     --------
@@ -104,6 +106,7 @@ class OffPolicyLinearTD:
 
     form = "row"
     norm = "2"
+    theorem = "fed_TD_off_lin"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -117,35 +120,50 @@ class OffPolicyLinearTD:
     def window(self) -> int:
         return self.horizon
 
-    def check(self, problem: Any) -> None:
+    def check(self, problem: Problem) -> None:
         features(problem, self)
         check_off_policy(problem, self)
 
-    def dimension(self, problem: Any) -> int:
+    def dimension(self, problem: Problem) -> int:
         return features(problem, self).shape[1]
 
-    def policies(self, problem: Any) -> np.ndarray:
+    def policies(self, problem: Problem) -> np.ndarray:
         return behavior_policies(require_federation(problem, self))
 
-    def tables(self, problem: Federation) -> OffPolicyLinearTables:
-        phi = features(problem, self)
-        rows, rows_per_kind = phi, 0
-        if self.preconditioned:
-            laws = stationary_laws(problem, self.policies(problem))
-            rows = np.concatenate(
-                [
-                    solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T
-                    for law in laws
-                ]
-            )
-            rows_per_kind = len(phi)
+    def tables(self, problem: Problem) -> OffPolicyLinearTables:
+        federation, phi = require_federation(problem, self), features(problem, self)
+        own = self._own_rows(federation)
+        rows = phi if own is None else own.reshape(-1, phi.shape[1])
         return OffPolicyLinearTables(
             np.ascontiguousarray(rows),
-            np.uint64(rows_per_kind),
+            np.uint64(0 if own is None else len(phi)),
             phi,
-            stacked_rewards(problem),
-            importance_ratios(problem, self),
-            np.float64(problem.discount),
+            stacked_rewards(federation),
+            importance_ratios(federation, self),
+            np.float64(federation.discount),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
+        )
+
+    def structure(self, problem: Problem) -> TemporalDifference:
+        federation = require_federation(problem, self)
+        return TemporalDifference(
+            self.horizon,
+            target_policy(problem, self),
+            features(problem, self),
+            importance_ratios(federation, self),
+            self._own_rows(federation),
+            is_preconditioned=self.preconditioned,
+        )
+
+    def _own_rows(self, problem: Federation) -> np.ndarray | None:
+        """(M, S, d): each kind's features times its preconditioner."""
+        if not self.preconditioned:
+            return None
+        phi = features(problem, self)
+        return np.stack(
+            [
+                solve(phi.T @ (stationary[:, None] * phi), phi.T, "the weighted features").T
+                for stationary in stationary_laws(problem, self.policies(problem))
+            ]
         )

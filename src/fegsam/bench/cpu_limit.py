@@ -20,7 +20,7 @@ import numba
 import numpy as np
 
 from fegsam.engines.cpu.sampling import TILE
-from fegsam.engines.plan import Chain
+from fegsam.engines.job import Chain
 
 _LARGEST = 1 << 28
 """Bytes of a table; beyond all caches the size matters no more."""

@@ -24,7 +24,7 @@ import numpy as np
 from numba.core import config
 
 from fegsam.bench.cpu_limit import random_cycle
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Job
 
 _THREADS = 256
 _COPIED = 1 << 28
@@ -48,7 +48,7 @@ def gpu_missing() -> str | None:
         return "no GPU (numba-cuda is missing: pip install 'fegsam[cuda]')"
 
 
-def sector_limit(plan: Plan, sync_period: int) -> float:
+def sector_limit(plan: Job, sync_period: int) -> float:
     """Seconds per agent-step, all of the GPU at work."""
     tables = [plan.chain.policy, plan.chain.row, plan.chain.entry]
     tables += [plan.tables.rewards] if hasattr(plan.tables, "rewards") else []
@@ -56,7 +56,7 @@ def sector_limit(plan: Plan, sync_period: int) -> float:
     return sectors + _STREAMED_BYTES / sync_period / copied_bytes_per_second()
 
 
-def path_limit(plan: Plan) -> float:
+def path_limit(plan: Job) -> float:
     """Seconds per agent-step, all agents at once and each load by load."""
     return load_seconds(plan.chain.entry.nbytes) / plan.num_agents
 

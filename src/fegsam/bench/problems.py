@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.engines.plan import Plan
-from fegsam.history.settings import Settings
+from fegsam.engines.job import Job
+from fegsam.prepare import prepare
 
 KINDS = 4
 DISCOUNT = 0.9
@@ -27,7 +27,7 @@ ALGORITHMS = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchSetting:
     """One cell of the benchmarks."""
 
     algorithm: str = "q_learning"
@@ -59,29 +59,29 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class BenchCase:
     """A setting, ready to run."""
 
-    setting: Setting
-    plan: Plan
-    settings: Settings
+    setting: BenchSetting
+    job: Job
 
-    def lasting(self, num_rounds: int) -> Settings:
-        """Settings for so many rounds."""
+    def lasting(self, num_rounds: int) -> Job:
+        """The job with `num_rounds` rounds."""
         steps = num_rounds * self.setting.sync_period
         record = (
             np.array([steps])
             if self.setting.record is None
             else np.arange(0, steps + 1, self.setting.record)
         )
-        return dataclasses.replace(self.settings, num_steps=steps, record=record)
+        settings = dataclasses.replace(self.job.settings, num_steps=steps, record=record)
+        return dataclasses.replace(self.job, settings=settings)
 
 
-def make_case(setting: Setting) -> Case:
+def make_case(setting: BenchSetting) -> BenchCase:
     """Lower the setting's problem. No truth is solved for, and the output is taken at the start,
     where it costs nothing."""
     problem, algorithm = make_problem(setting)
-    lowered: Any = fg.run(
+    job = prepare(
         problem,
         algorithm,
         step_size=STEP_SIZE,
@@ -91,17 +91,12 @@ def make_case(setting: Setting) -> Case:
         record=[setting.sync_period],
         output_decay=0.5,
         fixed_point=np.zeros(algorithm.dimension(problem)),
-        engine=lambda plan, settings: (plan, settings),  # pyright: ignore[reportArgumentType]
     )
-    plan, settings = lowered
-    return Case(
-        setting,
-        dataclasses.replace(plan, output_times=np.zeros(setting.num_seeds, np.int64)),
-        settings,
-    )
+    outputs = np.zeros(setting.num_seeds, np.int64)
+    return BenchCase(setting, dataclasses.replace(job, output_times=outputs))
 
 
-def make_problem(setting: Setting) -> tuple[Any, Any]:
+def make_problem(setting: BenchSetting) -> tuple[Any, Any]:
     """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain
     without actions."""
     states, actions = setting.states, setting.actions

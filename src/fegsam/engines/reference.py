@@ -1,5 +1,7 @@
-"""The `reference` engine: Algorithm 1's loop in plain Python, with the rule interpreted. Slow, and
-easy to read."""
+"""The `reference` engine: Algorithm 1 of the paper in plain Python, with the rule interpreted.
+
+Every other engine is checked against it. It is slow and written to be read.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fegsam.algorithms.rule import Path
-from fegsam.engines.paths import agent_path
-from fegsam.engines.plan import LARGEST, Plan, plan_end
+from fegsam.engines.agent import StreamAgent
+from fegsam.engines.job import LARGEST, Job, takes_a_job
+from fegsam.engines.paths import SimulatedStream
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
-from fegsam.history.settings import Settings
+from fegsam.methods.average import Mean
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Run in plain Python, one agent after the other; what the other engines are checked against.
+    """Run in plain Python, one agent after the other; the other engines are checked against this.
 
     Examples
     --------
@@ -32,77 +35,80 @@ class Reference:
 
     name = "reference"
 
-    def __call__(self, plan: Plan, settings: Settings) -> History:
-        recorder = Recorder(plan.truth, settings)
-        checkpoints = [
-            _run_seed(plan, settings, index, recorder) for index in range(len(settings.seeds))
-        ]
+    @takes_a_job
+    def __call__(self, job: Job) -> History:
+        recorder = Recorder(job.truth, job.settings)
+        ends = [_run_seed(job, index, recorder) for index in range(len(job.settings.seeds))]
         checkpoint = None
-        if not settings.stop_at_output:
-            params, states = zip(*checkpoints, strict=True)
-            checkpoint = Checkpoint(
-                plan_end(plan, settings), np.array(params), np.array(states, np.uint32)
+        if not job.settings.stop_at_output:
+            params, states = map(np.array, zip(*ends, strict=True))
+            checkpoint = Checkpoint(job.checkpoint_time, params, states)
+        return recorder.history(job.output_times, checkpoint)
+
+
+def _run_seed(job: Job, index: int, recorder: Recorder) -> tuple[np.ndarray, np.ndarray]:
+    """Run Algorithm 1 for one seed; return the average (d) and states (N) at the checkpoint."""
+    start, output, period = job.start, int(job.output_times[index]), job.settings.sync_period
+    end = output if job.settings.stop_at_output else job.settings.num_steps
+    agents = [simulated_agent(job, index, i) for i in range(job.num_agents)]
+    average = start.params[index]
+    params = np.tile(average, (job.num_agents, 1))
+    kept = np.full(job.dimension, np.nan), np.zeros(job.num_agents, np.uint32)
+    for t in range(start.time, end + 1):
+        if t > start.time:
+            params = np.stack(
+                [agent.local_steps(theta, 1) for agent, theta in zip(agents, params, strict=True)]
             )
-        return recorder.history(plan.output_times, checkpoint)
-
-
-def _run_seed(
-    plan: Plan, settings: Settings, index: int, recorder: Recorder
-) -> tuple[np.ndarray, np.ndarray]:
-    """One seed from the plan's start to its end; the average and the agents' states at the
-    checkpoint."""
-    start = plan.start.time
-    output = int(plan.output_times[index])
-    end = output if settings.stop_at_output else settings.num_steps
-    first_states = None if plan.start.states is None else plan.start.states[index]
-    seed = settings.seeds[index]
-    paths = [
-        agent_path(plan, settings.sampling, seed, i, start, end - start, first_states)
-        for i in range(plan.num_agents)
-    ]
-    params = [plan.start.params[index].copy() for _ in range(plan.num_agents)]
-    kept = np.full(plan.dimension, np.nan), np.zeros(plan.num_agents, np.uint32)
-    for t in range(start, end + 1):
-        if t > start:
-            for i in range(plan.num_agents):
-                take_step(plan, settings, params[i], paths[i], t - 1 - start)
-            broken = [i for i in range(plan.num_agents) if not (np.abs(params[i]) <= LARGEST).all()]
-            if broken:
-                recorder.add_divergence(index, t, int(plan.agents.kinds[broken[0]]))
+            finite = (np.abs(params) <= LARGEST).all(axis=1)
+            if not finite.all():
+                recorder.add_divergence(index, t, int(job.agents.kinds[finite.argmin()]))
                 return kept
-        # The mean of equal numbers need not be that number in floating point: one agent never
-        # averages.
-        alike = t == start or plan.num_agents == 1
-        average = params[0].copy() if alike else np.mean(params, axis=0)
-        if t % settings.sync_period == 0:
-            params = [average.copy() for _ in range(plan.num_agents)]
+            average = Mean().update(average, params)
+            if t % period == 0:
+                params = np.tile(average, (job.num_agents, 1))
         with np.errstate(over="ignore"):
-            sync_error = np.mean([np.sum(np.square(theta - average)) for theta in params])
+            sync_error = np.mean(np.square(params - average).sum(axis=1))
         recorder.add(index, np.array([t]), average[None], np.array([sync_error]))
         if t == output:
             recorder.add_output(index, average)
         if t == end:
             recorder.add_final(index, average)
-        if t == plan_end(plan, settings):
-            # Independent windows have no state to go on from.
-            here = [
-                path.states[t - start] if settings.sampling == "markov" else 0 for path in paths
-            ]
-            kept = average, np.array(here, np.uint32)
+        if t == job.checkpoint_time:
+            kept = average, np.array([agent.stream.state for agent in agents], np.uint32)
     return kept
 
 
-def take_step(plan: Plan, settings: Settings, params: np.ndarray, path: Path, step: int) -> None:
-    """One agent's update with the window of its `step`-th step."""
-    at = np.uint64(step * (1 if settings.sampling == "markov" else plan.window + 1))
+def simulated_agent(job: Job, index: int, agent: int) -> StreamAgent[SimulatedStream]:
+    """The `agent`-th agent under the `index`-th seed, at the start of the job."""
+    seed, sampling, start = job.settings.seeds[index], job.settings.sampling, job.start
+    stream = SimulatedStream(job.chain, job.agents, sampling, job.window, seed, agent)
+    if start.states is not None:
+        stream.restore({"time": np.array(start.time), "state": start.states[index, agent]})
+    return interpreted_agent(job, stream)
+
+
+def interpreted_agent(job: Job, stream: SimulatedStream) -> StreamAgent[SimulatedStream]:
+    """An agent that runs the job's rule in plain Python, on any stream."""
+
+    def steps(params: np.ndarray, rows: Path, count: int) -> int:
+        for k in range(count):
+            _step(job, params, rows, np.uint64(k * stream.stride))
+        return count
+
+    return StreamAgent(stream, steps, job.dimension, at_once=1)
+
+
+def _step(job: Job, params: np.ndarray, path: Path, at: np.uint64) -> None:
+    """One update: add what the rule returns, where it says."""
+    step_size = job.settings.step_size
     with np.errstate(over="ignore", invalid="ignore"):
-        if plan.form == "dense":
+        if job.form == "dense":
             out = np.empty_like(params)
-            plan.rule(params, path, at, plan.tables, out)
-            params += settings.step_size * out
+            job.rule(params, path, at, job.tables, out)
+            params += step_size * out
             return
-        index, scale = plan.rule(params, path, at, plan.tables)
-        if plan.form == "cell":
-            params[index] += settings.step_size * scale
+        index, scale = job.rule(params, path, at, job.tables)
+        if job.form == "cell":
+            params[index] += step_size * scale
         else:
-            params += settings.step_size * scale * plan.tables.rows[index]
+            params += step_size * scale * job.tables.rows[index]

@@ -1,20 +1,17 @@
-"""Going on from a stored history, so that the result equals the unbroken run."""
+"""Resuming from a stored history, so that the result equals the uninterrupted run."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Engine, Job
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import output_error
 from fegsam.history.settings import Settings
-
-Runner = Callable[[Plan, Settings], History]
 
 _SAME = (
     "algorithm",
@@ -29,7 +26,7 @@ _SAME = (
 
 
 def check_resumable(history: History, settings: Settings) -> Checkpoint:
-    """Where a run with `settings` goes on; `ProblemError` unless it begins as `history` did."""
+    """The point where a run with `settings` continues `history`; `ProblemError` if it cannot."""
     if settings.stop_at_output or history.checkpoint is None:
         raise ProblemError(
             "A run that stops at its output times cannot be resumed; run with stop_at_output=False."
@@ -49,17 +46,15 @@ def check_resumable(history: History, settings: Settings) -> Checkpoint:
     if settings.num_steps < history.settings.num_steps:
         raise ProblemError(
             f"The history to resume from has {history.settings.num_steps} steps already and "
-            "num_steps is "
-            f"{settings.num_steps}; give the total, at least as many."
+            f"num_steps is {settings.num_steps}; give the total, at least as many."
         )
     return history.checkpoint
 
 
 def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray:
-    """The recorded times of a resumed run: what was recorded before, and what is `asked` for after.
+    """The recorded times of a resumed run: those of `history`, and the `asked` ones after it.
 
-    Where `record` says explicitly what to record, a time of the earlier part must be one that was
-    recorded there.
+    If `record` lists times explicitly, those within the earlier part must have been recorded there.
     """
     known, done = history.data.time.values, history.settings.num_steps
     if record is None:
@@ -73,21 +68,16 @@ def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray
     return asked
 
 
-def merge(
-    history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray
-) -> History:
-    """Run the rest of every seed that is still finite, and put it behind what `history` has."""
+def merge(history: History, engine: Engine, job: Job) -> History:
+    """Run the rest of every seed that has not diverged, and append it to `history`."""
     alive = np.flatnonzero(history.data.diverged_at.values < 0)
-    data = _blank(history, settings, plan)
-    checkpoint = Checkpoint(
-        plan.start.time, np.full_like(plan.start.params, np.nan), _zeros_like(plan.start.states)
-    )
+    data = _blank(history, job)
+    start = job.start
+    states = None if start.states is None else np.zeros_like(start.states)
+    checkpoint = Checkpoint(start.time, np.full_like(start.params, np.nan), states)
     if len(alive):
-        rest = runner(
-            _only(plan, alive),
-            dataclasses.replace(settings, seeds=tuple(settings.seeds[i] for i in alive)),
-        )
-        fresh = rest.data.time.values >= plan.start.time
+        rest = engine(job.only(alive))
+        fresh = rest.data.time.values >= start.time
         for name, variable in rest.data.data_vars.items():
             if "time" in variable.dims:
                 data[name].values[np.ix_(alive, fresh)] = variable.values[:, fresh]
@@ -97,55 +87,38 @@ def merge(
         checkpoint.params[alive] = rest.checkpoint.params
         states = rest.checkpoint.states
         if states is not None:
-            all_states = np.zeros((len(settings.seeds), states.shape[1]), states.dtype)
+            all_states = np.zeros((len(job.settings.seeds), states.shape[1]), states.dtype)
             all_states[alive] = states
             checkpoint = Checkpoint(rest.checkpoint.time, checkpoint.params, all_states)
-    _earlier_outputs(data, history, runner, plan, settings, initial)
-    data["output_squared_error"].values[:] = output_error(data.output_params.values, plan.truth)
-    return History(data, settings, checkpoint)
+    _earlier_outputs(data, history, engine, job)
+    data["output_squared_error"].values[:] = output_error(data.output_params.values, job.truth)
+    return History(data, job.settings, checkpoint)
 
 
-def _only(plan: Plan, alive: np.ndarray) -> Plan:
-    """The plan for some of its seeds."""
-    states = None if plan.start.states is None else plan.start.states[alive]
-    start = Checkpoint(plan.start.time, plan.start.params[alive], states)
-    return dataclasses.replace(plan, start=start, output_times=plan.output_times[alive])
-
-
-def _zeros_like(states: np.ndarray | None) -> np.ndarray | None:
-    return None if states is None else np.zeros_like(states)
-
-
-def _blank(history: History, settings: Settings, plan: Plan) -> Any:
-    """The new dataset, filled as far as `history` goes."""
-    data = history.data.reindex(time=settings.record).copy(deep=True)
+def _blank(history: History, job: Job) -> Any:
+    """The dataset of the whole run, filled up to the end of `history`."""
+    data = history.data.reindex(time=job.settings.record).copy(deep=True)
     data["output_params"].values[:] = np.nan
     data["final_params"].values[:] = np.nan
-    data["output_time"].values[:] = plan.output_times
+    data["output_time"].values[:] = job.output_times
     return data
 
 
-def _earlier_outputs(
-    data: Any, history: History, runner: Runner, plan: Plan, settings: Settings, initial: np.ndarray
-) -> None:
-    """Outputs whose time lies in the part that was done before: known already, or found by running
-    up to them."""
+def _earlier_outputs(data: Any, history: History, engine: Engine, job: Job) -> None:
+    """Fill in the outputs whose time lies within `history`: copy known ones, run others again."""
     diverged, known = history.data.diverged_at.values, history.data.output_time.values
-    done = (plan.output_times < plan.start.time) | (diverged >= 0)
-    finite = (diverged < 0) | (plan.output_times < diverged)
-    same = np.flatnonzero(done & finite & (plan.output_times == known))
+    times = job.output_times
+    done = (times < job.start.time) | (diverged >= 0)
+    finite = (diverged < 0) | (times < diverged)
+    same = np.flatnonzero(done & finite & (times == known))
     data.output_params.values[same] = history.data.output_params.values[same]
-    again = np.flatnonzero(done & finite & (plan.output_times != known))
+    again = np.flatnonzero(done & finite & (times != known))
     if len(again) == 0:
         return
-    beginning = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), plan.dimension)))
-    seeds = tuple(settings.seeds[i] for i in again)
+    shape = (len(job.settings.seeds), job.dimension)
+    beginning = Checkpoint(0, np.broadcast_to(job.initial_params, shape))
     short = dataclasses.replace(
-        settings,
-        seeds=seeds,
-        record=np.zeros(1, np.int64),
-        record_params=False,
-        stop_at_output=True,
+        job.settings, record=np.zeros(1, np.int64), record_params=False, stop_at_output=True
     )
-    rerun = runner(_only(dataclasses.replace(plan, start=beginning), again), short)
+    rerun = engine(dataclasses.replace(job, start=beginning, settings=short).only(again))
     data.output_params.values[again] = rerun.data.output_params.values

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from fegsam.bisection import last_real
 from fegsam.errors import ProblemError
 from fegsam.exact.long_run import LOST_IN_ROUNDING, LongRun, UnsolvedMoments
 from fegsam.exact.moment_system import MomentSystem
@@ -92,12 +93,8 @@ def _bisected(system: MomentSystem, unstable: float, length: int, order: int) ->
         unstable, low = low, low / (2.0 if low < 100.0 else 100.0)
         if low < _SMALLEST_STEP:
             return 0.0
-    while unstable > 1.002 * low:
-        middle = math.sqrt(low * unstable)
-        low, unstable = (
-            (middle, unstable) if is_stable(system, middle, length, order) else (low, middle)
-        )
-    return _rounded_down(low)
+    found = last_real(lambda step: is_stable(system, step, length, order), low, unstable, 1.002)
+    return _rounded_down(found)
 
 
 def _rounded_down(step: float) -> float:

@@ -37,6 +37,7 @@ from fegsam.history.intervals import (
     percentiles,
 )
 from fegsam.problem import checks
+from fegsam.text import short
 
 if TYPE_CHECKING:
     from fegsam.history import History
@@ -82,15 +83,6 @@ class CurveEstimate:
     low: np.ndarray
     high: np.ndarray
     level: float = 0.95
-
-
-def short(number: float) -> str:
-    """`number` as a person writes it: three digits, no exponent where none is needed.
-
-    >>> [short(x) for x in (0.51234, 63.81, 12345.6, 3.2e-7)]
-    ['0.512', '63.8', '12346', '3.2e-07']
-    """
-    return f"{number:.0f}" if 1e3 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
 def mean_estimate(

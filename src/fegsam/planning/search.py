@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from scipy import optimize
+
+from fegsam.bisection import last_whole
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import MORE_STEPS, MOST_STEPS, Goal, Setting
 
-_NEAR = 1.01
-"""Numbers of steps are found to within this factor."""
+_NEAR = 0.01
+"""Numbers of steps are found to within this fraction."""
 _STEPS_NEAR = 1.1
 """And step sizes to within this one, for the error is flat at its least."""
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class Search:
@@ -88,19 +90,16 @@ class Search:
     def _least(self, setting: Callable[[int], Setting], limit: int) -> Setting | None:
         """The least number up to `limit` whose setting is good enough, to 1 percent; what is good
         enough comes last."""
+
+        def passes(number: int) -> bool:
+            return setting(number).error <= self.accuracy
+
         bad, good = 0, 1
-        while (found := setting(good)).error > self.accuracy:
+        while not passes(good):
             if good >= limit:
                 return None
             bad, good = good, min(2 * good, limit)
-        while good - bad > 1 and good > _NEAR * bad:
-            middle = (good + bad) // 2
-            tried = setting(middle)
-            if tried.error <= self.accuracy:
-                good, found = middle, tried
-            else:
-                bad = middle
-        return found
+        return setting(last_whole(passes, good, bad, near=_NEAR))
 
     def best(self, period: int, rounds: int) -> Setting:
         """The step size with the least error."""
@@ -119,7 +118,7 @@ class Search:
 
 def _least_error(error: Callable[[float], float], first: float, top: float) -> tuple[float, float]:
     """The best step up to `top` and its error: double or halve from `first` while that helps, then
-    golden section."""
+    search between."""
     known = {first: error(first)}
 
     def at(step: float) -> float:
@@ -132,11 +131,11 @@ def _least_error(error: Callable[[float], float], first: float, top: float) -> t
         step *= 2
     while at(step / 2) < at(step) or math.isinf(at(step)):
         step /= 2
-    low, high = step / 2, min(2 * step, top)
-    while high > _STEPS_NEAR * low:
-        width = math.log(high / low)
-        left, right = low * math.exp(width * (1 - _GOLDEN)), low * math.exp(width * _GOLDEN)
-        low, high = (low, right) if at(left) <= at(right) else (left, high)
+    optimize.minimize_scalar(
+        lambda log_step: at(math.exp(log_step)),
+        bounds=(math.log(step / 2), math.log(min(2 * step, top))),
+        options={"xatol": math.log(_STEPS_NEAR)},
+    )
     step = min(known, key=lambda each: known[each])
     return step, known[step]
 

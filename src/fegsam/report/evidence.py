@@ -4,7 +4,7 @@ and where it comes from."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from typing import NamedTuple
 
 from fegsam.report.verdict import Section, Verdict, tally
 
@@ -13,7 +13,7 @@ MEANING_OF_KINDS = (
     "that it has no interval. "
     "Identity: true by algebra, whatever the data are; it checks the code and is not counted."
 )
-_HEADS = (
+HEADS = (
     "Claim",
     "Theorem",
     "Kind",
@@ -24,9 +24,17 @@ _HEADS = (
 )
 
 
-def evidence(sections: Sequence[Section]) -> str:
-    """HTML: one row for each sentence that was checked, however often; empty where no verdict says
-    where it comes from.
+class EvidenceRow(NamedTuple):
+    """One sentence that was checked: `cells` stand below `HEADS` but the first."""
+
+    letter: str
+    sentence: str
+    cells: tuple[str, ...]
+
+
+def evidence(sections: Sequence[Section]) -> list[EvidenceRow]:
+    """One row for each sentence that was checked, however often; none where no verdict says where
+    it comes from.
 
     Examples
     --------
@@ -37,21 +45,15 @@ def evidence(sections: Sequence[Section]) -> str:
     ...     threshold="0.4 to 0.6",
     ...     source="The claim itself.",
     ... )
-    >>> "The claim itself." in evidence([Section("a", "Coins", "Coins are fair.", (told,))])
-    True
+    >>> [row] = evidence([Section("a", "Coins", "Coins are fair.", (told,))])
+    >>> row.sentence, row.cells[3:5]
+    ('Heads is as likely as tails.', ('0.4 to 0.6', 'The claim itself.'))
     >>> evidence([Section("a", "Coins", "Coins are fair.")])
-    ''
+    []
     """
     if not any(verdict.source for section in sections for verdict in section.verdicts):
-        return ""
-    head = "".join(f'<th role="columnheader" scope="col">{name}</th>' for name in _HEADS)
-    rows = [_row(section, group) for section in sections for group in _by_sentence(section)]
-    return (
-        f'<h2>Every verdict</h2>\n<p class="lead">{MEANING_OF_KINDS}</p>\n'
-        f'<table class="verdicts" role="table"><thead role="rowgroup"><tr '
-        f'role="row">{head}</tr></thead>'
-        f'<tbody role="rowgroup">\n{chr(10).join(rows)}\n</tbody></table>'
-    )
+        return []
+    return [_row(section, group) for section in sections for group in _by_sentence(section)]
 
 
 def _by_sentence(section: Section) -> list[list[Verdict]]:
@@ -62,25 +64,10 @@ def _by_sentence(section: Section) -> list[list[Verdict]]:
     return list(groups.values())
 
 
-def _row(section: Section, group: Sequence[Verdict]) -> str:
-    first, letter = group[0], escape(section.claim)
-    cells = (
-        first.theorem,
-        first.kind,
-        first.fails,
-        first.threshold,
-        first.source,
-        _outcomes(group),
-    )
-    return (
-        f'<tr role="row"><th role="rowheader" scope="row"><a href="#claim-{letter}">({letter})</a> '
-        f"{escape(first.sentence)}</th>"
-        + "".join(
-            f'<td role="cell" data-label="{name}">{escape(cell) or "none"}</td>'
-            for name, cell in zip(_HEADS[1:], cells, strict=True)
-        )
-        + "</tr>"
-    )
+def _row(section: Section, group: Sequence[Verdict]) -> EvidenceRow:
+    first = group[0]
+    told = (first.theorem, first.kind, first.fails, first.threshold, first.source)
+    return EvidenceRow(section.claim, first.sentence, (*told, _outcomes(group)))
 
 
 def _outcomes(group: Sequence[Verdict]) -> str:

@@ -5,14 +5,16 @@ The rule is one: an interval against bounds that were written down before the ru
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.estimates import Estimate, short
+from fegsam.experiments.estimates import Estimate
 from fegsam.report.figure_data import FigureData
+from fegsam.text import aligned, short
 
 Outcome = Literal["holds", "does not hold", "cannot be told"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -173,19 +175,23 @@ def summary(sections: Sequence[Section]) -> str:
         Garnet   holds     measured   7.9 [7.5, 8.3]          7 to 9
     1 holds.
     """
-    everything = [verdict for section in sections for verdict in section.verdicts]
-    rows = [("where", "verdict", "kind", "value [95 % interval]"), *map(_cells, everything)]
-    widths = [max(len(row[k]) for row in rows) for k in range(4)]
-    lines = [_line(rows[0], widths, "threshold")]
-    for section in sections:
+    grouped = [_by_sentence(section) for section in sections]
+    verdicts = [one for groups in grouped for group in groups.values() for one in group]
+    head = ("where", "verdict", "kind", "value [95 % interval]", "threshold")
+    table = (f"    {line}" for line in aligned([head, *map(_cells, verdicts)], gap="   "))
+    lines = [next(table)]
+    for section, groups in zip(sections, grouped, strict=True):
         lines.append(f"({section.claim}) {section.title}: {section.outcome}")
-        for sentence in dict.fromkeys(verdict.sentence for verdict in section.verdicts):
-            lines.append(f"  {sentence}")
-            for verdict in (
-                verdict for verdict in section.verdicts if verdict.sentence == sentence
-            ):
-                lines.append(_line(_cells(verdict), widths, verdict.threshold))
-    return "\n".join([*lines, tally(everything)])
+        for sentence, group in groups.items():
+            lines += [f"  {sentence}", *itertools.islice(table, len(group))]
+    return "\n".join([*lines, tally(verdicts)])
+
+
+def _by_sentence(section: Section) -> dict[str, list[Verdict]]:
+    groups: dict[str, list[Verdict]] = {}
+    for verdict in section.verdicts:
+        groups.setdefault(verdict.sentence, []).append(verdict)
+    return groups
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
@@ -221,16 +227,12 @@ def _identities(verdicts: Sequence[Verdict]) -> str:
         return ""
     broken = sum(verdict.outcome != "holds" for verdict in found)
     fault = f", of which {broken} failed, a fault of the code" if broken else ""
-    return f"Not counted: {len(found)} {'identity' if len(found) == 1 else 'identities'}, true by algebra{fault}."
+    what = "identity" if len(found) == 1 else "identities"
+    return f"Not counted: {len(found)} {what}, true by algebra{fault}."
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], last: str) -> str:
-    padded = [f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)]
-    return f"    {'   '.join([*padded, last])}".rstrip()
-
-
-def _cells(verdict: Verdict) -> tuple[str, str, str, str]:
-    return verdict.claim, verdict.outcome, verdict.kind, value_text(verdict)
+def _cells(verdict: Verdict) -> tuple[str, ...]:
+    return verdict.claim, verdict.outcome, verdict.kind, value_text(verdict), verdict.threshold
 
 
 def value_text(verdict: Verdict) -> str:

@@ -1,5 +1,4 @@
-"""What each agent sends to the server: a run of a tabular algorithm in plain Python, which keeps
-every message.
+"""What each agent sends to the server: a run in plain Python that keeps every message.
 
 Engines keep only averages. The paths are those of the engines (`fegsam.sample_path`), and so are
 the averages.
@@ -7,12 +6,15 @@ the averages.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 import fegsam as fg
-from fegsam.algorithms.rule import Path
+from fegsam.algorithms.rule import Algorithm
+from fegsam.engines.reference import simulated_agent
+from fegsam.methods.average import Mean
+from fegsam.prepare import prepare
 
 
 class Messages(NamedTuple):
@@ -30,14 +32,14 @@ class Messages(NamedTuple):
 
 def replay(
     problem: fg.Federation,
-    algorithm: Any,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,
     num_steps: int,
     seed: int,
 ) -> Messages:
-    """Every message of one run of Algorithm 3 or 4, from a start at zero.
+    """Every message of one run, from a start at zero.
 
     Examples
     --------
@@ -48,30 +50,25 @@ def replay(
     >>> bool(np.allclose(messages.returned[-1], history.data.final_params[0], rtol=0, atol=1e-14))
     True
     """
-    agents, tables = problem.num_agents, algorithm.tables(problem)
+    job = prepare(
+        problem,
+        algorithm,
+        step_size=step_size,
+        sync_period=sync_period,
+        num_steps=num_steps,
+        seeds=(seed,),
+        fixed_point=np.zeros(algorithm.dimension(problem)),
+        output_decay=0.5,
+    )
+    agents = [simulated_agent(job, 0, i) for i in range(job.num_agents)]
+    rounds = job.settings.communications
+    sent = np.empty((rounds, job.num_agents, job.dimension))
+    returned = np.zeros((rounds + 1, job.dimension))
+    for number in range(rounds):
+        sent[number] = [agent.local_steps(returned[number], sync_period) for agent in agents]
+        returned[number + 1] = Mean().update(returned[number], sent[number])
     drawn = [
         fg.sample_path(problem, algorithm, seed=seed, agent=i, num_steps=num_steps)
-        for i in range(agents)
+        for i in range(job.num_agents)
     ]
-    # Rules index unsigned.
-    mdps, policies = len(problem.mdps), len(algorithm.policies(problem))
-    paths = [
-        Path(
-            *(each.astype(np.uint32) for each in path),
-            *(np.uint64(k) for k in (kind, kind % mdps, kind % policies)),
-        )
-        for path, kind in zip(drawn, problem.assignment.tolist(), strict=True)
-    ]
-    average = np.zeros(algorithm.dimension(problem))
-    rounds = num_steps // sync_period
-    sent, returned = np.empty((rounds, agents, len(average))), np.empty((rounds + 1, len(average)))
-    returned[0] = average
-    for number in range(rounds):
-        for i, path in enumerate(paths):
-            params = sent[number, i]
-            params[:] = returned[number]
-            for t in np.arange(number * sync_period, (number + 1) * sync_period, dtype=np.uint64):
-                cell, scale = algorithm.rule(params, path, t, tables)
-                params[cell] += step_size * scale
-        returned[number + 1] = sent[number].mean(axis=0)
     return Messages(sent, returned, *(np.stack([each[k] for each in drawn]) for k in (0, 1)))

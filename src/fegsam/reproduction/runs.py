@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.plan import Sampling
+from fegsam.engines.job import Sampling
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.moments import moments, stationary_error
 from fegsam.experiments.estimates import Estimate, mean_estimate

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fegsam as fg
-from fegsam.engines.plan import Sampling
+from fegsam.engines.job import Sampling
 from fegsam.experiments.estimates import (
     Estimate,
     curve_estimate,

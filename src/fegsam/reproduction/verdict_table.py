@@ -11,6 +11,7 @@ import re
 from fegsam.report.evidence import MEANING_OF_KINDS
 from fegsam.reproduction.reproduce import CLAIMS
 from fegsam.reproduction.thresholds import RULES, Check, claim_spec
+from fegsam.text import markdown_head, markdown_row
 
 _OPENING = """# Every verdict
 
@@ -24,18 +25,15 @@ _HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "where it 
 
 def page() -> str:
     """The whole page, in Markdown."""
-    rules = "\n".join(f"| {name} | {text} |" for name, text in RULES.items())
+    rules = "\n".join(map(markdown_row, RULES.items()))
     parts = [
-        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n| rule | "
-        f"|\n|---|---|\n{rules}\n"
+        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n"
+        f"{markdown_head(('rule', ''))}\n{rules}\n"
     ]
     for name in CLAIMS:
         spec = claim_spec(name, quick=True)
         rows = "\n".join(_row(check) for check in spec.checks.values())
-        head = " | ".join(_HEADS)
-        parts.append(
-            f"## ({spec.letter}) {spec.title}\n\n| {head} |\n|{'---|' * len(_HEADS)}\n{rows}\n"
-        )
+        parts.append(f"## ({spec.letter}) {spec.title}\n\n{markdown_head(_HEADS)}\n{rows}\n")
     return "\n".join(parts)
 
 
@@ -50,7 +48,7 @@ def _row(check: Check) -> str:
         check.threshold,
         f"{check.rule}. {check.note}".rstrip(),
     )
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return markdown_row(cells)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ from fegsam.engines.cpu.kernels import (
 )
 from fegsam.engines.cpu.layout import BLOCK, Stretch, Write
 from fegsam.engines.cpu.team import ABORT, NEXT, add_done, meet, next_block
-from fegsam.engines.plan import LARGEST
+from fegsam.engines.job import LARGEST
 
 _CALM = 1e20
 """Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; above

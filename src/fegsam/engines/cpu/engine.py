@@ -22,7 +22,7 @@ from fegsam.engines.cpu.kernels import NEVER
 from fegsam.engines.cpu.layout import BLOCK, Layout, Seat
 from fegsam.engines.cpu.sampling import enter, extend, first_states
 from fegsam.engines.cpu.team import ABORT, DONE
-from fegsam.engines.plan import Plan, plan_end
+from fegsam.engines.job import Job, takes_a_job
 from fegsam.engines.schedule import Call, Schedule
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
@@ -71,7 +71,9 @@ class Cpu:
         if self.threads is not None:
             integer(self.threads, "threads")
 
-    def __call__(self, plan: Plan, settings: Settings) -> History:
+    @takes_a_job
+    def __call__(self, job: Job) -> History:
+        plan, settings = job, job.settings
         threads = self.threads or config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
         steps = plan.num_agents * settings.num_steps
         # Seeds that are over sooner than Python has begun them only wait for each other.
@@ -82,7 +84,7 @@ class Cpu:
         return run.recorder.history(plan.output_times, run.checkpoint())
 
 
-def _team_size(plan: Plan, settings: Settings, threads: int) -> int:
+def _team_size(plan: Job, settings: Settings, threads: int) -> int:
     steps = plan.num_agents * min(settings.sync_period, settings.num_steps)
     blocks = -(-plan.num_agents // BLOCK)
     return max(1, min(threads, blocks, steps // WORTH_SPLITTING))
@@ -91,7 +93,7 @@ def _team_size(plan: Plan, settings: Settings, threads: int) -> int:
 _advance_of_rule: dict[Any, Any] = {}
 
 
-def _compiled_advance(plan: Plan) -> Any:
+def _compiled_advance(plan: Job) -> Any:
     """The compiled loop for the plan's rule; kept per process, since a rule may be compiled only
     once."""
     key = rule_key(plan.rule)
@@ -119,7 +121,7 @@ class _Lane:
                 self.helpers.submit(present.wait)
             present.wait()
 
-    def begin(self, plan: Plan, seed: np.uint64, index: int) -> None:
+    def begin(self, plan: Job, seed: np.uint64, index: int) -> None:
         shared, start = self.shared, plan.start
         shared.average[:] = start.params[index]
         for own in self.owns:
@@ -138,7 +140,7 @@ class _Lane:
                 shared.carried_states, shared.carried_actions, start.time,
             )  # fmt: skip
 
-    def call(self, advance: Any, plan: Plan, seed: np.uint64, call: Call) -> None:
+    def call(self, advance: Any, plan: Job, seed: np.uint64, call: Call) -> None:
         """One call of the compiled loop, by all threads of the team."""
 
         def seat(rank: int) -> None:
@@ -183,7 +185,7 @@ def fill_windows(fed, tile, chain, agents, seed, carried_states, carried_actions
 class _Run:
     """All seeds of one call."""
 
-    def __init__(self, plan: Plan, settings: Settings, layout: Layout) -> None:
+    def __init__(self, plan: Job, settings: Settings, layout: Layout) -> None:
         self.plan, self.settings, self.layout = plan, settings, layout
         self.recorder = Recorder(plan.truth, settings)
         self.advance = _compiled_advance(plan)
@@ -196,7 +198,7 @@ class _Run:
     def checkpoint(self) -> Checkpoint | None:
         if self.settings.stop_at_output:
             return None
-        return Checkpoint(plan_end(self.plan, self.settings), self._params, self._states)
+        return Checkpoint(self.plan.checkpoint_time, self._params, self._states)
 
     def all_seeds(self, lanes: int) -> None:
         output = self.plan.output_times

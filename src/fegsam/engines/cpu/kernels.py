@@ -10,7 +10,7 @@ import numpy as np
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.sampling import draw_windows, enter, extend
 from fegsam.engines.cpu.team import meet
-from fegsam.engines.plan import LARGEST
+from fegsam.engines.job import LARGEST
 from fegsam.engines.randomness import ONE
 
 NEVER = np.int64(2**62)

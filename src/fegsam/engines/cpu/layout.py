@@ -9,7 +9,7 @@ import numpy as np
 
 from fegsam.engines.cpu.sampling import TILE, Tile, make_tile
 from fegsam.engines.cpu.team import make_sync, private
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Job
 from fegsam.engines.schedule import Limits, most_in_a_round
 from fegsam.history.settings import Settings
 
@@ -122,7 +122,7 @@ class Stretch(NamedTuple):
 class Layout:
     """How a run lies in memory: the constants of the compiled loop and the sizes of its arrays."""
 
-    def __init__(self, plan: Plan, settings: Settings, team: int) -> None:
+    def __init__(self, plan: Job, settings: Settings, team: int) -> None:
         self.team = team
         self.dim, agents = plan.dimension, plan.num_agents
         period = settings.sync_period

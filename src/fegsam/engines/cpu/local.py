@@ -1,5 +1,4 @@
-"""One agent by itself, compiled: its next steps on parameters that are handed in, from where its
-path stands.
+"""One agent by itself, compiled: its stream and its local steps, as the `cpu` engine makes them.
 
 What the `cpu` engine does for many agents in lockstep, for an agent that lives on a machine of its
 own: the same rule, the same write, the same random numbers.
@@ -13,11 +12,154 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.rule import Path
-from fegsam.compilation import compiled, renewed, rule_key
+from fegsam.algorithms.rule import Algorithm, Path, check_algorithm
+from fegsam.compilation import compiled, explained, renewed, rule_key
+from fegsam.engines.agent import State, StreamAgent
 from fegsam.engines.cpu.advance import make_steps
-from fegsam.engines.cpu.layout import Write
-from fegsam.engines.cpu.sampling import draw_windows, enter, extend, first_states
+from fegsam.engines.cpu.layout import Log, Write
+from fegsam.engines.cpu.sampling import draw_windows, enter, extend, first_states, make_tile
+from fegsam.engines.job import (
+    Agents,
+    Chain,
+    Sampling,
+    check_sampling,
+    check_seeds,
+    lower_agents,
+    lower_chain,
+)
+from fegsam.errors import ProblemError
+from fegsam.problem.chains import check_chains
+from fegsam.problem.checks import integer, positive
+from fegsam.problem.federation import Problem
+
+STEPS_AT_ONCE = 1 << 12
+"""Steps whose path is drawn ahead of the updates."""
+
+
+class CompiledStream:
+    """The transitions of agent `agent` under `seed`, for a rule that looks at `window` of them."""
+
+    def __init__(
+        self, chain: Chain, agents: Agents, sampling: Sampling, window: int, seed: int, agent: int
+    ) -> None:
+        self._chain, self._agents, self._agent = chain, agents, agent
+        self._iid, self._window, self._seed = sampling == "iid", window, np.uint64(seed)
+        self._ahead = max(window, 1)
+        self._tile = make_tile(1, self._ahead)
+        self._time = 0
+        # The window of the next step as far as it is known: n states and the actions between them.
+        self._states = np.zeros(self._ahead, np.uint32)
+        self._actions = np.zeros(self._ahead - 1, np.uint32)
+        enter(self._tile, chain, agents, agent, 1)
+        first_states(chain, self._seed, agent, 1, self._states)
+        self._tile.states[0, 0] = self._states[0]
+        extend(self._tile, chain, self._seed, agent, 1, 0, self._ahead - 1, 1)
+        self._states[:] = self._tile.states[0]
+        self._actions[:] = self._tile.actions[0, : self._ahead - 1]
+
+    @property
+    def time(self) -> int:
+        return self._time
+
+    @property
+    def stride(self) -> int:
+        return self._window + 1 if self._iid else 1
+
+    def rows(self, steps: int) -> Path:
+        states, actions = np.zeros((2, steps * self.stride + self._ahead), np.uint32)
+        kind = self._agents.kinds[self._agent]
+        places = np.uint64(self._agents.mdps[kind]), np.uint64(self._agents.policies[kind])
+        return Path(states, actions, np.uint64(kind), *places)
+
+    def read(self, rows: Path, count: int) -> int:
+        tile = self._tile._replace(
+            states=rows.states[None],
+            actions=rows.actions[None],
+            flat_states=rows.states,
+            flat_actions=rows.actions,
+        )
+        place = self._seed, self._agent, 1, self._time, count
+        if self._iid:
+            seed, agent, one, time, _ = place
+            draw_windows(
+                tile, self._chain, self._agents, seed, agent, one, time, count, self._window
+            )
+        else:
+            ahead = self._ahead
+            rows.states[:ahead], rows.actions[: ahead - 1] = self._states, self._actions
+            extend(tile, self._chain, *place, ahead)
+            self._states[:] = rows.states[count : count + ahead]
+            self._actions[:] = rows.actions[count : count + ahead - 1]
+        self._time += count
+        return count
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {
+            "time": np.array(self._time, np.int64),
+            "states": self._states.copy(),
+            "actions": self._actions.copy(),
+        }
+
+    def restore(self, state: State) -> None:
+        for name, value in self.save().items():
+            found = state.get(name)
+            if found is None or found.dtype != value.dtype or found.shape != value.shape:
+                raise ProblemError(
+                    f"The state of agent {self._agent} has no fitting {name!r}; "
+                    "it is of another algorithm."
+                )
+        self._time = int(state["time"])
+        self._states[:], self._actions[:] = state["states"], state["actions"]
+
+
+class SimulatedAgent(StreamAgent[CompiledStream]):
+    """Agent `agent` of ``fegsam.run(problem, algorithm, step_size=...)`` under `seed`.
+
+    Only the environment and the policy of its own kind are looked at, so `problem` may leave out
+    the other agents'.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> agent = SimulatedAgent(fed, fg.QLearning(), step_size=0.1, seed=0, agent=3)
+    >>> halfway = agent.save()
+    >>> params = agent.local_steps(np.zeros(4), 50)
+    >>> agent.restore(halfway)
+    >>> bool((params == agent.local_steps(np.zeros(4), 50)).all()), agent.time
+    (True, 50)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        *,
+        step_size: float,
+        seed: int,
+        agent: int,
+        sampling: Sampling = "markov",
+    ) -> None:
+        check_algorithm(algorithm, problem)
+        check_seeds((seed,))
+        check_sampling(sampling)
+        policies = algorithm.policies(problem)
+        check_chains(problem, policies)
+        if integer(agent, "agent", least=-1) not in range(problem.num_agents):
+            raise ProblemError(f"agent is {agent}; there are agents 0 to {problem.num_agents - 1}.")
+        size = np.float64(positive(step_size, "step_size"))
+        chain, agents = lower_chain(problem, policies, sampling), lower_agents(problem, policies)
+        stream = CompiledStream(chain, agents, sampling, algorithm.window, seed, agent)
+        tables, dimension = algorithm.tables(problem), algorithm.dimension(problem)
+        run_steps, stride = compiled_local_steps(algorithm.form, algorithm.rule), stream.stride
+        out, unused = np.zeros(dimension), Log(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
+
+        def steps(params: np.ndarray, rows: Path, count: int) -> int:
+            with explained(algorithm.rule):
+                return run_steps(params, out, rows, tables, size, stride, count, unused)
+
+        super().__init__(stream, steps, dimension, STEPS_AT_ONCE)
 
 
 def make_local_steps(form, rule, key):
@@ -26,90 +168,14 @@ def make_local_steps(form, rule, key):
     steps = compiled(make_steps(form, rule), key=key, forceinline=True)
 
     @compiled(key=key)
-    def local_steps(
-        chain,
-        agents,
-        tables,
-        tile,
-        log,
-        out,
-        window,
-        iid,
-        step_size,
-        seed,
-        agent,
-        states,
-        actions,
-        time,
-        count,
-        params,
-    ):
-        """Steps time..time+count-1 of `agent` on `params`, whose window (`states`, `actions`) moves
-        on with them.
-
-        After a step that left the finite numbers none is made, but the path still goes to its end.
-        """
-        kind = np.uint64(agents.kinds[agent])
-        path = Path(
-            tile.flat_states,
-            tile.flat_actions,
-            kind,
-            np.uint64(agents.mdps[kind]),
-            np.uint64(agents.policies[kind]),
+    def local_steps(params, out, path, tables, step_size, stride, count, log):
+        """`count` steps on `params` along `path`; how many of them left it finite."""
+        write, at = Write(False, False, False), np.uint64(0)
+        return steps(
+            params, out, path, tables, step_size, at, np.uint64(stride), count, log, 0, out, write
         )
-        ahead, per_step = len(states), window + 1 if iid else 1
-        span = (tile.states.shape[1] - ahead - 1) // per_step
-        finite = True
-        enter(tile, chain, agents, agent, 1)
-        done = 0
-        while done < count:
-            length = min(span, count - done)
-            if iid:
-                draw_windows(tile, chain, agents, seed, agent, 1, time + done, length, window)
-            else:
-                for j in range(ahead):
-                    tile.states[0, j] = states[j]
-                for j in range(ahead - 1):
-                    tile.actions[0, j] = actions[j]
-                extend(tile, chain, seed, agent, 1, time + done, length, ahead)
-            if finite:
-                write = Write(False, False, False)
-                made = steps(
-                    params,
-                    out,
-                    path,
-                    tables,
-                    step_size,
-                    np.uint64(0),
-                    np.uint64(per_step),
-                    length,
-                    log,
-                    0,
-                    out,
-                    write,
-                )
-                finite = made == length
-            if not iid:
-                for j in range(ahead):
-                    states[j] = tile.states[0, length + j]
-                for j in range(ahead - 1):
-                    actions[j] = tile.actions[0, length + j]
-            done += length
 
     return local_steps
-
-
-@compiled
-def first_window(chain, agents, tile, seed, agent, states, actions):
-    """The window that stands at time 0: as many states as `states` holds, and the actions between
-    them."""
-    first_states(chain, seed, agent, 1, states)
-    enter(tile, chain, agents, agent, 1)
-    tile.states[0, 0] = states[0]
-    extend(tile, chain, seed, agent, 1, 0, len(states) - 1, 1)
-    for j in range(1, len(states)):
-        states[j] = tile.states[0, j]
-        actions[j - 1] = tile.actions[0, j - 1]
 
 
 _local_steps_of_rule: dict[Any, Any] = {}

@@ -14,13 +14,13 @@ from numba import cuda
 from numba.core import config
 from numba.np.numpy_support import from_dtype
 
+from fegsam.engines import job
 from fegsam.engines.cuda import paths as cuda_paths
 from fegsam.engines.cuda import rule as cuda_rule
 from fegsam.engines.cuda.kernel import make_advance
 from fegsam.engines.cuda.layout import Device, Layout, global_arrays
 from fegsam.engines.cuda.memory import NOT_FAILED, Job, Memory
 from fegsam.engines.cuda.paths import make_begin
-from fegsam.engines.plan import Plan
 from fegsam.errors import ProblemError
 
 NEVER = np.int64(2**62)
@@ -82,7 +82,7 @@ class Tables:
     num_bytes: int
 
 
-def upload(plan: Plan, real: Any) -> Tables:
+def upload(plan: job.Job, real: Any) -> Tables:
     total = 0
 
     def there(value: Any) -> Any:
@@ -101,7 +101,7 @@ def upload(plan: Plan, real: Any) -> Tables:
     return Tables(laws, agents, rule, total)
 
 
-def constants(plan: Plan, copied: dict[Any, int]) -> tuple[Any, ...]:
+def constants(plan: job.Job, copied: dict[Any, int]) -> tuple[Any, ...]:
     """What of a problem its kernels are compiled for: small numbers, and the shapes of arrays that
     blocks have copies of."""
     found: list[Any] = [cuda_paths.is_narrow(plan.chain)]
@@ -118,7 +118,7 @@ class Kernels:
     """One rule's kernels, compiled when first launched."""
 
     def __init__(
-        self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool, copied: dict[Any, int]
+        self, plan: job.Job, rule: Any, layout: Layout, real: Any, iid: bool, copied: dict[Any, int]
     ) -> None:
         self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_paths.is_narrow(plan.chain))
         self.advance: Any = make_advance(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.compilation import explained, renewed, rule_key
-from fegsam.engines.plan import LARGEST, Plan, plan_end
+from fegsam.engines.job import LARGEST, Job, takes_a_job
 from fegsam.engines.schedule import Call, Limits, Schedule, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
@@ -68,7 +68,9 @@ class Cuda:
         """As it stands in a history's settings."""
         return "cuda" if self.precision == "float64" else "cuda float32"
 
-    def __call__(self, plan: Plan, settings: Settings) -> History:
+    @takes_a_job
+    def __call__(self, job: Job) -> History:
+        plan, settings = job, job.settings
         _require_gpu()
         run = _Run(plan, settings, self)
         run.all_seeds()
@@ -93,7 +95,7 @@ _kernels: dict[Any, Any] = {}
 class _Run:
     """All seeds of one call, in batches that run at once."""
 
-    def __init__(self, plan: Plan, settings: Settings, engine: Cuda) -> None:
+    def __init__(self, plan: Job, settings: Settings, engine: Cuda) -> None:
         # Numba's CUDA modules load here, so that nothing else waits for them.
         from fegsam.engines.cuda import device as cuda_device
         from fegsam.engines.cuda import layout as cuda_layout
@@ -140,7 +142,7 @@ class _Run:
     def checkpoint(self) -> Checkpoint | None:
         if self.settings.stop_at_output:
             return None
-        return Checkpoint(plan_end(self.plan, self.settings), self._params, self._states)
+        return Checkpoint(self.plan.checkpoint_time, self._params, self._states)
 
     def all_seeds(self) -> None:
         from fegsam.engines.cuda.device import Batch

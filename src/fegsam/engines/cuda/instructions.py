@@ -2,8 +2,8 @@
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportAssignmentType=false, reportRedeclaration=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false
+# pyright: reportAssignmentType=false, reportRedeclaration=false
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ average; where a difference is beyond it, the round is run again with more room.
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 

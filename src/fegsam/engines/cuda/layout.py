@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.engines.cuda.memory import Place, Where
-from fegsam.engines.plan import Plan
+from fegsam.engines.job import Job
 from fegsam.errors import ProblemError
 from fegsam.history.settings import Settings
 
@@ -124,7 +124,7 @@ class Layout:
         return self.grid // 2 if self.where.scouted else self.grid
 
 
-def make_shape(plan: Plan, settings: Settings, item: int) -> Shape:
+def make_shape(plan: Job, settings: Settings, item: int) -> Shape:
     period = max(1, min(settings.sync_period, settings.num_steps - plan.start.time))
     chained = settings.sampling == "markov"
     return Shape(

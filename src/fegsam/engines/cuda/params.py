@@ -3,8 +3,8 @@ behind it."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportOperatorIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 

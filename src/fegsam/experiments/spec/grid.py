@@ -63,6 +63,20 @@ def read_grids(source: SpecText) -> tuple[tuple[Axis, ...], ...]:
     return grids
 
 
+def flat_grids(given: Any) -> Any:
+    """[grid], or each [[grid]], with each axis under its whole key.
+
+    TOML has a table's values before its inner tables, so nested axes would change places when
+    they are written, and with them the cells.
+
+    >>> flat_grids({"problem": {"seed": [1, 2]}, "sampling": "iid"})
+    {'problem.seed': [1, 2], 'sampling': 'iid'}
+    """
+    if isinstance(given, list):
+        return [flat_grids(table) for table in given]
+    return {name: value for name, value, _ in _flat(given, ())}
+
+
 def moves(
     axes: tuple[Axis, ...], indices: tuple[int, ...], root: str
 ) -> Iterator[tuple[Axis, int]]:

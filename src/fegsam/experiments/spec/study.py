@@ -5,11 +5,10 @@
     [problem.behavior], [problem.target], [problem.features], [problem.environments]
     [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for a rule of your own
     [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output,
-    initial_params, fixed_point,
-                 common_paths
-    [grid]       num_agents, sync_period, step_size and other axes (see `grid`); step_size =
-    "corollary", and sync_period =
-                 "corollary" or "advised", are what `fegsam.theory.schedule` gives for the cell
+                 initial_params, fixed_point, common_paths
+    [grid]       num_agents, sync_period, step_size and other axes (see `grid`);
+                 step_size = "corollary", and sync_period = "corollary" or "advised", are what
+                 `fegsam.theory.schedule` gives for the cell
     [[figures]]  kind, by, exact, bound, accuracy, title, caption
     [claim]      thresholds, under names of your own
 
@@ -33,11 +32,12 @@ from fegsam.experiments.spec.build_checks import check_builds
 from fegsam.experiments.spec.cell_maker import CellMaker
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.foreign_code import Trust, code_of
-from fegsam.experiments.spec.grid import Axis, read_grids
+from fegsam.experiments.spec.grid import Axis, flat_grids, read_grids
 from fegsam.experiments.spec.problems import ProblemSpec
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, FigureSpec, StudyTable
-from fegsam.experiments.spec.toml_lines import Key, toml_text
+from fegsam.experiments.spec.toml_lines import Key
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.experiments.spec.wording import nearest, show
 from fegsam.safe_files import read_plain, whole
 
@@ -175,9 +175,16 @@ class Study:
                         f"is not one table, so {key} cannot be set: change the text instead",
                     )
             inner[last] = value
-        return parse_study(
-            toml_text(tables), self.source.name, self.source.directory, trust=self.source.trust
-        )
+            try:
+                toml_text({last: value})
+            except TypeError:
+                raise self.source.error(
+                    (*way, last),
+                    f"cannot be {value!r}: give what TOML can hold, such as text, Python's "
+                    "numbers, lists and dicts of them",
+                ) from None
+        text = toml_text(tables | {"grid": flat_grids(tables["grid"])})
+        return parse_study(text, self.source.name, self.source.directory, trust=self.source.trust)
 
     def check(self) -> None:
         """Build each different problem, unless that would run code that nobody has allowed."""

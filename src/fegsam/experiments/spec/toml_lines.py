@@ -1,4 +1,4 @@
-"""Where in a TOML text a key stands, so that an error can name its line; and how to write one.
+"""Where in a TOML text a key stands, so that an error can name its line.
 
 `tomllib` gives values without places. A text that it accepts is read once more, line by line:
 headers open a table, any other line starts with a key, and a value goes on for as many lines as
@@ -7,7 +7,6 @@ headers open a table, any other line starts with a key, and a value goes on for 
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from typing import Any
@@ -57,45 +56,6 @@ def line_of(lines: dict[Key, int], key: Key) -> int | None:
     7
     """
     return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), None)
-
-
-def toml_text(tables: dict[str, Any]) -> str:
-    """Nested dicts and lists as TOML: one header for each table at the top, everything else on one
-    line each.
-
-    >>> print(
-    ...     toml_text({"study": {"name": "a", "seeds": [0, 1]}, "figures": [{"kind": "floor"}]}),
-    ...     end="",
-    ... )
-    figures = [{ kind = "floor" }]
-    <BLANKLINE>
-    [study]
-    name = "a"
-    seeds = [0, 1]
-    """
-    lines = [
-        _assigned(name, value) for name, value in tables.items() if not isinstance(value, dict)
-    ]
-    for name, table in tables.items():
-        if isinstance(table, dict):
-            lines += ["", f"[{name}]", *(_assigned(key, value) for key, value in table.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _assigned(key: str, value: Any) -> str:
-    bare = key.isascii() and key.replace("-", "_").isidentifier()
-    return f"{key if bare else _written(key)} = {_written(value)}"
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(_assigned(key, entry) for key, entry in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    if isinstance(value, str):
-        # TOML's texts in double quotes are JSON's, but for one character that JSON leaves as it is.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _note(found: dict[Key, int], key: Key, line: int) -> None:

@@ -1,8 +1,8 @@
 """Where a sweep keeps its cells: one file each, whole or not there.
 
     DIR/study.toml                                   the study, as it was given
-    DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, and behind it a
-    checksum DIR/.lock                                        the process that is at work here
+    DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, then a checksum
+    DIR/.lock, DIR/.lock.pid                         the process that is at work here
 
 A file gets its name only when all of it is on the disk, so that a sweep may be killed at any
 moment. It ends in a seal (see `safe_files`) with the cell's key as its owner: a file that was cut,
@@ -108,7 +108,7 @@ class Store:
     def held(self) -> Iterator[None]:
         """Nobody else may run a sweep here meanwhile; the lock of a process that died is free."""
         try:
-            file = lock(self.directory / ".lock")
+            own = lock(self.directory / ".lock")
         except Locked as other:
             raise ProblemError(
                 f"A sweep is at work in {str(self.directory)!r} (process {other}); wait for it, "
@@ -118,7 +118,7 @@ class Store:
             raise ProblemError(
                 f"{str(self.directory)!r} cannot be written to ({error}); choose another directory."
             ) from error
-        with file:
+        with own:
             yield
 
     def adopt(self, text: str, cells: Sequence[Cell]) -> None:
@@ -158,5 +158,8 @@ class Store:
         try:
             yield
         except OSError as error:
-            what = f"{str(error.filename or self.directory)!r} cannot be used ({error.strerror or error})"
-            raise ProblemError(f"{what}; make room there, or choose another directory.") from error
+            place = str(error.filename or self.directory)
+            raise ProblemError(
+                f"{place!r} cannot be used ({error.strerror or error}); make room there, or choose "
+                "another directory."
+            ) from error

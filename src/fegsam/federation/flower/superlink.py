@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fegsam.experiments.spec.toml_lines import toml_text
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower import commands as flower_commands
 from fegsam.federation.flower.gate import Tls
@@ -58,7 +58,7 @@ class SuperLink:
         )
         home.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(
-            toml_text({f"superlink.{_NAME}": connection}), encoding="utf-8"
+            toml_text({"superlink": {_NAME: connection}}), encoding="utf-8"
         )
 
     @property

@@ -19,12 +19,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fegsam.experiments.spec.toml_lines import toml_text
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.deployment import NodeSide, ServerSide, address
 from fegsam.federation.flower.gate import Gate
 from fegsam.federation.flower.processes import alive, end, end_all, environment, program, start
-from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER, Job
+from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER, AppStatus
 from fegsam.federation.flower.superlink import HOST, SuperLink, free_port
 from fegsam.federation.protocol.ledger import EVENTS_FILE, Event
 from fegsam.federation.protocol.state import append_event, held
@@ -36,10 +36,16 @@ APP = {
         "description": "A federation",
         "license": "Apache-2.0",
     },
-    "tool.flwr.app": {"publisher": "fegsam"},
-    "tool.flwr.app.components": {
-        "serverapp": "fegsam.federation.flower.server:app",
-        "clientapp": "fegsam.federation.flower.client:app",
+    "tool": {
+        "flwr": {
+            "app": {
+                "publisher": "fegsam",
+                "components": {
+                    "serverapp": "fegsam.federation.flower.server:app",
+                    "clientapp": "fegsam.federation.flower.client:app",
+                },
+            }
+        }
     },
 }
 """The Flower app: names what is installed on every machine, and carries no code."""
@@ -249,17 +255,17 @@ class Supervisor:
         """Run the app; a run that was under way is ended, its checkpoint stays."""
         file = self._home / "run"
         before = file.read_text() if file.exists() else None
-        job = Job.read(self._home)
+        job = AppStatus.read(self._home)
         if job is not None:
             end(
                 job.pid, self._mark
             )  # cut off from its SuperLink it would go on for a while, and hold the checkpoint
-        Job.clear(self._home)
+        AppStatus.clear(self._home)
         file.write_text(self._superlink.prepare(self._side.node_keys, self._app, before))
         self._submitted = time.monotonic()
 
     def _finished(self) -> bool:
-        job = Job.read(self._home)
+        job = AppStatus.read(self._home)
         if job is not None and job.state == "failed":
             self._show_events()
             raise FederationError(job.error)
@@ -273,7 +279,7 @@ class Supervisor:
         self._submit()
 
     def _care_for_server_app(self) -> None:
-        job = Job.read(self._home)
+        job = AppStatus.read(self._home)
         if job is None:
             if time.monotonic() - self._submitted > _START:
                 raise FederationError(

@@ -15,21 +15,21 @@ import pathlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.rule import Algorithm
-from fegsam.engines.plan import Plan, Sampling, check_sampling, check_seeds
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.engines.cpu.local import SimulatedAgent
+from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
-from fegsam.federation.protocol.agent import SimulatedAgent
 from fegsam.federation.protocol.node import Node
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
+from fegsam.prepare import content_fingerprint, prepare
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.run import content_fingerprint, run
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Experiment:
     """the agents whose environments and policies `problem` has; None: all"""
 
     def __post_init__(self) -> None:
-        self.algorithm.check(self.problem)
+        check_algorithm(self.algorithm, self.problem)
         positive(self.step_size, "step_size")
         integer(self.sync_period, "sync_period")
         integer(self.num_steps, "num_steps")
@@ -233,36 +233,16 @@ class Experiment:
             arguments |= {"fixed_point": np.zeros_like(self.start), "output_decay": decay}
         else:
             arguments |= {"fixed_point": self.fixed_point, "output_decay": self.output_decay}
-        prepared = cast(
-            _Prepared,
-            run(
-                self.problem,
-                self.algorithm,
-                seeds=(self.seed,),
-                engine=cast(Any, _prepare),
-                **arguments,
-            ),
+        job = prepare(
+            self.problem, self.algorithm, seeds=(self.seed,), engine_name="federation", **arguments
         )
-        plan, settings = prepared
-        found = plan.truth if truth else Truth(np.full_like(self.start, np.nan), plan.truth.norm)
-        settings = dataclasses.replace(
-            settings,
-            record=_at_synchronisations(settings),
-            engine="federation",
-            fingerprint=settings.fingerprint
-            if truth
-            else content_fingerprint(self.problem, self.algorithm, self.start),
-        )
-        return Terms(self.fingerprint, settings, self.start, found, int(plan.output_times[0]))
-
-
-_Prepared = tuple[Plan, Settings]
-
-
-def _prepare(plan: Plan, settings: Settings) -> _Prepared:
-    """An engine that runs nothing: `run` has checked its arguments and found the truth, and hands
-    over what it made."""
-    return plan, settings
+        settings, known = job.settings, job.truth
+        if not truth:
+            known = Truth(np.full_like(self.start, np.nan), known.norm)
+            content = content_fingerprint(self.problem, self.algorithm, self.start)
+            settings = dataclasses.replace(settings, fingerprint=content)
+        settings = dataclasses.replace(settings, record=_at_synchronisations(settings))
+        return Terms(self.fingerprint, settings, self.start, known, int(job.output_times[0]))
 
 
 def _listed(agents: Sequence[int]) -> str:

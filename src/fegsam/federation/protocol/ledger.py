@@ -4,7 +4,7 @@ happened.
     DIR/checkpoint       the average after the last closed round, and what is known of each agent
     DIR/record-*         the averages that the history is made of, one file each
     DIR/events.jsonl     one JSON object a line
-    DIR/.lock            the process that is at work here
+    DIR/.lock, .lock.pid the process that is at work here
 
 The checkpoint is on the disk before the next round is asked for, and a record before its
 checkpoint: a server that dies resumes at the round it was in, with the average that the nodes were

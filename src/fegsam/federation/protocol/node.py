@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.engines.agent import Agent
+from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
-from fegsam.federation.protocol.agent import Agent
-from fegsam.federation.protocol.state import AgentFile, Computed, HeldError, append_event
+from fegsam.federation.protocol.state import AgentFile, ComputedRound, HeldError, append_event
 from fegsam.federation.protocol.wire import (
     FROM_SERVER,
     Ask,
@@ -110,7 +111,10 @@ class Node:
         kept = file.read()
         if kept is not None:
             state, last = kept
-            actor.restore(state)
+            try:
+                actor.restore(state)
+            except ProblemError as error:
+                raise StateError(str(error)) from error
             if (last.round, last.request) == (request.round, request.digest):
                 self._log("delivered again", agent=agent, round=request.round)
                 return self._reply(agent, request, actor.time, last.params)
@@ -120,7 +124,7 @@ class Node:
                 )
         before = actor.time
         params = _follow(actor, request)
-        computed = Computed(request.round, request.digest, params)
+        computed = ComputedRound(request.round, request.digest, params)
         file.write(actor.save(), computed)
         self._log("computed", agent=agent, round=request.round, first=before, last=actor.time - 1)
         return self._reply(agent, request, actor.time, params)

@@ -34,6 +34,7 @@ from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.transport import Transport
 from fegsam.federation.protocol.wire import Accepted, Ask, Request, encode
 from fegsam.history.history import History
+from fegsam.methods.average import Aggregator, Mean
 
 _GREETINGS_APART = 10
 """Times `retry_after`: how long a node has to answer a hello before it is greeted again."""
@@ -159,6 +160,7 @@ class Server:
         self._standing = Standing.first(terms)
         self._greet_at: dict[str, float] = {}
         self._gathered = False
+        self._aggregator: Aggregator = Mean()
 
     def run(self) -> Outcome:
         """Go on to the end; `FederationError` where a round finds no quorum."""
@@ -322,7 +324,7 @@ class Server:
         standing, settings = self._standing, self._terms.settings
         answered = sorted(current.answered)
         params = np.array([current.answered[agent].reply.params for agent in answered])
-        averages = params.mean(axis=0)
+        averages = self._aggregator.update(standing.average, params)
         missing = sorted(current.asked.difference(answered))
         for agent in missing:
             standing.unheard[agent] += current.steps

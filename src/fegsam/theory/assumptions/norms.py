@@ -30,7 +30,6 @@ ill-conditioned that they are of no use.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -196,27 +195,14 @@ def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
         return float(np.linalg.eigvalsh(s * symmetric - s**2 * squares).min())
 
     largest = 2 / math.sqrt(float(np.linalg.eigvalsh(squares).max()))
-    best = _golden_section(margin, largest)
+    from scipy.optimize import minimize_scalar  # takes long to import, and few need it
+
+    found = minimize_scalar(
+        lambda s: -margin(s), bounds=(0.0, largest), options={"xatol": 1e-8 * largest}
+    )
+    best = float(found.x)  # pyright: ignore[reportAttributeAccessIssue]
     gained = min(margin(best), 1.0)
     return (gained / (1 + math.sqrt(1 - gained)), 1 / best) if gained > 0 else None
-
-
-def _golden_section(concave: Callable[[float], float], end: float) -> float:
-    """Where a concave function on [0, end] is largest, to 1e-8 of `end`."""
-    shrink = (math.sqrt(5) - 1) / 2
-    low, high = 0.0, end
-    left, right = high - shrink * (high - low), low + shrink * (high - low)
-    at_left, at_right = concave(left), concave(right)
-    while high - low > 1e-8 * end:
-        if at_left > at_right:
-            high, right, at_right = right, left, at_left
-            left = high - shrink * (high - low)
-            at_left = concave(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + shrink * (high - low)
-            at_right = concave(right)
-    return (low + high) / 2
 
 
 def can_search(kinds: int, dim: int) -> bool:

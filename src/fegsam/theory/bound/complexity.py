@@ -16,23 +16,23 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.bisection import last_real, last_whole
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import positive
-from fegsam.problem.federation import Federation, MarkovNoise
-from fegsam.tables import html_table, number, text_table
+from fegsam.problem.federation import Problem
+from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.conditions import largest_alpha, largest_period, step_conditions
 from fegsam.theory.bound.constants import constants_from
 from fegsam.theory.bound.corollary import Schedule, schedule
-from fegsam.theory.small_step.agent_noise import agent_noises
+from fegsam.theory.small_step.noises import agent_noises
 from fegsam.theory.small_step.small_step import SmallStepLaw, small_step_law
 
 __all__ = ["Complexity", "Schedule", "complexity", "complexity_from_bound", "schedule"]
@@ -109,8 +109,8 @@ class Complexity:
 
 
 def complexity(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     accuracy: float,
     source: str = "small_step",
@@ -146,7 +146,7 @@ def complexity(
     return complexity_from_bound(assumptions(problem, algorithm), goal)
 
 
-def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Complexity:
+def _from_small_step_law(problem: Problem, algorithm: Algorithm, accuracy: float) -> Complexity:
     check_algorithm(algorithm, problem)
     point = fixed_point(problem, algorithm)
     matrix = np.sum(
@@ -245,9 +245,8 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
     return Complexity(steps, steps // period, step, period, accuracy, "bound", bound.terms)
 
 
-def _last_step(passes: Callable[[float], bool], top: float, factor: float = 1.0) -> float:
-    """A step at most `top` that passes, and near one that does not: within `factor`, or as near as
-    40 halvings bring it."""
+def _last_step(passes: Callable[[float], bool], top: float, within: float = 1 + 1e-12) -> float:
+    """A step at most `top` that passes: `top`, or one `within` a factor of one that does not."""
     good = top
     while not passes(good):
         good /= 2
@@ -255,21 +254,9 @@ def _last_step(passes: Callable[[float], bool], top: float, factor: float = 1.0)
             raise ProblemError(
                 "No positive step size makes the error that small; ask for a larger accuracy."
             )
-    bad = min(top, 2 * good)
-    for _ in range(40):
-        if bad <= factor * good:
-            break
-        middle = math.sqrt(good * bad)
-        good, bad = (middle, bad) if passes(middle) else (good, middle)
-    return good
+    return last_real(passes, good, min(top, 2 * good), within)
 
 
 def _last_period(passes: Callable[[int], bool], longest: int) -> int:
     """The largest of 1, ..., longest that passes, where 1 does and what passes comes first."""
-    if passes(longest):
-        return longest
-    good, bad = 1, longest
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if passes(middle) else (good, middle)
-    return good
+    return longest if passes(longest) else last_whole(passes, 1, longest)

@@ -16,13 +16,14 @@ by bisection, then the step.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from fegsam.algorithms.rule import Algorithm
+from fegsam.bisection import last_real, last_whole
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import LARGEST_LENGTH, integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.constants import constants_from, numbers_at
 
@@ -140,9 +141,7 @@ def length_conditions(tau: float, sync_period: int, num_steps: int) -> list[Cond
     ]
 
 
-def largest_step(
-    problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1
-) -> float:
+def largest_step(problem: Problem, algorithm: Algorithm, *, sync_period: int = 1) -> float:
     """The largest step size that the theorem admits.
 
     Parameters
@@ -198,30 +197,19 @@ def largest_alpha(assumptions: Assumptions, sync_period: int) -> float:
                     "No step size above 1e-300 satisfies the theorem; use policies that explore "
                     "more, or a smaller discount."
                 )
-        while window - below > 1:
-            middle = (below + window) // 2
-            below, window = (below, middle) if passes(first(middle), middle) else (middle, window)
+        window = last_whole(lambda tau: passes(first(tau), tau), window, below)
     last = 1.0 if window == least else math.exp(-(window - 1) * rate / 2)
     return (1 - EDGE) * _last_passing(
         lambda alpha: passes(alpha, window), first(window), last * (1 - EDGE)
     )
 
 
-def _last_passing(passes: Any, low: float, high: float) -> float:
-    """Where a test that `low` passes, and everything below what passes, ends in [low, high]; by
-    bisection in the log."""
-    if passes(high):
-        return high
-    bottom, top = math.log(low), math.log(high)
-    for _ in range(60):
-        middle = (bottom + top) / 2
-        bottom, top = (middle, top) if passes(math.exp(middle)) else (bottom, middle)
-    return math.exp(bottom)
+def _last_passing(passes: Callable[[float], bool], low: float, high: float) -> float:
+    """Where a test that `low` passes, and everything below what passes, ends in [low, high]."""
+    return high if passes(high) else last_real(passes, low, high)
 
 
-def largest_sync_period(
-    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float
-) -> int:
+def largest_sync_period(problem: Problem, algorithm: Algorithm, *, step_size: float) -> int:
     """The largest sync period K that passes c2a and c2b at a step size; 1 where none above does.
 
     Examples
@@ -242,15 +230,8 @@ def largest_period(assumptions: Assumptions, step_size: float) -> int:
     require_complete(assumptions)
     values = constants_from(assumptions, step_size)
     longest = sync_conditions(values, 2)[0].rhs / values["alpha"]
-    good, bad = 1, int(longest if longest < LARGEST_LENGTH - 1 else LARGEST_LENGTH - 1) + 2
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (
-            (middle, bad)
-            if all(c.holds for c in sync_conditions(values, middle))
-            else (good, middle)
-        )
-    return good
+    bad = int(longest if longest < LARGEST_LENGTH - 1 else LARGEST_LENGTH - 1) + 2
+    return last_whole(lambda K: all(c.holds for c in sync_conditions(values, K)), 1, bad)
 
 
 def require_complete(assumptions: Assumptions) -> None:

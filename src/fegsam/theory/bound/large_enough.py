@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.algorithms.rule import Algorithm
+from fegsam.bisection import last_whole
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.conditions import (
     length_conditions,
@@ -103,7 +104,7 @@ class LargeEnough:
 
 
 def large_enough(
-    problem: Federation | MarkovNoise, algorithm: Any, *, heterogeneous: bool | None = None
+    problem: Problem, algorithm: Algorithm, *, heterogeneous: bool | None = None
 ) -> LargeEnough:  # fmt: skip
     """The number of steps from which on the theorem admits the corollary's step size and sync
     period.
@@ -147,11 +148,9 @@ def large_enough_from(assumptions: Assumptions, heterogeneous: bool) -> LargeEno
     if failing and failing[-1] == grid[-1]:
         return LargeEnough(math.inf, math.inf, heterogeneous, limit, phi_2, agents)
     bad, good = (failing[-1], grid[grid.index(failing[-1]) + 1]) if failing else (1, grid[0])
-    while good - bad > max(1, bad // 10**6):
-        middle = (bad + good) // 2
-        bad, good = (
-            (middle, good) if violations_at(assumptions, middle, heterogeneous) else (bad, middle)
-        )
+    good = last_whole(
+        lambda steps: not violations_at(assumptions, steps, heterogeneous), good, bad, near=1e-6
+    )
     return LargeEnough(float(good), math.inf, heterogeneous, limit, phi_2, agents)
 
 

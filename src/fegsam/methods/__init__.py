@@ -1,0 +1,1 @@
+"""How a round ends: what the server does with the results of the agents' local steps."""

@@ -1,0 +1,256 @@
+"""`prepare`: check the arguments of a run, solve for its fixed point, and flatten all to a job.
+
+Nothing runs here. `fegsam.run`, the deployed federation and the benchmarks all begin with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fegsam import exact, theory
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import TemporalDifference, structure_of
+from fegsam.compilation import rule_key
+from fegsam.engines.job import (
+    LARGEST,
+    Job,
+    Sampling,
+    check_sampling,
+    check_seeds,
+    lower_agents,
+    lower_chain,
+)
+from fegsam.engines.randomness import OUTPUT_TIME, words
+from fegsam.engines.resume import check_resumable, record_after
+from fegsam.errors import ProblemError, shown
+from fegsam.history.history import Checkpoint, History
+from fegsam.history.recorder import Truth, ValueForm
+from fegsam.history.settings import Settings
+from fegsam.problem.chains import check_chains, stationary_laws
+from fegsam.problem.checks import flag, flat_params, integer, positive
+from fegsam.problem.federation import Federation, Problem
+from fegsam.versions import installed_version
+
+_RECORDS = 200
+"""The default number of recorded times."""
+_MOST_RECORDS = 10**8
+
+
+def prepare(
+    problem: Problem,
+    algorithm: Algorithm,
+    *,
+    step_size: float,
+    sync_period: int,
+    num_steps: int,
+    seeds: Iterable[int] = (0,),
+    record: int | ArrayLike | None = None,
+    record_params: bool = False,
+    engine_name: str = "cpu",
+    initial_params: ArrayLike | None = None,
+    sampling: Sampling = "markov",
+    output_decay: float | None = None,
+    stop_at_output: bool = False,
+    fixed_point: ArrayLike | None = None,
+    resume_from: History | None = None,
+) -> Job:
+    """The job of a run; the arguments are those of `fegsam.run`.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> job = prepare(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=50)
+    >>> job.dimension, job.settings.communications
+    (4, 10)
+    """
+    _check_given(problem, algorithm, resume_from)
+    step_size = positive(step_size, "step_size")
+    sync_period = integer(sync_period, "sync_period")
+    num_steps = integer(num_steps, "num_steps")
+    check_sampling(sampling)
+    check_chains(problem, algorithm.policies(problem))
+    dimension = algorithm.dimension(problem)
+    initial = np.zeros(dimension)
+    if initial_params is not None:
+        initial = flat_params(initial_params, "initial_params", dimension)
+    known = None
+    if fixed_point is not None:
+        known = flat_params(fixed_point, "fixed_point", dimension)
+    times = _record_times(record, num_steps)
+    settings = Settings(
+        algorithm=_describe(algorithm),
+        num_agents=problem.num_agents,
+        step_size=step_size,
+        sync_period=sync_period,
+        num_steps=num_steps,
+        seeds=check_seeds(seeds),
+        record=times if resume_from is None else record_after(resume_from, record, times),
+        record_params=flag(record_params, "record_params"),
+        engine=engine_name,
+        sampling=sampling,
+        output_decay=_decay(output_decay, problem, algorithm, step_size, num_steps),
+        stop_at_output=flag(stop_at_output, "stop_at_output"),
+        fingerprint=content_fingerprint(problem, algorithm, initial, known),
+        version=installed_version("fegsam") or "unknown",
+    )
+    return _flatten(problem, algorithm, settings, initial, known, resume_from)
+
+
+def _check_given(problem: Problem, algorithm: Any, resume_from: Any) -> None:
+    if resume_from is not None and not isinstance(resume_from, History):
+        raise ProblemError(
+            f"resume_from is {shown(resume_from)}; give a History, for example "
+            "fegsam.load_history(path)."
+        )
+    if not isinstance(algorithm, Algorithm):
+        raise ProblemError(
+            f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
+            "fegsam.QLearning()."
+        )
+    check_algorithm(algorithm, problem)
+
+
+def _flatten(
+    problem: Problem,
+    algorithm: Algorithm,
+    settings: Settings,
+    initial: np.ndarray,
+    known: np.ndarray | None,
+    resume_from: History | None,
+) -> Job:
+    """The job of checked settings: the problem and the algorithm as flat arrays."""
+    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), len(initial))))
+    if resume_from is not None:
+        start = check_resumable(resume_from, settings)
+    policies = algorithm.policies(problem)
+    return Job(
+        settings=settings,
+        form=algorithm.form,
+        rule=algorithm.rule,
+        tables=algorithm.tables(problem),
+        window=algorithm.window,
+        dimension=len(initial),
+        agents=lower_agents(problem, policies),
+        chain=lower_chain(problem, policies, settings.sampling),
+        initial_params=initial,
+        start=start,
+        truth=_truth(problem, algorithm, known),
+        output_times=_output_times(settings),
+    )
+
+
+def _record_times(record: int | ArrayLike | None, num_steps: int) -> np.ndarray:
+    """The recorded times, int64, sorted, in 0..T."""
+    if record is None:
+        return np.unique(np.linspace(0, num_steps, min(num_steps, _RECORDS) + 1).astype(np.int64))
+    if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and record.ndim == 0):
+        return _every(integer(record, "record"), num_steps)
+    try:
+        times = np.asarray(record)
+    except (TypeError, ValueError, OverflowError):
+        times = np.empty(0)
+    if times.size == 0 or times.ndim != 1 or not np.issubdtype(times.dtype, np.integer):
+        raise ProblemError(f"record is {shown(record)}; give a whole number, or a list of times.")
+    outside = times[(times < 0) | (times > num_steps)]
+    if len(outside):
+        raise ProblemError(
+            f"record has time {outside[0]}; times run from 0 to num_steps={num_steps}."
+        )
+    return np.unique(times).astype(np.int64)
+
+
+def _every(period: int, num_steps: int) -> np.ndarray:
+    """0, `period`, ... and T."""
+    if num_steps // period > _MOST_RECORDS:
+        raise ProblemError(
+            f"record={period} asks for {num_steps // period} times out of num_steps={num_steps}, "
+            f"but at most {_MOST_RECORDS} can be recorded: record less often."
+        )
+    return np.unique(np.append(np.arange(0, num_steps + 1, period), num_steps))
+
+
+def _decay(
+    decay: Any, problem: Problem, algorithm: Algorithm, step_size: float, num_steps: int
+) -> float:
+    if decay is None:
+        return theory.default_output_decay(
+            problem, algorithm, step_size=step_size, num_steps=num_steps
+        )
+    if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
+        raise ProblemError(
+            f"output_decay is {shown(decay)}; give a number between 0 and 1 (the smaller it is, "
+            "the likelier late times are)."
+        )
+    return float(decay)
+
+
+def _output_times(settings: Settings) -> np.ndarray:
+    """int64 (seeds,): the output times, drawn before the run from words of their own purpose."""
+    seeds = np.array(settings.seeds, np.uint64)
+    high, low = words(seeds, np.uint64(0), np.uint64(0), OUTPUT_TIME)
+    uniform = ((high >> np.uint64(5)) * 2.0**26 + (low >> np.uint64(6))) / 2.0**53
+    return theory.output_time_distribution(settings.num_steps, settings.output_decay).draw(uniform)
+
+
+def _truth(problem: Problem, algorithm: Algorithm, known: np.ndarray | None) -> Truth:
+    fixed = known if known is not None else exact.fixed_point(problem, algorithm)
+    largest = float(np.abs(fixed).max())
+    if not largest <= LARGEST:
+        raise ProblemError(
+            f"The fixed point has an entry of size {largest:.3g}, but squares of numbers beyond "
+            f"{LARGEST:g} overflow: give rewards or features in a larger unit."
+        )
+    return Truth(fixed, algorithm.norm, _value_form(problem, algorithm, fixed))
+
+
+def _value_form(problem: Problem, algorithm: Algorithm, fixed: np.ndarray) -> ValueForm | None:
+    """The distance from V^pi, weighted by the mixture of the agents' stationary distributions."""
+    structure = structure_of(algorithm, problem)
+    if not isinstance(structure, TemporalDifference) or not isinstance(problem, Federation):
+        return None
+    if len(problem.mdps) > 1:
+        return None
+    value = exact.policy_value(next(iter(problem.mdps)), structure.target_policy)
+    stationary = stationary_laws(problem, algorithm.policies(problem))
+    weights = (problem.kind_counts / problem.num_agents) @ stationary
+    if structure.features is None:
+        off = fixed - value
+        return ValueForm(weights[None], weights * off, float(weights @ off**2))
+    phi = structure.features
+    off = phi @ fixed - value
+    gram = phi.T @ (weights[:, None] * phi)
+    return ValueForm(gram, phi.T @ (weights * off), float(weights @ off**2))
+
+
+def _describe(algorithm: Algorithm) -> str:
+    scalars = [
+        f"{name}={value!r}"
+        for name, value in vars(algorithm).items()
+        if isinstance(value, int | float | str)
+    ]
+    return f"{type(algorithm).__name__}({', '.join(scalars)})"
+
+
+def content_fingerprint(
+    problem: Problem, algorithm: Algorithm, initial: np.ndarray, known: np.ndarray | None = None
+) -> str:
+    """A hash of everything that a run depends on and that its settings do not hold."""
+    state = hashlib.sha256(
+        problem.fingerprint().encode() + _describe(algorithm).encode() + initial.tobytes()
+    )
+    for value in vars(algorithm).values():
+        if isinstance(value, np.ndarray):
+            state.update(str(value.shape).encode() + value.tobytes())
+        elif callable(value):
+            # A rule whose content cannot be hashed is identified by its id in this process.
+            state.update((rule_key(value) or f"{os.getpid()} {id(value)}").encode())
+    if known is not None:
+        state.update(known.tobytes())
+    return state.hexdigest()
