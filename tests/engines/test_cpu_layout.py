@@ -96,7 +96,7 @@ def test_memory_grows_with_parameters_times_threads_and_with_agents_but_not_with
     squares = 8 * layout.slots * -(-agents // BLOCK)
     buffers = SLOT_BYTES * 3 // 2 + LOG_BYTES
     assert num_bytes(layout.shared()) <= windows + squares + buffers + 300 * dim * team
-    assert num_bytes(layout.own()) <= 16 * dim + 16 * STEPS_PER_TILE + 8 * layout.slots + 10**4
+    assert num_bytes(layout.own()) <= 16 * dim + 20 * STEPS_PER_TILE + 8 * layout.slots
 
 
 def test_a_million_agents_take_eight_bytes_each_more_than_a_thousand() -> None:
