@@ -41,7 +41,7 @@ test-all: $(READY)
 coverage: $(READY)
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -q
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q tests/agreement -k tiny
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -q tests/agreement tests/engines/test_resume.py -k tiny
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

@@ -24,15 +24,15 @@ from fegsam import engines
 from fegsam.bench.contestants import Contestant, Run, everyone
 from fegsam.bench.gpu_limit import gpu_missing
 from fegsam.bench.jax_scan import import_jax
-from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
-from fegsam.bench.tables import Tables, q_learning_tables
+from fegsam.bench.problems import STEP_SIZE, BenchCase, BenchSetting, make_case, make_problem
+from fegsam.bench.tables import BaselineTables, q_learning_tables
 from fegsam.bench.timing import Effort, Field
 from fegsam.engines.cpu.sampling import first_states
 
 AGENTS = (4096, 1_000_000)
 FORMS = ("choice", "categorical", "alias")
 EFFORT = Effort(seconds=0.2, repeats=3)
-CHECKED = Setting(num_agents=256, states=9, actions=3)
+CHECKED = BenchSetting(num_agents=256, states=9, actions=3)
 _ROUNDS = 1000
 _APART = 3.0
 
@@ -41,7 +41,7 @@ jnp = jax.numpy
 
 
 def make_draws(
-    federation: Any, tables: Tables, form: str
+    federation: Any, tables: BaselineTables, form: str
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Functions that draw an action and a next state.
 
@@ -93,7 +93,7 @@ def make_draws(
     return draw_action, draw_state
 
 
-def enter(form: str, case: Case) -> Run:
+def enter(form: str, case: BenchCase) -> Run:
     """Q-learning as one would write it first: rounds -> the flat average after them."""
     federation, tables = make_problem(case.setting)[0], q_learning_tables(case.job)
     draw_action, draw_state = make_draws(federation, tables, form)
@@ -142,7 +142,7 @@ def check(forms: list[Contestant]) -> bool:
 
 def compare(num_agents: int, contestants: list[Contestant]) -> None:
     """Print one line for each contestant; the first is the unit for the others."""
-    setting = Setting(num_agents=num_agents)
+    setting = BenchSetting(num_agents=num_agents)
     entries = Field(EFFORT).race("agents", make_case(setting), contestants)
     for entry in entries:
         print(

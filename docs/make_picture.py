@@ -126,8 +126,8 @@ def _said(points: dict[int, tuple[Estimate, float]]) -> str:
 def _text(
     x: float, y: float, said: str, size: int, anchor: str = "middle", colour: str = INK
 ) -> str:
-    look = f'font-size="{size}" text-anchor="{anchor}" fill="{colour}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {look}>{said}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"'
+    return f'<text {place} fill="{colour}">{said}</text>'
 
 
 if __name__ == "__main__":

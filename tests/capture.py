@@ -5,20 +5,22 @@
 
 Every algorithm, engine, way of sampling, look-ahead and sync period; runs that are resumed, that
 stop at their output and that diverge; a sweep's cells and a federation in this process. With
-NUMBA_ENABLE_CUDASIM=1 the cases of the `cuda` engine instead.
+NUMBA_ENABLE_CUDASIM=1 the `cuda` engine instead, in all its layouts and at sizes for Numba's
+simulator: about two minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import pathlib
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,12 @@ import fegsam as fg
 from fegsam.experiments.spec.study import EXAMPLE, parse_study
 from fegsam.experiments.sweep.sweep import run_sweep
 from fegsam.federation.protocol.experiment import Experiment
+from helpers.bursts import quietly
 from helpers.in_memory import InMemory, serve, spread
+
+SIMULATED_GPU = "NUMBA_ENABLE_CUDASIM" in os.environ
+WITH_CELLS = ("alg3", "alg4")
+"""Algorithms that write one cell a step: an overlay holds those cells."""
 
 
 def digest(history: Any) -> str:
@@ -41,9 +48,16 @@ def digest(history: Any) -> str:
     return total.hexdigest()
 
 
-def engines() -> dict[str, Any]:
-    if "NUMBA_ENABLE_CUDASIM" in os.environ:
-        return {"cuda": fg.engines.Cuda(), "cuda, float32": fg.engines.Cuda(precision="float32")}
+def engines(name: str) -> dict[str, Any]:
+    """The engines that run algorithm `name`."""
+    if SIMULATED_GPU:
+        overlay = ("overlay",) if name in WITH_CELLS else ()
+        layouts = {
+            f"cuda, {layout}": fg.engines.Cuda(layout=layout)
+            for layout in ("shared", *overlay, "table")
+        }
+        default = {"cuda": fg.engines.Cuda(), "cuda, float32": fg.engines.Cuda(precision="float32")}
+        return default | layouts
     return {
         "reference": "reference",
         "cpu": fg.engines.Cpu(threads=1),
@@ -52,16 +66,29 @@ def engines() -> dict[str, Any]:
 
 
 def simulated() -> Iterator[tuple[str, Any]]:
-    short = "NUMBA_ENABLE_CUDASIM" in os.environ
-    for engine_name, engine in engines().items():
-        for name in cases.ALGORITHMS:
-            for n in (1, 3) if name in cases.WITH_WINDOW else (1,):
-                for sampling in ("markov", "iid"):
-                    for period in (3,) if short else (1, 7, 50):
-                        case = cases.case(name, n=n, num_agents=3 if short else 5, differ="both")
-                        options = {"sampling": sampling, "engine": engine, "seeds": (0, 2**63)}
-                        history = case.run(alpha=0.1, K=period, T=10 if short else 40, **options)
-                        yield f"{engine_name}, {name}, n={n}, {sampling}, K={period}", history
+    num_agents, num_steps, periods = (3, 10, (3,)) if SIMULATED_GPU else (5, 40, (1, 7, 50))
+    for name in cases.ALGORITHMS:
+        horizons = (1, 3) if name in cases.WITH_WINDOW else (1,)
+        for n, sampling, period in itertools.product(horizons, ("markov", "iid"), periods):
+            case = cases.case(name, n=n, num_agents=num_agents, differ="both")
+            for engine_name, engine in engines(name).items():
+                options = {"sampling": sampling, "engine": engine, "seeds": (0, 2**63)}
+                history = case.run(alpha=0.1, K=period, T=num_steps, **options)
+                yield f"{engine_name}, {name}, n={n}, {sampling}, K={period}", history
+
+
+def special_on_gpu() -> Iterator[tuple[str, Any]]:
+    """One agent, several agents to a thread, a resumed run, a stopped and a diverged one."""
+    for name in ("alg1-linear", "alg2", "alg4"):
+        alone, many = (cases.case(name, num_agents=n) for n in (1, 11))
+        settings: dict[str, Any] = {"engine": fg.engines.Cuda(), "alpha": 0.1, "K": 3}
+        yield f"cuda, {name}, one agent", alone.run(**settings, T=7)
+        first = many.run(**settings, T=7)
+        yield f"cuda, {name}, 11 agents", first
+        yield f"cuda, {name}, resumed", many.run(**settings, T=11, resume_from=first)
+        yield f"cuda, {name}, stopped at its output", many.run(**settings, T=7, stop_at_output=True)
+        settings |= {"alpha": 1e40, "T": 12}
+        yield f"cuda, {name}, large steps", quietly(partial(many.run, **settings))
 
 
 def special() -> Iterator[tuple[str, Any]]:
@@ -75,9 +102,8 @@ def special() -> Iterator[tuple[str, Any]]:
             f"{name}, stopped at its output",
             case.run(alpha=0.05, K=4, T=30, seeds=(3, 4), stop_at_output=True),
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", fg.DivergenceWarning)
-            yield f"{name}, large steps", case.run(alpha=1e4, K=2, T=150, seeds=(5,), record=10)
+        settings = {"alpha": 1e4, "K": 2, "T": 150, "seeds": (5,), "record": 10}
+        yield f"{name}, large steps", quietly(partial(case.run, **settings))
     table = cases.case("alg4", num_agents=9, world=cases.large())
     yield "a large table", table.run(alpha=0.2, K=5, T=60, seeds=(0,), record=20)
 
@@ -111,12 +137,8 @@ def main() -> int:
     parser.add_argument("--compare", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {name: digest(history) for name, history in simulated()}
-        if "NUMBA_ENABLE_CUDASIM" not in os.environ:
-            found |= {
-                name: digest(history)
-                for name, history in [*special(), *stored(pathlib.Path(folder))]
-            }
+        more = special_on_gpu() if SIMULATED_GPU else [*special(), *stored(pathlib.Path(folder))]
+        found = {name: digest(history) for name, history in [*simulated(), *more]}
     path = pathlib.Path(arguments.file)
     if not arguments.compare:
         path.write_text(json.dumps(found, indent=1))

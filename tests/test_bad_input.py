@@ -677,11 +677,6 @@ def test_a_problem_error_can_be_caught_as_a_value_error() -> None:
     assert issubclass(fg.DivergenceWarning, RuntimeWarning)
 
 
-def test_resuming_with_no_more_steps_gives_the_history_back(assert_same_bits) -> None:
-    history = run(record=[0, 5, 10], seeds=(1, 2))
-    assert_same_bits(run(record=[0, 5, 10], seeds=(1, 2), resume_from=history), history)
-
-
 @pytest.mark.parametrize("step_size", [1e6, 10**30, 1e90])
 def test_a_bound_at_an_absurd_step_is_a_bound_with_a_warning_and_not_an_overflow(step_size) -> None:
     with pytest.warns(RuntimeWarning, match="The bound is (inf|nan), since"):
@@ -691,7 +686,10 @@ def test_a_bound_at_an_absurd_step_is_a_bound_with_a_warning_and_not_an_overflow
 
 
 def test_constants_that_are_lost_come_with_a_cure() -> None:
-    cure = r"are not finite at step_size 1e\+90; use a smaller step_size, or rewards in a larger unit\."
+    cure = (
+        r"are not finite at step_size 1e\+90; "
+        r"use a smaller step_size, or rewards in a larger unit\."
+    )
     with pytest.warns(RuntimeWarning, match=cure):
         fg.theory.constants(golden.federation(), fg.OnPolicyTD(), step_size=1e90)
 

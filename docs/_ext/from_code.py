@@ -201,8 +201,8 @@ class CommandHelp(_Text):
         from fegsam.cli import help_pages
 
         for command, page in help_pages().items():
-            yield f".. rubric:: {command}\n\n.. code-block:: text\n"
-            yield f"{textwrap.indent(page, '   ')}\n"
+            shown = textwrap.indent(page, "   ")
+            yield f".. rubric:: {command}\n\n.. code-block:: text\n\n{shown}\n"
 
 
 def _plain_aliases(

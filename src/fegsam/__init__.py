@@ -1,5 +1,4 @@
-"""Federated stochastic approximation under Markov noise and heterogeneity, with federated TD- and
-Q-learning."""
+"""Federated stochastic approximation, TD- and Q-learning under Markov noise and heterogeneity."""
 
 from fegsam import engines, exact, theory
 from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation

@@ -1,4 +1,4 @@
-"""``python -m fegsam``: the command line where the package runs from its sources."""
+"""``python -m fegsam``: the command line of a package that runs from its sources."""
 
 from fegsam.cli import main
 

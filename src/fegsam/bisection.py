@@ -1,7 +1,7 @@
-"""Where a test stops passing, by bisection.
+"""Bisection for the last number that passes a test.
 
-By hand, because `scipy.optimize.bisect` may return a point on the failing side, and the standard
-library's `bisect` ends at `sys.maxsize`, while a number of steps may be 10^100.
+`scipy.optimize.bisect` may return a point on the failing side, and the standard library's `bisect`
+is limited to `sys.maxsize`, while a number of steps may be 10^100.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 
 def last_whole(passes: Callable[[int], bool], yes: int, no: int, near: float = 0.0) -> int:
-    """The last whole number that passes on the way from `yes`, which does, to `no`, which does not;
-    or one that passes, to within the fraction `near`.
+    """The last whole number that passes between `yes`, which passes, and `no`, which does not.
 
-    Neither end is tested. `yes` may be the larger one.
+    With `near`, the result passes and is within that fraction of the last one. Neither end is
+    tested. `yes` may be the larger one.
 
     >>> last_whole(lambda x: x * x <= 50, 1, 50), last_whole(lambda x: x * x >= 50, 50, 1)
     (7, 8)
@@ -28,8 +28,9 @@ def last_whole(passes: Callable[[int], bool], yes: int, no: int, near: float = 0
 def last_real(
     passes: Callable[[float], bool], yes: float, no: float, within: float = 1 + 1e-15
 ) -> float:
-    """A positive number that passes, `within` a factor of a larger one that does not, from `yes`,
-    which passes, and a larger `no`, which does not; neither end is tested.
+    """A positive number that passes, `within` a factor of a larger one that does not.
+
+    It lies between `yes`, which passes, and a larger `no`, which does not. Neither end is tested.
 
     >>> round(last_real(lambda x: x * x <= 2, 1e-300, 1e300), 12)
     1.414213562373

@@ -1,10 +1,9 @@
-"""One BLAS thread at a time, so that a run's numbers do not depend on how many the library would
-use.
+"""One BLAS thread at a time, so that a run's numbers do not depend on the number of threads.
 
-NumPy and SciPy hand products, solves and eigenvalues to a BLAS library, which splits large ones
-over its threads and then rounds sums in another order. Fixed points, weights and output times are
-computed so, and a difference in their last bit would show in every error that is measured against
-them. There is no portable call that sets the number of threads; each library has its own, and a
+NumPy and SciPy compute products, solves and eigenvalues with a BLAS library, which splits large
+ones over its threads and then rounds sums in another order. Fixed points, weights and output times
+depend on them, and a difference in their last bit would change every error that is measured against
+them. There is no portable call that sets the number of threads: each library has its own, and a
 process may hold several libraries.
 """
 
@@ -29,8 +28,11 @@ _CALLS = (
     ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
     ("bli_thread_get_num_threads", "bli_thread_set_num_threads"),
 )
-"""By which names OpenBLAS (as the wheels of NumPy and SciPy carry it, and as systems do), MKL and
-BLIS tell and take it."""
+"""The functions that get and set the number of threads.
+
+They are those of OpenBLAS (in the wheels of NumPy and SciPy, and as systems install it), of MKL and
+of BLIS.
+"""
 
 
 class _Library(NamedTuple):
@@ -40,12 +42,12 @@ class _Library(NamedTuple):
 
 @functools.cache
 def libraries() -> tuple[_Library, ...]:
-    """What NumPy and SciPy call, as far as its threads can be set; none for Apple's Accelerate."""
+    """The BLAS libraries of NumPy and SciPy whose threads can be set: not Apple's Accelerate."""
     found: dict[int | None, _Library] = {}
     for path in _candidates():
         try:
-            # Already loaded: this only finds it. On Linux and macOS names are looked up in what it
-            # depends on, too.
+            # The library is already loaded, and this only finds it. On Linux and macOS, names are
+            # also looked up in the libraries that it depends on.
             handle = ctypes.CDLL(str(path))
         except OSError:
             continue
@@ -80,8 +82,9 @@ _before: list[int] = []
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within it BLAS works in the calling thread alone. Several threads may be inside; the last to
-    leave restores the number.
+    """Let BLAS work only in the calling thread within a ``with`` block.
+
+    Several threads may be inside such blocks; the last to leave restores the number of threads.
 
     >>> with one_blas_thread():
     ...     sorted({library.threads() for library in libraries()}) in ([], [1])

@@ -7,19 +7,19 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import fegsam
 from fegsam.completion import SHELLS, add_path, completion_script, shell_in_use
 from fegsam.errors import ProblemError
-from fegsam.federation.command import TRUST, federate
-from fegsam.federation.command import add_parser as add_federate
+from fegsam.federation.command import TRUST, add_actions, federate
 from fegsam.versions import installed_version
 
 _ABOUT = f"""\
 {fegsam.__doc__}
 
-N agents, each with data of its own, do K local steps, average their parameters and go on. Studies are TOML files;
-results are stored as they come, so that whatever is killed goes on where it was."""
+N agents, each with data of its own, do K local steps, average their parameters and go on. Studies
+are TOML files; results are stored as they come, so that whatever is killed goes on where it was."""
 
 _MORE = """\
 examples:
@@ -28,8 +28,8 @@ examples:
   fegsam plan study.toml --accuracy 0.01    step size, sync period and steps that reach it
 
 exit status:
-  0 if all went well, 2 if what was given cannot be used (one sentence on standard error says why and what to do),
-  130 if interrupted.
+  0 if all went well, 2 if what was given cannot be used (one sentence on standard error says why
+  and what to do), 130 if interrupted.
 
 environment:
   NUMBA_NUM_THREADS   how many threads a run uses; all cores by default
@@ -37,79 +37,16 @@ environment:
 
 fegsam COMMAND --help explains a command."""
 
-_MANUAL = {
-    "reproduce": (
-        """\
-Check every claim of the paper: each is run on several problems, drawn, and judged against thresholds that were set
-beforehand as holding, not holding, or not to be told. Figures (SVG, PDF, PNG) and report.html go to the directory.""",
-        """\
-examples:
-  fegsam reproduce --quick                  some minutes; the directory is reproduction
-  fegsam reproduce -o ~/claims              all of it: half an hour on two cores""",
-    ),
-    "run": (
-        """\
-Run all cells of a study: each combination of agents, sync periods, step sizes and other axes. What was done is kept:
-the same command again goes on, and ends with the same bytes as a run that was never stopped.""",
-        """\
-examples:
-  fegsam run study.toml --check             say what is wrong with the file, or how many cells it has
-  fegsam run study.toml -o results          run it
-  fegsam run study.toml --executor ray      run it on a Ray cluster""",
-    ),
-    "report": (
-        """\
-Draw the figures that the study of stored results asks for, and write report.html: one page that needs no network.""",
-        """\
-examples:
-  fegsam run study.toml -o results
-  fegsam report results""",
-    ),
-    "plan": (
-        """\
-Find the step size, the sync period and the number of steps that bring the squared error down to an accuracy with the
-fewest communications (or samples), and verify them by a run. The trade-off between the two is printed below.""",
-        """\
-examples:
-  fegsam plan study.toml --accuracy 0.01
-  fegsam plan study.toml --accuracy 0.01 --goal samples --budget 500     at most 500 communications""",
-    ),
-    "bench": (
-        """\
-Time the engines beside plain Python, NumPy, JAX and a hand-written C loop, along several axes and beside what the
-machine's memory allows. All in one run, in turns, so that a busy machine is so for all.""",
-        """\
-examples:
-  fegsam bench --quick                      a minute
-  fegsam bench --axes agents,threads --output now.json
-  fegsam bench --axes scale --contestants cuda,JAX
-  fegsam bench --show now.json --compare before.json""",
-    ),
-    "federate": (
-        """\
-Run agents as processes of their own, on this machine or on several: each keeps its environment and its policy, and only
-parameters travel, over TLS and with keys. The numbers are those of the simulator.""",
-        """\
-examples:
-  fegsam federate run study.toml -o federation     a whole federation on this machine
-  fegsam federate init DIR study.toml --host server.example    credentials and directories for several machines""",
-    ),
-    "completion": (
-        "Print a script that completes commands, options and files when the tab key is pressed.",
-        """\
-examples:
-  eval "$(fegsam completion)"               in this shell
-  fegsam completion >> ~/.bashrc            in every new one""",
-    ),
-    "doctor": (
-        """\
-Say which packages, threads, compiler cache and GPU a run would use, and for each gap what to do about it.""",
-        """\
-examples:
-  fegsam doctor""",
-    ),
-}
-"""What each command's help says above its options, and below."""
+
+class _Command(NamedTuple):
+    line: str
+    """its help in one line"""
+    about: str
+    """what its own help says above the options"""
+    examples: str
+    """and below"""
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return _COMMANDS[given.command](given)
+        return _COMMANDS[given.command].run(given)
     except ProblemError as error:
         print(f"fegsam: {error}", file=sys.stderr)
         return 2
@@ -137,27 +74,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    return _parsers()["fegsam"]
+
+
+def help_pages() -> dict[str, str]:
+    """What ``fegsam --help`` prints, and each command's, by the command."""
+    return {name: parser.format_help() for name, parser in _parsers().items()}
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of the whole command line, and each command's."""
+    whole = argparse.ArgumentParser(
         prog="fegsam",
         description=_ABOUT,
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    whole.add_argument(
         "--version", action="version", version=f"fegsam {installed_version('fegsam')}"
     )
-    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands = whole.add_subparsers(dest="command", metavar="command")
+    parsers = {"fegsam": whole}
+    for name, command in _COMMANDS.items():
+        parser = commands.add_parser(
+            name,
+            help=command.line,
+            description=command.about,
+            epilog=command.examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_arguments(parser)
+        parsers[f"fegsam {name}"] = parser
+    return parsers
 
-    reproduce = commands.add_parser(
-        "reproduce", help="check and draw every claim of the paper; an HTML report at the end"
-    )
-    reproduce.add_argument(
+
+def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="one problem an algorithm: minutes instead of half an hour",
     )
     add_path(
-        reproduce,
+        parser,
         "-o",
         "--output",
         default=Path("reproduction"),
@@ -165,59 +123,58 @@ def _parser() -> argparse.ArgumentParser:
         help="where the report goes",
     )
 
-    run = commands.add_parser(
-        "run", help="run the study of a TOML file; killed, it goes on where it was"
-    )
-    add_path(run, "spec", help="a TOML file")
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "spec", help="a TOML file")
     add_path(
-        run,
+        parser,
         "-o",
         "--output",
         metavar="DIR",
         help="where results go; named after the study by default",
     )
-    run.add_argument("--check", action="store_true", help="only say whether the file is right")
-    run.add_argument(
+    parser.add_argument("--check", action="store_true", help="only say whether the file is right")
+    parser.add_argument(
         "--engine",
         choices=("cpu", "cuda", "reference"),
         help="instead of the one that the file names",
     )
-    run.add_argument(
+    parser.add_argument(
         "--executor",
         choices=("local", "ray"),
         default="local",
         help="processes here, or a Ray cluster",
     )
-    run.add_argument(
+    parser.add_argument(
         "--workers", type=int, metavar="N", help="processes; as many as cores by default"
     )
-    _add_trust(run)
+    _add_trust(parser)
 
-    report = commands.add_parser("report", help="figures and an HTML page from stored results")
-    add_path(report, "directory", help="where fegsam run put its results")
-    _add_trust(report)
 
-    plan = commands.add_parser(
-        "plan", help="which step size, sync period and number of steps reach an accuracy"
-    )
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", help="where fegsam run put its results")
+    _add_trust(parser)
+
+
+def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     add_path(
-        plan,
+        parser,
         "spec",
         help="its first cell with the most agents says the problem and the algorithm",
     )
-    plan.add_argument(
+    parser.add_argument(
         "--accuracy",
         type=float,
         required=True,
         help="E||average - theta*||_2^2 of the last iterate",
     )
-    plan.add_argument(
+    parser.add_argument(
         "--goal",
         choices=("communications", "samples"),
         default="communications",
         help="what to spend least of",
     )
-    plan.add_argument(
+    parser.add_argument(
         "--budget",
         type=int,
         metavar="N",
@@ -225,61 +182,54 @@ def _parser() -> argparse.ArgumentParser:
         "communications (goal samples)",
     )
 
-    _add_trust(plan)
+    _add_trust(parser)
 
-    bench = commands.add_parser(
-        "bench", help="speed of the engines beside their baselines and the machine's limits"
-    )
-    bench.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")
-    bench.add_argument(
+
+def _bench_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller cells: a minute")
+    parser.add_argument(
         "--axes",
         type=lambda text: text.split(","),
         metavar="A,B",
         help="agents,threads and others; all by default",
     )
-    bench.add_argument(
+    parser.add_argument(
         "--contestants",
         type=lambda text: text.split(","),
         metavar="A,B",
         help="cpu,JAX and others; all by default",
     )
-    bench.add_argument("--seconds", type=_positive, help="of one timing")
-    bench.add_argument("--repeats", type=_count, help="timings of each contestant")
-    add_path(bench, "--output", metavar="FILE", help="results as JSON, written after every cell")
-    add_path(bench, "--show", metavar="FILE", help="results of an earlier run instead of a new one")
-    add_path(bench, "--compare", metavar="FILE", help="ratios to an earlier run's results")
-    add_path(bench, "--figures", metavar="DIR", help="draw scaling curves")
-    bench.add_argument("--markdown", action="store_true", help="tables in Markdown")
-    add_federate(commands)
-
-    completion = commands.add_parser(
-        "completion", help="a script that completes this command in bash and zsh"
+    parser.add_argument("--seconds", type=_positive, help="of one timing")
+    parser.add_argument("--repeats", type=_count, help="timings of each contestant")
+    add_path(parser, "--output", metavar="FILE", help="results as JSON, written after every cell")
+    add_path(
+        parser, "--show", metavar="FILE", help="results of an earlier run instead of a new one"
     )
-    completion.add_argument(
+    add_path(parser, "--compare", metavar="FILE", help="ratios to an earlier run's results")
+    add_path(parser, "--figures", metavar="DIR", help="draw scaling curves")
+    parser.add_argument("--markdown", action="store_true", help="tables in Markdown")
+
+
+def _completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "shell", nargs="?", choices=SHELLS, default=shell_in_use(), help="yours by default"
     )
-    commands.add_parser("doctor", help="what is installed, what is missing, what to do")
-    for name, (said, examples) in _MANUAL.items():
-        commands.choices[name].description = said
-        commands.choices[name].epilog = examples
-        commands.choices[name].formatter_class = argparse.RawDescriptionHelpFormatter
-    return parser
 
 
 def _add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="store_true", help=TRUST)
 
 
-def help_pages() -> dict[str, str]:
-    """What ``fegsam --help`` prints, and each command's, by the command."""
-    parser = _parser()
-    (commands,) = (
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    )
-    return {
-        "fegsam": parser.format_help(),
-        **{f"fegsam {name}": one.format_help() for name, one in commands.choices.items()},
-    }
+def _positive(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
 
 
 def _reproduce(given: argparse.Namespace) -> int:
@@ -343,27 +293,12 @@ def _plan(given: argparse.Namespace) -> int:
     return 0
 
 
-def _positive(text: str) -> float:
-    if not 0 < float(text) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return float(text)
-
-
-def _count(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return int(text)
-
-
 def _bench(given: argparse.Namespace) -> int:
-    from fegsam.bench.command import bench
+    from fegsam.bench.command import Race, bench
 
+    race = Race(given.axes, given.contestants, given.quick, given.seconds, given.repeats)
     return bench(
-        axes=given.axes,
-        contestants=given.contestants,
-        quick=given.quick,
-        seconds=given.seconds,
-        repeats=given.repeats,
+        race,
         output=given.output,
         stored=given.show,
         old=given.compare,
@@ -384,13 +319,106 @@ def _doctor(given: argparse.Namespace) -> int:
     return 0
 
 
-_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "reproduce": _reproduce,
-    "run": _run,
-    "report": _report,
-    "plan": _plan,
-    "bench": _bench,
-    "federate": federate,
-    "completion": _completion,
-    "doctor": _doctor,
+_COMMANDS: dict[str, _Command] = {
+    "reproduce": _Command(
+        "check and draw every claim of the paper; an HTML report at the end",
+        """\
+Check every claim of the paper: each is run on several problems, drawn, and judged against
+thresholds that were set beforehand as holding, not holding, or not to be told. Figures (SVG, PDF,
+PNG) and report.html go to the directory.""",
+        """\
+examples:
+  fegsam reproduce --quick                  some minutes; the directory is reproduction
+  fegsam reproduce -o ~/claims              all of it: half an hour on two cores""",
+        _reproduce_arguments,
+        _reproduce,
+    ),
+    "run": _Command(
+        "run the study of a TOML file; killed, it goes on where it was",
+        """\
+Run all cells of a study: each combination of agents, sync periods, step sizes and other axes.
+What was done is kept: the same command again goes on, and ends with the same bytes as a run that
+was never stopped.""",
+        """\
+examples:
+  fegsam run study.toml --check             say what is wrong with the file, or count its cells
+  fegsam run study.toml -o results          run it
+  fegsam run study.toml --executor ray      run it on a Ray cluster""",
+        _run_arguments,
+        _run,
+    ),
+    "report": _Command(
+        "figures and an HTML page from stored results",
+        """\
+Draw the figures that the study of stored results asks for, and write report.html: one page that
+needs no network.""",
+        """\
+examples:
+  fegsam run study.toml -o results
+  fegsam report results""",
+        _report_arguments,
+        _report,
+    ),
+    "plan": _Command(
+        "which step size, sync period and number of steps reach an accuracy",
+        """\
+Find the step size, the sync period and the number of steps that bring the squared error down to
+an accuracy with the fewest communications (or samples), and verify them by a run. The trade-off
+between the two is printed below.""",
+        """\
+examples:
+  fegsam plan study.toml --accuracy 0.01
+  fegsam plan study.toml --accuracy 0.01 --goal samples --budget 500  at most 500 communications""",
+        _plan_arguments,
+        _plan,
+    ),
+    "bench": _Command(
+        "speed of the engines beside their baselines and the machine's limits",
+        """\
+Time the engines beside plain Python, NumPy, JAX and a hand-written C loop, along several axes and
+beside what the machine's memory allows. All in one run, in turns, so that a busy machine is so
+for all.""",
+        """\
+examples:
+  fegsam bench --quick                      a minute
+  fegsam bench --axes agents,threads --output now.json
+  fegsam bench --axes scale --contestants cuda,JAX
+  fegsam bench --show now.json --compare before.json""",
+        _bench_arguments,
+        _bench,
+    ),
+    "federate": _Command(
+        "a real federation on Flower: here, or on several machines",
+        """\
+Run agents as processes of their own, on this machine or on several: each keeps its environment
+and its policy, and only parameters travel, over TLS and with keys. The numbers are those of the
+simulator.""",
+        """\
+examples:
+  fegsam federate run study.toml -o federation               a whole federation on this machine
+  fegsam federate init DIR study.toml --host server.example  directories for several machines""",
+        add_actions,
+        federate,
+    ),
+    "completion": _Command(
+        "a script that completes this command in bash and zsh",
+        "Print a script that completes commands, options and files when the tab key is pressed.",
+        """\
+examples:
+  eval "$(fegsam completion)"               in this shell
+  fegsam completion >> ~/.bashrc            in every new one""",
+        _completion_arguments,
+        _completion,
+    ),
+    "doctor": _Command(
+        "what is installed, what is missing, what to do",
+        """\
+Say which packages, threads, compiler cache and GPU a run would use, and for each gap what to do
+about it.""",
+        """\
+examples:
+  fegsam doctor""",
+        lambda parser: None,
+        _doctor,
+    ),
 }

@@ -2,9 +2,9 @@
 
 Numba's own cache misses in every process for a closure over a rule, and does not notice an edited
 helper. Here the key is the content: the rule's code, its closure cells, the globals and helpers
-that it names, and the sources of this package. What cannot be keyed is compiled afresh in each
-process. The cache leans on one private class of Numba's, which is why pyproject bounds Numba's
-version.
+that it names, and the sources of this package. A function that cannot be keyed is compiled again
+in each process. The cache depends on a private class of Numba, which is why pyproject bounds
+Numba's version.
 """
 
 from __future__ import annotations
@@ -32,29 +32,27 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LINE = re.compile(r'File ".*", line (\d+):')
 _PACKAGE = pathlib.Path(__file__).resolve().parent
 _PARTS = ("algorithms", "engines", "exact", "history", "problem")
-"""Where code is compiled, and all that it may name."""
-
-
-# Modules whose content goes with their version, and Numba's cache with that.
+"""The folders whose code is compiled, or named by compiled code."""
 _STABLE = ("builtins", "math", "cmath", "numpy", "numba")
+"""Modules whose content is determined by their version, on which Numba's cache depends, too."""
 
 
 class _Unkeyable(Exception):
-    """Something in a rule has no content that a key could be made of."""
+    """Something in a rule has no content to hash."""
 
 
 class _ContentCache(FunctionCache):
     def __init__(self, py_func: Callable[..., Any], key: str) -> None:
         super().__init__(py_func)
         self._key = key
-        # One index file per content: processes that fill the cache side by side never write each
-        # other's entries.
+        # One index file per content, so that processes that fill the cache at the same time never
+        # write each other's entries.
         self._cache_file = IndexDataCacheFile(
             self._cache_path, f"{self._impl.filename_base}-{key[:20]}", key
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # What was stored may name a module that this process cannot import; then it is compiled
+        # A stored function may name a module that this process cannot import; then it is compiled
         # again.
         with contextlib.suppress(ImportError):
             return super().load_overload(sig, target_context)
@@ -68,8 +66,8 @@ def compiled(
 ) -> Any:
     """`numba.njit` without the GIL, without reference counts, and with the content-keyed cache.
 
-    `key` adds what the function closes over; None means that it cannot be cached. A function that
-    allocates asks for reference counts again, with ``_nrt=True``.
+    `key` stands for what the function closes over; None means that it cannot be cached. A function
+    that allocates needs reference counts, with ``_nrt=True``.
     """
     if function is None:
         return functools.partial(compiled, key=key, **options)
@@ -77,9 +75,12 @@ def compiled(
     dispatcher: Any = numba.njit(**settings)(function)
     interpreted = dispatcher is function
     if key is not None and not interpreted:
-        content = f"{package_digest()} {np.__version__} {function.__module__} {function.__qualname__} {sorted(options.items())} {key}"
-        # A function typed at a prompt has no file to keep a cache beside; Numba says so with a
-        # RuntimeError.
+        content = (
+            f"{package_digest()} {np.__version__} {function.__module__} {function.__qualname__} "
+            f"{sorted(options.items())} {key}"
+        )
+        # A function typed at a prompt has no file beside which its cache could be kept; Numba then
+        # raises a RuntimeError.
         with contextlib.suppress(RuntimeError):
             dispatcher._cache = _ContentCache(
                 function, hashlib.sha256(content.encode()).hexdigest()
@@ -89,7 +90,7 @@ def compiled(
 
 @functools.cache
 def package_digest() -> str:
-    """The sources that compiled code can come from, as one hash."""
+    """A hash of the sources that compiled code can come from."""
     state = hashlib.sha256()
     compiled_from = [
         _PACKAGE / "compilation.py",
@@ -101,8 +102,10 @@ def package_digest() -> str:
 
 
 def rule_key(rule: Callable[..., Any]) -> str | None:
-    """A hash of all that decides what `rule` compiles to, or None where something in it has no
-    content to hash."""
+    """A hash of everything that determines what `rule` compiles to.
+
+    It is None if something in the rule has no content to hash.
+    """
     state = hashlib.sha256()
     try:
         _hash_function(rule, state, set())
@@ -116,8 +119,7 @@ def _hash_function(function: Any, state: Any, seen: set[int]) -> None:
     if id(function) in seen:
         return
     seen.add(id(function))
-    # Numba finds what it stored by the function's module, which a function typed at a prompt may
-    # not have.
+    # Numba finds a stored function by its module, which a function typed at a prompt may not have.
     if not isinstance(function, types.FunctionType) or function.__module__ is None:
         raise _Unkeyable
     state.update(f"{function.__module__}.{function.__qualname__}".encode())
@@ -154,8 +156,7 @@ def _names(code: types.CodeType) -> list[str]:
 
 
 def _global_names(code: types.CodeType) -> list[str]:
-    """Those that are looked up outside; an attribute may be called like something there, and is not
-    it."""
+    """The names that a function looks up as globals; attributes of the same name do not count."""
     inner = [
         name
         for constant in code.co_consts
@@ -171,7 +172,7 @@ def _global_names(code: types.CodeType) -> list[str]:
 
 
 def _hash_value(value: Any, state: Any, seen: set[int], names: list[str] | None = None) -> None:
-    """`names`: what may be taken as an attribute of a module."""
+    """Hash a value; `names` are those that may be read as attributes of a module."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         state.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
     elif isinstance(value, bool | int | float | complex | str | bytes | np.generic | type(None)):
@@ -198,21 +199,23 @@ def _hash_module(module: types.ModuleType, state: Any, seen: set[int], names: li
     if module.__name__.partition(".")[0] in _STABLE or id(module) in seen:
         return
     seen.add(id(module))
-    # Which names are attributes of which module is not worth finding out: all that could be are.
+    # We do not find out which names are read from which module: every name that could be is hashed.
     for name in names:
         _hash_value(getattr(module, name, None), state, seen, names)
 
 
 def renewed(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """`rule`, as Numba has never seen it: a function object is compiled once, with the globals that
-    it finds then."""
+    """`rule` as a new function object, which Numba compiles with the current globals.
+
+    Numba compiles a function object once, with the globals of that time.
+    """
     renew = getattr(rule, "renew", None)
     _refuse_stale_helpers(rule)
     return rule if renew is None else renew()
 
 
 _helper_keys: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
-"""What each helper of a user's rule was when it was first compiled."""
+"""The key of each helper of a user's rule when it was first compiled."""
 
 
 def _refuse_stale_helpers(rule: Callable[..., Any]) -> None:
@@ -230,8 +233,8 @@ def _refuse_stale_helpers(rule: Callable[..., Any]) -> None:
                 name = getattr(helper, "__name__", "helper")
                 raise ProblemError(
                     f"The helper {name!r} of the rule {own.__name__!r} reads something that has "
-                    "changed since it was compiled; "
-                    "define the helper again, or hand that to it as an argument."
+                    "changed since it was compiled; define the helper again, or pass that to it as "
+                    "an argument."
                 )
 
 
@@ -250,14 +253,13 @@ def explained(rule: Callable[..., Any]) -> Iterator[None]:
         number = lines[-1] if lines else str(own.__code__.co_firstlineno)
         raise ProblemError(
             f"Numba cannot compile the rule {own.__name__!r} ({own.__code__.co_filename}, line "
-            f"{number}: {reason}); use loops, "
-            "arithmetic, math functions and numbers or arrays from outside, or "
-            "engine='reference', which runs it uncompiled."
+            f"{number}: {reason}); use loops, arithmetic, math functions and numbers or arrays from "
+            "outside, or engine='reference', which runs it uncompiled."
         ) from error
 
 
 def _error_of_rule(rule: Callable[..., Any]) -> NumbaError | str:
-    """What Numba says of a user's rule by itself: shorter, and at the rule's own line."""
+    """Numba's error for a user's rule by itself: shorter, and at the rule's own line."""
     params = numba.types.Array(numba.types.float64, 1, "C")
     try:
         numba.njit(rule).compile((params, numba.types.int64, numba.types.int64, params))

@@ -1,7 +1,6 @@
 """Shell completion: a script that shtab makes from the parser.
 
-The script needs nothing when a key is pressed: importing the package for each press would take a
-second.
+The script is static, so that a key press does not import the package, which would take a second.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def shell_in_use() -> str:
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a parser and its subcommands.
+    """The completion script for a parser and its subcommands.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`fegsam doctor`: what is installed, what is missing, and what to do about each gap."""
+"""`fegsam doctor`: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ OPTIONAL = {
     "gymnasium": ("environments from Gymnasium", "gymnasium"),
     "matplotlib": ("figures", "report"),
     "plotly": ("the HTML report", "report"),
+    "jinja2": ("the page of the HTML report", "report"),
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
     "flwr": ("federations on several machines, by Flower", "flower"),
     "numba-cuda": ("runs on a GPU", "cuda"),
     "jax": ("the benchmarks' JAX baseline", "bench"),
 }
-"""What each package is for, and the extra that brings it."""
+"""The purpose of each package, and the extra that installs it."""
 
 
 def examine() -> str:
-    """A line for each thing that a run may use.
+    """A table with a line for each package and device that a run may use.
 
     Examples
     --------
@@ -70,14 +71,14 @@ def _machine() -> Iterator[tuple[str, str, str]]:
 
 
 def _compiler_cache() -> tuple[str, str, str]:
-    """Where compiled rules are kept: beside the package, unless the environment says otherwise."""
+    """Where compiled rules are kept: beside the package, unless NUMBA_CACHE_DIR is set."""
     folder = pathlib.Path(os.environ.get("NUMBA_CACHE_DIR") or pathlib.Path(__file__).parent)
     if os.access(folder if folder.exists() else folder.parent, os.W_OK):
         return "compiler cache", "kept", f"in {folder}"
     return (
         "compiler cache",
         "not kept",
-        "rules are compiled anew in each process: set NUMBA_CACHE_DIR to a folder you can write to",
+        "rules are compiled in each process: set NUMBA_CACHE_DIR to a folder you can write to",
     )
 
 

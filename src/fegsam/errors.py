@@ -1,25 +1,23 @@
-"""What goes wrong for a user, said in one sentence that names the value, the place and the cure."""
+"""Errors for users, each one sentence that names the value, the place and the cure."""
 
 from __future__ import annotations
 
 
 def shown(value: object) -> str:
-    """`value` as a message shows it: its repr, cut to 80 characters; its type where the repr fails.
+    """`value` as a message shows it: its repr, at most 80 characters; its type if the repr fails.
 
     >>> shown(0.5), shown(10**5000)
     ('0.5', 'a value of type int')
     """
     try:
         text = repr(value)
-    except (
-        Exception
-    ):  # the repr of a very long int fails, and an object of a user's may do anything
+    except Exception:  # the repr of a very long int fails, and a user's object may raise anything
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 class ProblemError(ValueError):
-    """A problem, a setting or a stored result that cannot be used as it was given.
+    """A problem, a setting or a stored result that cannot be used.
 
     Examples
     --------
@@ -32,7 +30,7 @@ class ProblemError(ValueError):
 
 
 class SpecError(ProblemError):
-    """A study's TOML file that cannot be used: names the file, the line and the key.
+    """A study's TOML file that cannot be used; the message names the file, the line and the key.
 
     Examples
     --------
@@ -45,11 +43,11 @@ class SpecError(ProblemError):
 
 
 class DivergenceWarning(RuntimeWarning):
-    """A run left the finite numbers; its history is NaN from `diverged_at` on.
+    """A run diverged; its history is NaN from `diverged_at` on.
 
-    A parameter counts as no longer finite beyond 1e140, since its square, summed over parameters
-    and agents, would overflow next. A recorded error that overflows all the same, as that of values
-    with huge features may, ends its seed likewise.
+    A parameter beyond 1e140 counts as no longer finite, since the sum of its square over parameters
+    and agents would overflow soon after. A recorded error that overflows before that, as the
+    `value_error` may with huge features, ends its seed in the same way.
 
     Examples
     --------

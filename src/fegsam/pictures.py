@@ -1,5 +1,7 @@
-"""Small pictures for a notebook: inline SVG in the page's own ink, and a table of the key numbers
-beside it."""
+"""Small pictures for a notebook: inline SVG in the page's text colour, and a table beside it.
+
+Written without Jinja2, since the base package does not depend on it.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +17,28 @@ from fegsam.text import html_table, number
 BLUE = "#0072B2"
 ORANGE = "#D55E00"
 _WIDTH, _HEIGHT, _MARGIN = 260, 130, 56
-"""pixels; the margin is where the scale stands"""
+"""pixels; the scale is in the margin"""
 _CELLS = 24
-"""At most so many rows and columns; a larger matrix is shown as the sums of its blocks."""
+"""The most rows and columns; a larger matrix is shown as the sums of its blocks."""
 
 
 def card(title: str, rows: Sequence[tuple[str, str]], picture: str) -> str:
-    """A picture with its key numbers: what a notebook shows.
+    """A picture and a table of its key numbers, as HTML for a notebook.
 
     >>> "<svg" in card("A", [("states", "2")], curve([0, 1], [1.0, 0.1]))
     True
     """
     table = html_table(title, ["", ""], rows)
-    return f'<div style="display:flex;flex-wrap:wrap;gap:1.5em;align-items:center">{table}{picture}</div>'
+    style = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:center"
+    return f'<div style="{style}">{table}{picture}</div>'
 
 
 def curve(
     x: ArrayLike, y: ArrayLike, low: ArrayLike | None = None, high: ArrayLike | None = None
 ) -> str:
-    """One curve over time on a logarithmic scale, in a band from `low` to `high`; what is not
-    positive is left out.
+    """A curve over time on a logarithmic scale, in a band from `low` to `high`.
+
+    Values that are not positive are left out.
 
     >>> curve([0, 1], [1.0, 0.1]).count("polyline")
     1
@@ -69,8 +73,9 @@ def curve(
 
 
 def bars(names: Sequence[str], values: ArrayLike, mark: float | None = None) -> str:
-    """Bars on a logarithmic scale, one below the other, and a line at `mark`; what is not positive
-    has no bar.
+    """Bars on a logarithmic scale, one below the other, and a line at `mark`.
+
+    Values that are not positive have no bar.
 
     >>> bars(["initial", "variance"], [1e-3, 10.0], mark=1.0).count("<rect")
     2
@@ -105,7 +110,7 @@ def bars(names: Sequence[str], values: ArrayLike, mark: float | None = None) -> 
 
 
 def matrix(values: np.ndarray, label: str) -> str:
-    """A matrix of numbers that are not negative: the darker a cell, the larger its number.
+    """A matrix of nonnegative numbers: the larger the number, the darker its cell.
 
     >>> matrix(np.eye(3), "transitions").count("<rect")
     4
@@ -115,16 +120,18 @@ def matrix(values: np.ndarray, label: str) -> str:
     side = min(_WIDTH / columns, _HEIGHT / rows)
     cells = [
         f'<rect x="{c * side:.1f}" y="{r * side:.1f}" width="{side:.1f}" height="{side:.1f}" '
-        f'fill="{BLUE}" '
-        f'fill-opacity="{values[r, c] / top:.2f}"/>'
+        f'fill="{BLUE}" fill-opacity="{values[r, c] / top:.2f}"/>'
         for r, c in zip(*np.nonzero(values > 0.005 * top), strict=True)
     ]
-    frame = f'<rect width="{columns * side:.1f}" height="{rows * side:.1f}" fill="none" stroke="currentColor" stroke-width="0.5"/>'
+    frame = (
+        f'<rect width="{columns * side:.1f}" height="{rows * side:.1f}" fill="none" '
+        'stroke="currentColor" stroke-width="0.5"/>'
+    )
     return _svg(label, *cells, frame)
 
 
 def blocks(size: int) -> np.ndarray:
-    """(size,): the row that each of so many is shown in.
+    """(size,): for each of `size` rows or columns, the one of the picture that shows it.
 
     >>> blocks(3).tolist(), int(blocks(1000).max())
     ([0, 1, 2], 23)
@@ -137,11 +144,13 @@ def _points(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _text(x: float, y: float, said: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{anchor}" fill="currentColor">{escape(said)}</text>'
+    place = f'x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{anchor}"'
+    return f'<text {place} fill="currentColor">{escape(said)}</text>'
 
 
 def _svg(label: str, *parts: str) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{_HEIGHT}"'
     return (
-        f'{head} viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'font-family="sans-serif">{"".join(parts)}</svg>'
     )

@@ -1,4 +1,4 @@
-"""`prepare`: check what a run was given, find what it is measured against, and flatten it to a job.
+"""`prepare`: check the arguments of a run, solve for its fixed point, and flatten all to a job.
 
 Nothing runs here. `fegsam.run`, the deployed federation and the benchmarks all begin with it.
 """
@@ -38,6 +38,7 @@ from fegsam.problem.federation import Federation, Problem
 from fegsam.versions import installed_version
 
 _RECORDS = 200
+"""The default number of recorded times."""
 _MOST_RECORDS = 10**8
 
 
@@ -69,23 +70,12 @@ def prepare(
     >>> job.dimension, job.settings.communications
     (4, 10)
     """
-    if resume_from is not None and not isinstance(resume_from, History):
-        raise ProblemError(
-            f"resume_from is {shown(resume_from)}; give a History, for example "
-            "fegsam.load_history(path)."
-        )
-    if not isinstance(algorithm, Algorithm):
-        raise ProblemError(
-            f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
-            "fegsam.QLearning()."
-        )
-    check_algorithm(algorithm, problem)
+    _check_given(problem, algorithm, resume_from)
     step_size = positive(step_size, "step_size")
     sync_period = integer(sync_period, "sync_period")
     num_steps = integer(num_steps, "num_steps")
     check_sampling(sampling)
-    policies = algorithm.policies(problem)
-    check_chains(problem, policies)
+    check_chains(problem, algorithm.policies(problem))
     dimension = algorithm.dimension(problem)
     initial = np.zeros(dimension)
     if initial_params is not None:
@@ -110,18 +100,45 @@ def prepare(
         fingerprint=content_fingerprint(problem, algorithm, initial, known),
         version=installed_version("fegsam") or "unknown",
     )
-    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
+    return _flatten(problem, algorithm, settings, initial, known, resume_from)
+
+
+def _check_given(problem: Problem, algorithm: Any, resume_from: Any) -> None:
+    if resume_from is not None and not isinstance(resume_from, History):
+        raise ProblemError(
+            f"resume_from is {shown(resume_from)}; give a History, for example "
+            "fegsam.load_history(path)."
+        )
+    if not isinstance(algorithm, Algorithm):
+        raise ProblemError(
+            f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
+            "fegsam.QLearning()."
+        )
+    check_algorithm(algorithm, problem)
+
+
+def _flatten(
+    problem: Problem,
+    algorithm: Algorithm,
+    settings: Settings,
+    initial: np.ndarray,
+    known: np.ndarray | None,
+    resume_from: History | None,
+) -> Job:
+    """The job of checked settings: the problem and the algorithm as flat arrays."""
+    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), len(initial))))
     if resume_from is not None:
         start = check_resumable(resume_from, settings)
+    policies = algorithm.policies(problem)
     return Job(
         settings=settings,
         form=algorithm.form,
         rule=algorithm.rule,
         tables=algorithm.tables(problem),
         window=algorithm.window,
-        dimension=dimension,
+        dimension=len(initial),
         agents=lower_agents(problem, policies),
-        chain=lower_chain(problem, policies, sampling),
+        chain=lower_chain(problem, policies, settings.sampling),
         initial_params=initial,
         start=start,
         truth=_truth(problem, algorithm, known),
@@ -130,7 +147,7 @@ def prepare(
 
 
 def _record_times(record: int | ArrayLike | None, num_steps: int) -> np.ndarray:
-    """Sorted int64 times in 0..T."""
+    """The recorded times, int64, sorted, in 0..T."""
     if record is None:
         return np.unique(np.linspace(0, num_steps, min(num_steps, _RECORDS) + 1).astype(np.int64))
     if not isinstance(record, Iterable) or (isinstance(record, np.ndarray) and record.ndim == 0):
@@ -154,7 +171,7 @@ def _every(period: int, num_steps: int) -> np.ndarray:
     if num_steps // period > _MOST_RECORDS:
         raise ProblemError(
             f"record={period} asks for {num_steps // period} times out of num_steps={num_steps}, "
-            f"but at most {_MOST_RECORDS} are kept: record less often."
+            f"but at most {_MOST_RECORDS} can be recorded: record less often."
         )
     return np.unique(np.append(np.arange(0, num_steps + 1, period), num_steps))
 
@@ -168,14 +185,14 @@ def _decay(
         )
     if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
         raise ProblemError(
-            f"output_decay is {shown(decay)}; give a number between 0 and 1 (later times are then "
-            "likelier)."
+            f"output_decay is {shown(decay)}; give a number between 0 and 1 (the smaller it is, "
+            "the likelier late times are)."
         )
     return float(decay)
 
 
 def _output_times(settings: Settings) -> np.ndarray:
-    """int64 (seeds,): drawn before the run, from words of their own."""
+    """int64 (seeds,): the output times, drawn before the run from words of their own purpose."""
     seeds = np.array(settings.seeds, np.uint64)
     high, low = words(seeds, np.uint64(0), np.uint64(0), OUTPUT_TIME)
     uniform = ((high >> np.uint64(5)) * 2.0**26 + (low >> np.uint64(6))) / 2.0**53
@@ -188,8 +205,7 @@ def _truth(problem: Problem, algorithm: Algorithm, known: np.ndarray | None) -> 
     if not largest <= LARGEST:
         raise ProblemError(
             f"The fixed point has an entry of size {largest:.3g}, but squares of numbers beyond "
-            f"{LARGEST:g} overflow: "
-            "give rewards or features in a larger unit."
+            f"{LARGEST:g} overflow: give rewards or features in a larger unit."
         )
     return Truth(fixed, algorithm.norm, _value_form(problem, algorithm, fixed))
 
@@ -225,7 +241,7 @@ def _describe(algorithm: Algorithm) -> str:
 def content_fingerprint(
     problem: Problem, algorithm: Algorithm, initial: np.ndarray, known: np.ndarray | None = None
 ) -> str:
-    """A hash of all that a run depends on and its settings do not say."""
+    """A hash of everything that a run depends on and that its settings do not hold."""
     state = hashlib.sha256(
         problem.fingerprint().encode() + _describe(algorithm).encode() + initial.tobytes()
     )
@@ -233,7 +249,7 @@ def content_fingerprint(
         if isinstance(value, np.ndarray):
             state.update(str(value.shape).encode() + value.tobytes())
         elif callable(value):
-            # What has no content to hash is itself alone, in this process alone.
+            # A rule whose content cannot be hashed is identified by its id in this process.
             state.update((rule_key(value) or f"{os.getpid()} {id(value)}").encode())
     if known is not None:
         state.update(known.tobytes())

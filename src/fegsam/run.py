@@ -1,4 +1,4 @@
-"""`run`: prepare a job, hand it to an engine, get the history. The one entry to every engine."""
+"""`run`: prepare a job, hand it to an engine, return the history. Every run begins here."""
 
 from __future__ import annotations
 
@@ -41,27 +41,26 @@ def run(
     fixed_point: ArrayLike | None = None,
     resume_from: History | None = None,
 ) -> History:
-    """Run N agents for `num_steps` steps each, averaging every `sync_period`, and measure the
-    average.
+    """Run N agents for `num_steps` steps, averaging every `sync_period`, and measure the average.
 
     Parameters
     ----------
     problem : Federation or MarkovNoise
-        What is learned, and by whom.
+        What is learned, and by which agents.
     algorithm : Algorithm
-        How one agent updates: `QLearning()`, `OnPolicyTD(horizon=3)`, ...
+        How one agent updates its parameters: `QLearning()`, `OnPolicyTD(horizon=3)`, ...
     step_size, sync_period, num_steps : float, int, int
         The paper's alpha, K and T.
     seeds : iterable of int
         One independent run each, in 0..2^64-1. Two settings compared under one seed share their
         paths.
     record : int or array of int, optional
-        A number of steps between two records, or the recorded times in 0..T; by default about 200
-        times, 0 and T among them.
+        The number of steps between two records, or the recorded times in 0..T; by default about
+        200 times, including 0 and T.
     record_params : bool
         Keep the averages themselves, not only their errors.
     engine : "cpu", "cuda", "reference", or a callable ``engine(job) -> History``
-        Where it runs. ``fegsam.engines.Cpu(threads=2)`` sets the number of threads,
+        What runs it. ``fegsam.engines.Cpu(threads=2)`` sets the number of threads,
         ``fegsam.engines.Cuda(precision="float32")`` the precision on a GPU.
     initial_params : (d,) array, optional
         Where every agent starts; zeros by default.
@@ -74,12 +73,12 @@ def run(
     stop_at_output : bool
         End each seed at its output time.
     fixed_point : (d,) array, optional
-        A known theta*; otherwise it is solved for. (The stationary distributions are found all the
-        same, unless `output_decay` is given too.)
+        A known theta*; by default it is solved for. (The stationary distributions are computed
+        anyway, unless `output_decay` is given, too.)
     resume_from : History, optional
         Continue that run, with the same settings and a larger `num_steps`. The result equals the
-        unbroken run. An output time depends on `num_steps`: where the new one lies in the part that
-        was run before, that part is run again up to it.
+        uninterrupted run. An output time depends on `num_steps`: if the new one lies within the
+        earlier part, that part is run again up to it.
 
     Returns
     -------
@@ -131,7 +130,7 @@ def _engine(engine: str | Engine) -> Engine:
 
 
 def _of_a_job(engine: Callable[..., History]) -> Engine:
-    """The engine itself; one of the former form ``(plan, settings) -> History`` still works."""
+    """`engine`, wrapped if it still has the former signature ``(plan, settings) -> History``."""
     try:
         needed = [
             parameter

@@ -1,10 +1,8 @@
-"""Files that are whole or not there, that know when they are damaged, and that are read only if
-they are plain files.
+"""Safe files: atomic writes, seals that reveal damage, and reads of regular files only.
 
-A *seal* is what a file may end with: ``label (32 bytes), magic (16 bytes), SHA-256 of everything
-before (32 bytes)``. The label says whose file it is; a file that belongs to nobody in particular
-has an empty one. Readers of NetCDF and HDF5 ignore bytes behind their data, so a sealed NetCDF file
-stays a NetCDF file.
+A *seal* is the end of a file: ``label (32 bytes), magic (16 bytes), SHA-256 of everything before
+(32 bytes)``. The label identifies the owner of the file and is all zeros if there is none. Readers
+of NetCDF and HDF5 ignore bytes after their data, so a sealed NetCDF file is still a NetCDF file.
 """
 
 from __future__ import annotations
@@ -22,30 +20,28 @@ from typing import BinaryIO
 _MAGIC = b"fegsam seal: 256"
 _CHECKSUM = hashlib.sha256().digest_size
 SEAL = _CHECKSUM + len(_MAGIC) + _CHECKSUM
-"""Bytes of a seal."""
+"""The number of bytes of a seal."""
 _CHUNK = 1 << 20
 _NAME = 100
-"""Characters of a file's name that its temporary name keeps; longer ones would exceed what file
-systems allow."""
+"""The temporary name keeps this many characters of a file's name: file systems have a limit."""
 
 
 class DamagedError(Exception):
-    """A file's seal does not belong to its content."""
+    """A file's seal does not match its content."""
 
 
 @contextlib.contextmanager
 def whole(target: pathlib.Path, *, settled: bool = True) -> Iterator[pathlib.Path]:
-    """A temporary name beside `target`, to write to: when the block ends, the file takes the
-    target's place.
+    """Write `target` atomically: yield a temporary name that replaces it when the block ends.
 
-    After this it stays, whatever happens to the process or the machine. If the block fails, nothing
-    is left of it.
+    After that the file survives a crash of the process or the machine. If the block fails, the
+    temporary file is removed.
 
     Parameters
     ----------
     settled : bool
-        Wait until the name is on the disk too; not needed if another file of the same folder is
-        written behind it.
+        Wait until the name is on the disk, too; this is not needed if another file of the same
+        folder is written next.
     """
     temporary = target.with_name(f".{target.name[-_NAME:]}.{uuid.uuid4().hex}")
     try:
@@ -69,8 +65,10 @@ def _sync(path: pathlib.Path) -> None:
 
 
 def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a plain file to read it; `OSError` for anything else: reading a pipe or a device could
-    wait or go on for ever."""
+    """Open a plain file for reading; `OSError` for anything else.
+
+    Reading from a pipe or a device might block, or never end.
+    """
     _require_plain(path, os.stat(path))
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     file = open(handle, "rb")  # noqa: SIM115  the caller closes it
@@ -90,8 +88,9 @@ def _require_plain(path: str | os.PathLike[str], found: os.stat_result) -> None:
 
 
 def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """The bytes of a plain file; `OSError` if it is not one, or has more than `most` bytes: half of
-    the memory by default.
+    """The bytes of a plain file; `OSError` if it is not one or has more than `most` bytes.
+
+    The default limit is half of the machine's memory.
 
     >>> read_plain("/dev/zero")
     Traceback (most recent call last):
@@ -101,17 +100,19 @@ def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
         size = os.fstat(file.fileno()).st_size
         most = memory_limit() // 2 if most is None else most
         if size > most:
-            raise OSError(errno.EFBIG, f"it has {size} bytes, and {most} are the most", str(path))
+            raise OSError(
+                errno.EFBIG, f"it has {size} bytes, and at most {most} are read", str(path)
+            )
         return file.read(size)
 
 
 def memory_limit() -> int:
-    """Bytes of this machine's memory."""
+    """The bytes of this machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def label_of(owner: str) -> bytes:
-    """The label of a seal: 32 bytes that stand for `owner`."""
+    """The label of a seal: 32 bytes that identify `owner`."""
     return hashlib.sha256(owner.encode()).digest() if owner else bytes(_CHECKSUM)
 
 
@@ -125,8 +126,7 @@ def append_seal(path: pathlib.Path, owner: str = "") -> None:
 
 
 def sealed_by(path: str | os.PathLike[str]) -> bytes | None:
-    """The label of a file whose seal is right, and None if it has no seal; `DamagedError` if the
-    seal is wrong.
+    """The label of a sealed file, or None if it has no seal; `DamagedError` if the seal is wrong.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

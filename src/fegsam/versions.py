@@ -1,4 +1,4 @@
-"""Which version of a package is installed."""
+"""The installed version of a package."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import metadata
 
 
 def installed_version(package: str) -> str | None:
-    """None where it is not installed; a package that runs from its sources need not be."""
+    """The version, or None if it is not installed: a package may run from its sources."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -143,8 +143,8 @@ def test_tiny_cpu_agrees_with_the_pseudocode_on_a_large_table(name, num_agents, 
 @pytest.mark.parametrize("K", [1, 3, 7, 100])
 @EVERY
 def test_tiny_cpu_agrees_with_the_pseudocode_when_memory_is_short(name, K, monkeypatch) -> None:
-    """Paths are drawn in pieces, rounds are run again for records that do not fit, and calls are
-    cut short."""
+    """Paths are drawn in pieces, rounds run again for the record points that do not fit, and calls
+    end early."""
     shrink_buffers(monkeypatch)
     for num_agents in (1, 3):
         for sampling in ("markov", "iid"):
@@ -284,7 +284,7 @@ def test_one_thread_and_two_give_the_same_bits_on_a_large_table(name, K, assert_
 def test_one_thread_and_two_give_the_same_bits_where_rounds_are_run_again_for_their_records(
     assert_same_bits, monkeypatch
 ) -> None:
-    """How many records one call can hold must not depend on how many threads share its memory."""
+    """The number of record points that one call holds must not depend on the number of threads."""
     some = case("alg4", n=2, num_agents=300, world=large())
     dim = 4 * some.problem.num_states * some.problem.num_actions
     shrink(monkeypatch, SLOT_BYTES=64 * dim)
@@ -350,63 +350,6 @@ def test_a_seed_run_alone_has_the_bits_it_has_among_others(name, engine) -> None
 
 
 @EACH_ENGINE
-@pytest.mark.parametrize("sampling", ["markov", "iid"])
-@EVERY
-def test_tiny_run_broken_and_resumed_at_any_time_equals_the_unbroken_one(
-    name, sampling, engine, assert_same_bits
-) -> None:
-    small = case(name, n=3, num_agents=3)
-    settings = {"alpha": ALPHA, "K": 4, "seeds": SEEDS, "engine": engine, "sampling": sampling}
-    whole = small.run(**settings, T=11)
-    for broken_at in range(1, 11):
-        first = small.run(**settings, T=broken_at)
-        assert_same_bits(small.run(**settings, T=11, resume_from=first), whole)
-
-
-@EACH_ENGINE
-def test_tiny_run_resumed_twice_and_through_files_equals_the_unbroken_one(
-    engine, tmp_path, assert_same_bits
-) -> None:
-    small = case("alg5", n=2, num_agents=4)
-    settings = {"alpha": ALPHA, "K": 4, "seeds": SEEDS, "engine": engine}
-    history = None
-    for stop in (3, 8, 13):
-        history = small.run(**settings, T=stop, resume_from=history)
-        history.save(tmp_path / f"{stop}.nc")
-        stored = fg.load_history(tmp_path / f"{stop}.nc")
-        assert_same_bits(stored, history)
-        history = stored
-    assert_same_bits(history, small.run(**settings, T=13))
-
-
-@EVERY
-@pytest.mark.parametrize("broken_at", [50, 77])
-def test_large_run_resumed_at_a_sync_or_within_a_round_equals_the_unbroken_one(
-    name, broken_at, assert_same_bits
-) -> None:
-    large = case(name, n=2, num_agents=200)
-    settings = {"alpha": ALPHA, "K": 25, "seeds": SEEDS, "engine": "cpu"}
-    first = large.run(**settings, T=broken_at)
-    assert_same_bits(large.run(**settings, T=110, resume_from=first), large.run(**settings, T=110))
-
-
-@pytest.mark.parametrize("times", [range(91), (0, 37, 75, 90)], ids=["every-time", "few-times"])
-@pytest.mark.parametrize(
-    ("num_agents", "broken_at"), [(5, 47), (67, 10), (130, 41), (130, 85), (1, 50)]
-)
-@pytest.mark.parametrize("name", ["alg3", "alg4"])
-def test_run_on_a_large_table_resumed_anywhere_equals_the_unbroken_one(
-    name, num_agents, broken_at, times, assert_same_bits
-) -> None:
-    """The part that is left may touch few cells of the table where a whole round touches many."""
-    some = case(name, n=2, num_agents=num_agents, world=large())
-    settings = {"alpha": ALPHA, "K": 40, "seeds": range(8), "engine": "cpu"}
-    first = some.run(**settings, T=broken_at, record=[t for t in times if t <= broken_at])
-    resumed = some.run(**settings, T=90, record=list(times), resume_from=first)
-    assert_same_bits(resumed, some.run(**settings, T=90, record=list(times)))
-
-
-@EACH_ENGINE
 @EVERY
 def test_tiny_single_agent_has_the_same_bits_for_every_sync_period(name, engine) -> None:
     alone = case(name, n=2, num_agents=1)
@@ -420,7 +363,7 @@ def test_tiny_single_agent_has_the_same_bits_for_every_sync_period(name, engine)
     np.testing.assert_allclose(never.average_params[0], trace.params[:, 0], rtol=0, atol=1e-12)
 
 
-# --- When the agents meet -------------------------------------------------------------------------
+# --- When the agents average ----------------------------------------------------------------------
 
 
 @EACH_ENGINE

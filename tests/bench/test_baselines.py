@@ -11,7 +11,7 @@ import fegsam as fg
 from fegsam.bench.c_loop import CLoop
 from fegsam.bench.jax_scan import JaxScan, import_jax
 from fegsam.bench.numpy_loop import numpy_loop
-from fegsam.bench.problems import STEP_SIZE, Case, Setting, make_case, make_problem
+from fegsam.bench.problems import STEP_SIZE, BenchCase, BenchSetting, make_case, make_problem
 from fegsam.bench.tables import q_learning_tables
 from fegsam.engines.cpu.sampling import first_states
 from fegsam.engines.randomness import PATH, words
@@ -30,7 +30,7 @@ def optimal_values(federation: fg.Federation, tolerance: float = 1e-12) -> np.nd
             return q
 
 
-def final_average(case: Case, num_rounds: int) -> np.ndarray:
+def final_average(case: BenchCase, num_rounds: int) -> np.ndarray:
     return fg.engines.Cpu(threads=1)(case.lasting(num_rounds)).data.final_params.values[0]
 
 
@@ -44,7 +44,7 @@ def final_average(case: Case, num_rounds: int) -> np.ndarray:
     ],
 )
 def test_c_and_numpy_keep_pace_with_the_engine(loop, num_agents, step_size, num_steps) -> None:
-    setting = Setting(num_agents=num_agents, states=20)
+    setting = BenchSetting(num_agents=num_agents, states=20)
     problem, algorithm = make_problem(setting)
     optimum, tables = optimal_values(problem), q_learning_tables(make_case(setting).job)
     rules = {"step_size": step_size, "sync_period": setting.sync_period}
@@ -71,7 +71,7 @@ def test_jax_given_the_engines_words_has_the_engines_parameters(
     precision, tolerance, sync_period
 ) -> None:
     jax = import_jax()
-    setting = Setting(num_agents=12, sync_period=sync_period, states=9, actions=3, branching=4)
+    setting = BenchSetting(num_agents=12, sync_period=sync_period, states=9, actions=3, branching=4)
     case, num_rounds = make_case(setting), 20
     steps = np.arange(num_rounds * sync_period, dtype=np.uint64)
     drawn = [np.stack(words(np.uint64(0), np.uint64(i), steps, PATH), axis=-1) for i in range(12)]
@@ -92,7 +92,7 @@ def test_jax_given_the_engines_words_has_the_engines_parameters(
 
 
 def test_jax_with_words_of_its_own_learns_as_fast_as_the_engine() -> None:
-    case = make_case(Setting(num_agents=64, states=9, actions=3))
+    case = make_case(BenchSetting(num_agents=64, states=9, actions=3))
     first = np.zeros(64, np.uint32)
     first_states(case.job.chain, np.uint64(0), 0, 64, first)
     loop = JaxScan(

@@ -14,13 +14,13 @@ import pytest
 from fegsam.bench import command, suite, timing
 from fegsam.bench.contestants import Contestant, Unfit, c_threads, cpu, everyone
 from fegsam.bench.cpu_limit import load_seconds, path_limit, random_cycle
-from fegsam.bench.problems import ALGORITHMS, Setting, make_case
-from fegsam.bench.results import Cell, Limit, Results, compare, load_results
+from fegsam.bench.problems import ALGORITHMS, BenchSetting, make_case
+from fegsam.bench.results import BenchResults, Limit, TimedCell, compare, load_results
 from fegsam.bench.text import cell_text, comparison, efficiency, rows
 from fegsam.bench.timing import Effort, Entry, Field
 from fegsam.cli import main
 
-TINY = Setting(num_agents=3, sync_period=2, states=4, actions=2)
+TINY = BenchSetting(num_agents=3, sync_period=2, states=4, actions=2)
 EFFORT = Effort(seconds=0.05, repeats=2)
 
 
@@ -29,9 +29,9 @@ def entry(name: str, seconds: float, *, threads: int = 1, spread: float = 0.01) 
     return Entry(name, threads, "wall", agent_steps=1000, seconds=times)
 
 
-def results(*entries: Entry, axis: str = "agents") -> Results:
-    cell = Cell(axis, "N=3", 3.0, TINY, entries, (Limit("limit, 3 loads at once", 1e-9),))
-    return Results({"processor": "a test"}, EFFORT, (cell,))
+def results(*entries: Entry, axis: str = "agents") -> BenchResults:
+    cell = TimedCell(axis, "N=3", 3.0, TINY, entries, (Limit("limit, 3 loads at once", 1e-9),))
+    return BenchResults({"processor": "a test"}, EFFORT, (cell,))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -29,12 +29,16 @@ for i in range(10):
     mdp = fg.examples.garnet(states, 3, states if i % 2 else 5, discount=0.9, seed=i)
     uniform = fg.policies.uniform(states, 3)
     behaviors = 0.9 * uniform + 0.1 * fg.policies.random(states, 3, count=kinds, seed=i)
-    algorithm = fg.OffPolicyLinearTD(4, preconditioned=i % 4 == 3) if i % 2 else fg.OnPolicyTD(1 + i % 3)
+    algorithm = fg.OnPolicyTD(1 + i % 3)
+    if i % 2:
+        algorithm = fg.OffPolicyLinearTD(4, preconditioned=i % 4 == 3)
+    features = rng.normal(size=(states, dim))
     fed = fg.Federation(
-        mdp, behaviors, num_agents=3 * kinds, target_policy=uniform, features=rng.normal(size=(states, dim))
+        mdp, behaviors, num_agents=3 * kinds, target_policy=uniform, features=features
     )
     point = fg.fixed_point(fed, algorithm)
-    history = fg.run(fed, algorithm, step_size=0.001, sync_period=5, num_steps=20, seeds=range(2), record=10)
+    settings = dict(step_size=0.001, sync_period=5, num_steps=20, seeds=range(2), record=10)
+    history = fg.run(fed, algorithm, **settings)
     digest = hashlib.sha256(point.tobytes() + repr(history.settings.output_decay).encode())
     for values in history.data.data_vars.values():
         digest.update(values.values.tobytes())

@@ -356,7 +356,7 @@ for threads in (1, 2):
 
 @pytest.mark.parametrize("seeds", [1, 5], ids=["one-seed", "many-seeds"])
 def test_a_rule_that_raises_ends_the_run_with_its_error_and_leaves_no_thread_waiting(seeds) -> None:
-    """A process of its own, since what could go wrong is that it never ends."""
+    """In a process of its own, since the fault would be a run that never ends."""
     code = RAISING.format(limit=0.5, seeds=seeds)
     assert processes.run(code).split("\n")[:-1] == ["too far", "True"] * 2
 
@@ -377,7 +377,8 @@ RUN_OWN_RULE = """
 import fegsam as fg
 import own_rules
 
-noise, algorithm = fg.MarkovNoise([[1.0]], num_agents=2), fg.StochasticApproximation(own_rules.rule, dim=1)
+noise = fg.MarkovNoise([[1.0]], num_agents=2)
+algorithm = fg.StochasticApproximation(own_rules.rule, dim=1)
 history = fg.run(noise, algorithm, step_size=0.1, sync_period=3, num_steps=20, fixed_point=[0.0])
 print(float(history.data.final_params[0, 0]))
 """

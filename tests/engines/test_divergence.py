@@ -21,7 +21,6 @@ import pseudocode
 from cases import (
     ALGORITHMS,
     KERNELS,
-    KINDS,
     MATRICES,
     NOISE_DIM,
     Case,
@@ -30,6 +29,7 @@ from cases import (
     case,
     starts,
 )
+from helpers.bursts import BURST, bursts, quietly
 from helpers.small_buffers import shrink_buffers
 
 # NumPy's own words on an overflow are not what is tested here.
@@ -128,13 +128,6 @@ def diverging_run(some: Case, **settings) -> tuple[fg.History, str]:
     return history, str(caught[0].message)
 
 
-def quietly(call):
-    """What `call` returns, whether it diverges or not."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fg.DivergenceWarning)
-        return call()
-
-
 def assert_broken_off(data, row: int, expected: Truth) -> None:
     """Finite and right before the time of divergence, NaN from there on, wherever a time was
     recorded."""
@@ -196,8 +189,8 @@ def test_divergence_is_told_with_its_time_and_kind_and_the_finite_part_is_kept(
 def test_divergence_on_a_large_table_does_not_depend_on_what_is_recorded(
     name, num_agents, K, record
 ) -> None:
-    """Rounds that touch few cells of the table are kept in a log; outputs inside them are run for
-    by themselves."""
+    """Rounds that touch few cells of the table keep a log; an output inside such a round gets a run
+    of its own."""
     some, T = homogeneous(name, num_agents, states=300), 149
     expected = truth(some, 2, alpha=1e55, K=K, T=T)
     settings = {"alpha": expected.alpha, "K": K, "T": T, "seeds": [2], "record": record}
@@ -233,7 +226,7 @@ def test_reference_and_cpu_agree_on_when_many_seeds_diverge(name) -> None:
 
 
 def test_divergence_is_told_when_memory_is_short(monkeypatch) -> None:
-    """Rounds are then run in pieces, and again for the records that do not fit."""
+    """Rounds then run in pieces, and again for the record points that do not fit."""
     shrink_buffers(monkeypatch)
     for name in FORMS.values():
         for num_agents in (1, 3):
@@ -262,24 +255,6 @@ def test_the_warning_points_at_the_call_that_diverged(engine) -> None:
 
 # --- A chain that explodes now and then -----------------------------------------------------------
 
-BURST = 1e100
-
-
-def bursts(num_agents: int = 1, chance: float = 0.04) -> Case:
-    """x halves at each step; in the noise's second state it is multiplied by 1e100 instead. Two
-    bursts are too many."""
-    kernel = np.tile([1 - chance, chance], (2, 1))
-    noise = fg.MarkovNoise(
-        np.stack([kernel] * KINDS), num_agents=num_agents, assignment=assignment(num_agents)
-    )
-    matrices = np.tile(np.array([-0.5, BURST])[:, None, None], (KINDS, 1, 1, 1))
-    offsets = np.zeros((KINDS, 2, 1))
-
-    def oracle(states, _, **settings):
-        return pseudocode.algorithm_1_linear(states, matrices, offsets, **settings)
-
-    return Case(noise, fg.LinearSA(matrices, offsets), 0, np.ones(1), oracle)
-
 
 def bursts_at(some: Case, seed: int, T: int) -> np.ndarray:
     return np.flatnonzero(some.paths(seed, T)[0][0][:T] == 1)
@@ -305,9 +280,7 @@ def test_one_agent_diverges_at_its_second_burst_and_seeds_without_one_go_on(engi
     np.testing.assert_array_equal(history.data.diverged_at, expected)
     gone = [time for time in expected if time > 0]
     assert 3 < len(gone) < 37
-    assert (
-        f"Seed {expected.index(min(gone))} left the finite numbers at time {min(gone)}" in message
-    )
+    assert f"Seed {expected.index(min(gone))} diverged at time {min(gone)}" in message
     assert f"({len(gone)} of 40 seeds diverged)" in message
 
 
@@ -327,40 +300,6 @@ def test_seeds_that_stay_finite_have_the_bits_they_have_alone(
             alone.data[name].values, together.data[name].values[finite], err_msg=str(name)
         )
     np.testing.assert_array_equal(alone.checkpoint.params, together.checkpoint.params[finite])
-
-
-@EACH_ENGINE
-@pytest.mark.parametrize("num_agents", [1, 3])
-@pytest.mark.parametrize("K", [1, 10, 40])
-@pytest.mark.parametrize("broken_at", [9, 20, 23])
-def test_a_partly_diverged_run_resumed_equals_the_unbroken_one(
-    num_agents, K, broken_at, engine, assert_same_bits
-) -> None:
-    """Also where a seed has diverged and its output, drawn anew for the longer run, lies in its
-    finite part."""
-    some = bursts(num_agents, chance=0.02)
-    settings = {
-        "alpha": 1.0,
-        "K": K,
-        "seeds": range(60),
-        "fixed_point": [0.0],
-        "engine": engine,
-        "output_decay": 0.96,
-    }
-    first = quietly(lambda: some.run(**settings, T=broken_at))
-    whole = quietly(lambda: some.run(**settings, T=30))
-    gone, later = first.data.diverged_at.values >= 0, whole.data.diverged_at.values >= 0
-    assert 0 < gone.sum() < later.sum() < 60
-    assert_same_bits(quietly(lambda: some.run(**settings, T=30, resume_from=first)), whole)
-
-
-@EACH_ENGINE
-def test_a_run_of_which_nothing_is_left_can_be_resumed(engine, assert_same_bits) -> None:
-    some = bursts(num_agents=3, chance=0.5)
-    settings = {"alpha": 1.0, "K": 4, "seeds": range(3), "fixed_point": [0.0], "engine": engine}
-    first, whole = (quietly(lambda T=T: some.run(**settings, T=T)) for T in (20, 30))
-    assert np.all(first.data.diverged_at >= 0)
-    assert_same_bits(some.run(**settings, T=30, resume_from=first), whole)
 
 
 # --- The edge of the finite numbers ---------------------------------------------------------------
@@ -505,7 +444,7 @@ def test_a_value_error_that_overflows_alone_ends_its_seed(engine, assert_same_bi
     message = next(
         str(warning.message) for warning in caught if warning.category is fg.DivergenceWarning
     )
-    assert "Seed 4 left the finite numbers at time 2, in its errors" in message
+    assert "Seed 4 diverged at time 2, in its errors" in message
     assert np.isnan(history.checkpoint.params).all()
     assert_same_bits(quietly(lambda: growing(4, resume_from=quietly(lambda: growing(2)))), history)
 
@@ -590,7 +529,7 @@ def test_features_that_overflow_are_told_as_a_divergence_of_the_right_seed() -> 
         "record_params": True,
     }
     for engine in ENGINES:
-        with pytest.warns(fg.DivergenceWarning, match="Seed 8 left the finite numbers at time 2"):
+        with pytest.warns(fg.DivergenceWarning, match="Seed 8 diverged at time 2"):
             data = fg.run(
                 problem, fg.OnPolicyTD(), **settings, seeds=[8], fixed_point=[2e-60], engine=engine
             ).data

@@ -1,5 +1,5 @@
-"""The random numbers of every engine against published vectors, and the draws against the laws they
-are made from."""
+"""The random numbers of every engine against published vectors, and the draws against the
+distributions that they are made from."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ def test_streams_of_purposes_agents_and_seeds_never_meet() -> None:
 
 
 def test_words_are_uniform_and_those_of_a_step_independent() -> None:
-    """Of a step's two words the upper three bits: 64 equally likely cells; and so for the same word
-    of two steps."""
+    """The upper three bits of a step's two words make 64 equally likely cells, and so do those of
+    one word at two steps."""
     times = np.arange(20_000, dtype=np.uint64)
     for seed in (0, 2**64 - 1):
         first, second = (

@@ -1,5 +1,5 @@
-"""What `run` is asked and what it gives back: times, parameters, outputs, seeds, engines, threads,
-terminals, Ctrl-C."""
+"""What `run` takes and returns: times, parameters, outputs, seeds, engines, threads, terminals,
+Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ALPHA, X0 = 0.1, 5.0
 def pulled(num_agents: int = 2, **settings):
     """Half the agents are pulled to 3, half to 1, without noise: every number of the run is known.
 
-    With even numbers of both the average forgets x0 for 2 at rate 1 - alpha whatever K is, and t
-    steps after a sync each agent is 1 - (1 - alpha)^t away from it.
+    With equal numbers of both, the average's distance from 2 shrinks by 1 - alpha a step whatever K
+    is, and t steps after a sync each agent is 1 - (1 - alpha)^t away from the average.
     """
     noise = fg.MarkovNoise(np.ones((2, 1, 1)), num_agents=num_agents)
     algorithm = fg.LinearSA(-np.ones((2, 1, 1, 1)), [[[3.0]], [[1.0]]])
@@ -333,8 +333,8 @@ def test_settings_say_what_was_asked_for_and_are_frozen() -> None:
 
 
 def test_independent_windows_have_the_law_of_independent_noise(assert_mean) -> None:
-    """A chain that stays where it is for 40 steps: drawn afresh, its +-2 averages as a coin
-    does."""
+    """A chain that changes its state every 40 steps on average; drawn independently at each step,
+    its +-2 is a fair coin."""
     sticky = fg.MarkovNoise([[0.975, 0.025], [0.025, 0.975]], num_agents=3)
     coin = fg.LinearSA(-np.ones((2, 1, 1)), [[2.0], [-2.0]])
     times = np.array([1, 5, 30])
@@ -533,7 +533,7 @@ def test_ctrl_c_ends_a_long_run_and_nothing_was_shown_to_a_pipe(threads) -> None
 
 
 def test_ctrl_c_ends_a_run_within_a_round_of_billions_of_steps() -> None:
-    """A sync period as long as the run is how to ask for agents that never meet."""
+    """A sync period as long as the run asks for agents that never average."""
     with processes.started(long_run(2, num_agents=3, K=10**10)) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""What a large federation takes: heavy, so not among the ordinary tests."""
+"""The memory of a large federation; slow, so not among the ordinary tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import fegsam as fg
 mdp = fg.examples.garnet(100, 5, 100, discount=0.9, seed=0)
 fed = fg.Federation(mdp, fg.policies.random(100, 5, count=4, seed=1), num_agents=1_000_000)
-history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=10, num_steps=20, record=np.array([0, 20]))
+settings = dict(step_size=0.1, sync_period=10, num_steps=20, record=np.array([0, 20]))
+history = fg.run(fed, fg.QLearning(), **settings)
 assert history.data.squared_error[0, 1] < history.data.squared_error[0, 0]
 for line in open("/proc/self/status"):
     if line.startswith("VmHWM"):

@@ -325,7 +325,7 @@ def test_endless_run_ends_at_the_stationary_error(T) -> None:
 
 
 def test_agents_that_never_synchronise_stay_apart() -> None:
-    """Times before the first sync, whatever the last one asked for is."""
+    """Every time asked for lies before the first synchronisation."""
     problem, algorithm = setting("linear-n1", (0, 1, 1))
     star = fg.fixed_point(problem, algorithm)
     truth = joint_moments(problem, algorithm, star, ALPHA, 1000, 6)

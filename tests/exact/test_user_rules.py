@@ -134,13 +134,13 @@ def moved(params: Any, y: Any, kind: Any, out: Any) -> None:
     [
         (
             returned,
-            r"'returned' leaves in out\[0\] what stood there before; set every entry of out, with "
-            r"=",
+            r"'returned' does not set out\[0\] from params, y and kind alone; assign every entry "
+            r"of out, with =",
         ),
-        (half_set, r"'half_set' leaves in out\[1\] what"),
-        (added_to, r"'added_to' leaves in out\[0\] what"),
-        (set_in_one_state, r"'set_in_one_state' leaves in out\[1\] what"),
-        (moved, "'moved' writes to params; set out alone"),
+        (half_set, r"'half_set' does not set out\[1\] from params"),
+        (added_to, r"'added_to' does not set out\[0\] from params"),
+        (set_in_one_state, r"'set_in_one_state' does not set out\[1\] from params"),
+        (moved, "'moved' writes to params; write only to out"),
     ],
 )
 def test_a_rule_that_does_not_set_its_answer_is_refused(rule: Any, said: str) -> None:

@@ -63,13 +63,16 @@ class TestKeys:
         assert len(set(keys(EXAMPLE))) == 4
 
     def test_are_the_same_in_another_process(self):
-        code = "from fegsam.experiments.spec.study import *; print(*[cell.key for cell in parse_study(EXAMPLE).cells()])"
+        code = (
+            "from fegsam.experiments.spec.study import EXAMPLE, parse_study\n"
+            "print(*[cell.key for cell in parse_study(EXAMPLE).cells()])"
+        )
         told = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         ).stdout.split()
         assert told == keys(EXAMPLE)
 
-    def test_do_not_hang_on_where_a_file_lies(self, tmp_path):
+    def test_do_not_depend_on_where_a_file_lies(self, tmp_path):
         text = EXAMPLE.replace("seed = 0", 'seed = 0\ninitial_distribution = "start.npy"')
         for name in ("a", "b"):
             (tmp_path / name).mkdir()

@@ -1,5 +1,5 @@
-"""Intervals hold the truth as often as they say, on laws whose truth is known; slopes, times and
-ratios are right."""
+"""Intervals hold the truth as often as they say, on distributions whose truth is known; slopes,
+times and ratios are right."""
 
 from __future__ import annotations
 
@@ -274,9 +274,7 @@ def test_a_speed_up_with_known_truth_is_found(shared) -> None:
     assert estimate.half_width < 0.4
 
 
-def test_a_speed_up_that_only_many_agents_reach_is_infinite_and_one_that_none_reach_is_unknown() -> (
-    None
-):
+def test_a_speed_up_that_only_many_agents_reach_is_infinite_and_one_of_none_is_unknown() -> None:
     one, many = history(decaying(0.01, 0.1)), history(decaying(0.01, 0.001))
     assert speed_up(one, many, 0.01).value == math.inf
     nobody = speed_up(one, many, 1e-4)

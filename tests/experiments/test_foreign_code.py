@@ -328,8 +328,8 @@ def test_a_report_does_not_write_through_links_that_lead_out_of_the_results(
 def test_rule_is_stored_by_whatever_path_it_is_named(
     marker: pathlib.Path, results: pathlib.Path
 ) -> None:
-    """A way round the folder's name must not make a stranger's rule one's own, even without the
-    results' cells."""
+    """A roundabout path must not make a stranger's rule trusted, even where the results have no
+    cells."""
     shutil.rmtree(results / "cells")
     text = (
         (results / "study.toml")

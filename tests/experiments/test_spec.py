@@ -335,7 +335,10 @@ class TestProblems:
         sparse.save_npz(tmp_path / "moves.npz", mdp.transitions)
         np.save(tmp_path / "paid.npy", mdp.rewards)
         head, tail = TABULAR.split("[problem]\n")
-        table = '[problem]\ngenerator = "arrays"\ntransitions = "moves.npz"\nrewards = "paid.npy"\ndiscount = 0.7\n'
+        table = (
+            '[problem]\ngenerator = "arrays"\ntransitions = "moves.npz"\nrewards = "paid.npy"\n'
+            "discount = 0.7\n"
+        )
         problem, _ = (
             parse_study(head + table + tail[tail.index("\n[") :], directory=tmp_path)
             .cells()[0]
@@ -379,7 +382,10 @@ class TestProblems:
         (tmp_path / "rule.py").write_text(
             "def rule(params, y, kind, out):\n    out[0] = y - params[0]\n"
         )
-        algorithm = 'name = "stochastic_approximation"\nrule = "rule.py:rule"\ndim = 1\nassumptions = { gamma_c = 0.0 }'
+        algorithm = (
+            'name = "stochastic_approximation"\nrule = "rule.py:rule"\ndim = 1\n'
+            "assumptions = { gamma_c = 0.0 }"
+        )
         text = replaced('name = "linear_sa"', algorithm, NOISE).replace(
             '["corollary", "advised", 1]', "1"
         )

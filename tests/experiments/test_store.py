@@ -87,8 +87,7 @@ def test_another_cells_file_is_not_taken_for_ones_own(store: Store) -> None:
 def test_a_process_that_dies_while_writing_leaves_a_whole_file_or_none(
     tmp_path: pathlib.Path,
 ) -> None:
-    """It dies, like one that is killed, when it comes to the n-th of the calls that change the
-    disk."""
+    """The process dies at the n-th call that changes the disk, as if it were killed there."""
     code = f"""
 import os, pathlib
 from helpers.small_cells import grid

@@ -263,7 +263,8 @@ SWEEP = """
 import signal
 from helpers.small_cells import grid
 from fegsam.experiments.sweep.sweep import run_sweep
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background are started without
+# Tests in the background of a shell inherit that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begun", flush=True)
 try:
     run_sweep(grid(agents=tuple(range(1, {last})), pause={pause}), {directory!r}, workers=2)
@@ -339,7 +340,8 @@ def killed_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_data(
     killed_undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor, moment: int
 ) -> None:
-    """Each in another stage of the sweep, from its start to its last cells, and there at random."""
+    """Each kill comes in another stage of the sweep, from its start to its last cells, at a random
+    moment."""
     stages = np.random.default_rng(0).permutation(20)
     process = start(tmp_path, pause=0.3)
     wait_for_cells(tmp_path, stages[moment])
@@ -387,7 +389,7 @@ def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
 def test_ctrl_c_waits_for_the_cell_that_is_being_stored(
     tmp_path: pathlib.Path, executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Raised inside the library that writes it, it would leave that library's lock taken."""
+    """An interrupt inside the library that writes the file would leave that library's lock held."""
     write = Store.write
 
     def interrupted(store: Store, *what: Any) -> None:
@@ -447,7 +449,8 @@ import ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 run_sweep(grid(), directory / "ray", executor=executor)
 run_sweep(big, directory / "big ray", executor=executor)
-run_sweep(with_act(grid(), 1, "die once", directory / "mark"), directory / "killed", executor=executor)
+dying = with_act(grid(), 1, "die once", directory / "mark")
+run_sweep(dying, directory / "killed", executor=executor)
 study = with_act(with_act(grid(), 1, "crash"), 4, "fail")
 try:
     run_sweep(study, directory / "failing", executor=executor)

@@ -19,7 +19,7 @@ pytest.importorskip("flwr")
 
 from fegsam.federation.flower.deployment import load_node
 from fegsam.federation.flower.processes import marked
-from fegsam.federation.flower.server import FLOWER_FOLDER, Job
+from fegsam.federation.flower.server import FLOWER_FOLDER, AppStatus
 from fegsam.federation.flower.superlink import free_port
 from fegsam.federation.flower.supervisor import mark_of, node_command
 from fegsam.federation.protocol.experiment import Experiment
@@ -75,7 +75,7 @@ def test_whatever_is_killed_the_numbers_stay(tmp_path) -> None:
         assert any("activate-node" in event["call"] for event in strangers(output))
 
         wait_for("the round of the killed node", lambda: len(named(output, "round")) >= 2, process)
-        job = Job.read(output / FLOWER_FOLDER)
+        job = AppStatus.read(output / FLOWER_FOLDER)
         assert job is not None
         kill([job.pid])
         wait_for("a server app that goes on", lambda: len(named(output, "resumed")) >= 1, process)

@@ -1,5 +1,5 @@
-"""The parts of a federation on Flower, each without one: credentials, directories, processes, the
-node's app, what is shown."""
+"""The parts of a federation on Flower, each tested alone: credentials, directories, processes, the
+node's app, the board."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation.board import Board, Standing, described, table
+from fegsam.federation.board import Board, LogSummary, described, table
 from fegsam.federation.flower import client as flower_client
 from fegsam.federation.flower import deployment, local
 from fegsam.federation.flower import server as flower_server
-from fegsam.federation.flower.deployment import init, load_node, load_server
+from fegsam.federation.flower.deployment import Entrance, init, load_node, load_server
 from fegsam.federation.flower.grid_transport import PAYLOAD, RECORD, GridTransport, packed, unpacked
 from fegsam.federation.flower.processes import alive, end_all, environment, marked
 from fegsam.federation.flower.supervisor import forget_apps, node_command
@@ -59,22 +59,16 @@ ROUND = {
 
 @pytest.fixture(autouse=True)
 def _in_a_task(monkeypatch) -> None:
-    """Messages are made in processes of tasks alone, which Flower tells who they are."""
+    """Only task processes make messages, and Flower tells each of them who it is."""
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 def make(folder: pathlib.Path, **changes) -> list[pathlib.Path]:
     """The directories of a federation of 4 agents."""
-    settings = {
-        "seed": None,
-        "hosts": ["hub.example.org", "::1"],
-        "port": 8000,
-        "num_nodes": 2,
-        "rules": {},
-        "insecure": False,
-    }
-    return init(folder / "fed", write_study(folder), **settings | changes)
+    entrance = {"hosts": ["hub.example.org", "::1"], "port": 8000, "insecure": False}
+    entrance = Entrance(**{name: changes.pop(name, entrance[name]) for name in entrance})
+    return init(folder / "fed", write_study(folder), entrance, **{"num_nodes": 2} | changes)
 
 
 def test_the_servers_certificate_is_signed_for_its_hosts_and_all_keys_are_private(tmp_path) -> None:
@@ -244,7 +238,7 @@ def test_a_board_shows_rounds_and_troubles_as_lines_where_there_is_no_terminal()
 def test_on_a_terminal_it_is_a_table_of_agents() -> None:
     from rich.console import Console
 
-    standing = Standing()
+    standing = LogSummary()
     for event in (
         STARTED,
         ROUND,
@@ -271,7 +265,10 @@ def test_on_a_terminal_it_is_a_table_of_agents() -> None:
 
 def test_all_that_carries_the_mark_is_ended_also_what_left_its_parent(tmp_path) -> None:
     mark, file = f"test-{time.time_ns()}", tmp_path / "pid"
-    sleeper = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+    sleeper = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('up', flush=True); time.sleep(600)"
+    )
     code = (
         "import pathlib, subprocess, sys\n"
         f"child = subprocess.Popen([sys.executable, '-c', {sleeper!r}], start_new_session=True, "
@@ -441,10 +438,10 @@ def test_the_server_app_runs_to_the_end_and_says_so(tmp_path, results) -> None:
     answer = answers(tmp_path / "fed" / "nodes", tmp_path / "state")
     flower_server.main(_Grid(answer), None)
     assert_equal(fg.load_history(results / "history.nc"), simulated(tmp_path / "study.toml"))
-    job = flower_server.Job.read(results / flower_server.FLOWER_FOLDER)
-    assert job == flower_server.Job(os.getpid(), "finished")
-    flower_server.Job.clear(results / flower_server.FLOWER_FOLDER)
-    assert flower_server.Job.read(results / flower_server.FLOWER_FOLDER) is None
+    job = flower_server.AppStatus.read(results / flower_server.FLOWER_FOLDER)
+    assert job == flower_server.AppStatus(os.getpid(), "finished")
+    flower_server.AppStatus.clear(results / flower_server.FLOWER_FOLDER)
+    assert flower_server.AppStatus.read(results / flower_server.FLOWER_FOLDER) is None
 
 
 def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(
@@ -526,15 +523,8 @@ def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(
         "params[0]\n"
     )
     (tmp_path / "study.toml").write_text(RULE_STUDY)
-    settings = {
-        "seed": None,
-        "hosts": ["localhost"],
-        "port": 8000,
-        "num_nodes": None,
-        "rules": {},
-        "insecure": True,
-    }
-    node = init(tmp_path / "fed", tmp_path / "study.toml", **settings)[0]
+    entrance = Entrance(["localhost"], 8000, insecure=True)
+    node = init(tmp_path / "fed", tmp_path / "study.toml", entrance)[0]
     marker.unlink()
 
     started = []
@@ -615,7 +605,7 @@ def test_a_server_app_that_cannot_go_on_says_why(tmp_path, results) -> None:
     (tmp_path / "fed" / "server" / "terms").write_bytes(b"spoilt")
     with pytest.raises(fg.ProblemError):
         flower_server.main(_Grid(), None)
-    job = flower_server.Job.read(results / flower_server.FLOWER_FOLDER)
+    job = flower_server.AppStatus.read(results / flower_server.FLOWER_FOLDER)
     assert job is not None
     assert job.state == "failed"
     assert "terms" in job.error

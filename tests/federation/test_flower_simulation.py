@@ -10,7 +10,7 @@ from helpers import processes
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
-from fegsam.federation.flower.deployment import init
+from fegsam.federation.flower.deployment import Entrance, init
 from fegsam.federation.flower.processes import OFFLINE
 from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER
 from helpers.deployed import assert_equal, simulated, write_study
@@ -26,10 +26,12 @@ server = pathlib.Path(os.environ["{SERVER}"])
 
 def settings(context):
     agent = int(context.node_config["partition-id"])
-    return flower_client.NodeSettings(server / ".." / ".." / "study.toml", None, (agent,), server / "state")
+    study = server / ".." / ".." / "study.toml"
+    return flower_client.NodeSettings(study, None, (agent,), server / "state")
 
-run_simulation(flower_server.app, flower_client.client_app(settings), {AGENTS},
-               backend_config={{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}})
+resources = {{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}}
+client = flower_client.client_app(settings)
+run_simulation(flower_server.app, client, {AGENTS}, backend_config=resources)
 """
 
 
@@ -39,16 +41,7 @@ def test_32_agents_in_flowers_simulation_equal_the_simulator(tmp_path) -> None:
         write_study(tmp_path, sync_period=50, rounds=3, num_agents=AGENTS),
         tmp_path / "out",
     )
-    init(
-        tmp_path / "d",
-        study,
-        seed=None,
-        hosts=["localhost"],
-        port=0,
-        num_nodes=None,
-        rules={},
-        insecure=True,
-    )
+    init(tmp_path / "d", study, Entrance(["localhost"], port=0, insecure=True))
     (output / FLOWER_FOLDER).mkdir(parents=True)
     environment = OFFLINE | {
         SERVER: str(tmp_path / "d" / "server"),

@@ -1,5 +1,4 @@
-"""Who has no business here stays out, and is logged: at the gate alone, and in front of a
-federation that runs."""
+"""Strangers are kept out and logged: at the gate alone, and in front of a running federation."""
 
 from __future__ import annotations
 

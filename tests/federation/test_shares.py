@@ -1,4 +1,4 @@
-"""Machines that were given their part alone run the whole experiment."""
+"""Machines that each hold only their own part run the whole experiment."""
 
 from __future__ import annotations
 

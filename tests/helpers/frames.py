@@ -1,4 +1,4 @@
-"""Frames of the wire as its documentation describes them, for messages that no honest node makes."""
+"""Frames as the wire documents them, for messages that no honest node makes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 import fegsam as fg
 
 COUNT = 200
-"""So many random problems a corrected formula has to stand."""
+"""Random problems on which a corrected formula must hold."""
 
 
 def random_laws(
@@ -115,8 +115,8 @@ class Agent:
         return self.rewards[:, :, None] + self.discount * values - values[:, None, None]
 
     def expected(self, values: np.ndarray, steps: int) -> np.ndarray:
-        """(S,): the mean of an importance-weighted temporal difference of so many steps, ``T^n v -
-        v``"""
+        """(S,): the mean of an importance-weighted temporal difference of n = `steps`
+        steps, ``T^n v - v``"""
         mean = np.einsum("sa,sat,sat->s", self.target, self.transitions, self.surprises(values))
         found = np.zeros_like(mean)
         for _ in range(steps):
@@ -139,7 +139,7 @@ def agents(problem: Any, *, on_policy: bool = False) -> list[Agent]:
 
 
 def stationary(kernel: np.ndarray) -> np.ndarray:
-    """The law that an ergodic kernel keeps, by least squares."""
+    """The stationary distribution of an ergodic kernel, by least squares."""
     size = len(kernel)
     equations = np.vstack([kernel.T - np.eye(size), np.ones(size)])
     return np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
@@ -157,7 +157,7 @@ def total_variation(kernel: np.ndarray, times: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Paths:
-    """Every window of n transitions that an agent can meet, with the n-step differences of its
+    """Every window of n transitions that an agent can see, with the n-step differences of its
     parts."""
 
     agent: Agent
@@ -211,7 +211,7 @@ class Paths:
 
 
 def paths(agent: Agent, length: int) -> Paths:
-    """All windows of so many transitions that have positive probability."""
+    """All windows of `length` transitions that have positive probability."""
     size, choices, _ = agent.transitions.shape
     grid = np.indices((size,) + (choices, size) * length).reshape(2 * length + 1, -1)
     states, actions = grid[0::2].T, grid[1::2].T

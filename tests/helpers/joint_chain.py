@@ -247,7 +247,7 @@ def td_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray
 
 
 def stationary(kernel: np.ndarray) -> np.ndarray:
-    """The law that the chain keeps."""
+    """The stationary distribution."""
     size = len(kernel)
     equations = np.vstack([kernel.T - np.eye(size), np.ones(size)])
     return np.linalg.lstsq(equations, np.append(np.zeros(size), 1.0), rcond=None)[0]

@@ -1,4 +1,4 @@
-"""A ClientApp whose node lies: of each round that its file of lies names, once."""
+"""A ClientApp that lies once in each round that its file of lies names."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_a_file_says_by_itself_what_it_is(tmp_path) -> None:
 
 
 def fingerprint(problem: Any = None, algorithm: Any = None, **settings: Any) -> str:
-    """Without running anything."""
+    """The fingerprint that a run with these arguments would have; nothing runs."""
     seen = []
     problem = golden.federation() if problem is None else problem
     algorithm = fg.OffPolicyLinearTD() if algorithm is None else algorithm

@@ -62,8 +62,7 @@ def at_largest_step(problem: Any, algorithm: Any) -> Constants:
     return constants_from(given, largest_alpha(given, 1) / given.beta)
 
 
-# 7a to 7c: statements against proofs
-# -----------------------------------------------------------------------------------
+# --- 7a to 7c: statements against proofs ----------------------------------------------------------
 
 
 def test_erratum_07a_stated_constants_are_those_of_another_proof() -> None:
@@ -201,8 +200,7 @@ def test_erratum_07c_noise_bound_is_squared_once() -> None:
         assert differences(problem, n) <= c.B_tilde**2
 
 
-# 7d to 7f: orders
-# ------------------------------------------------------------------------------------------------------
+# --- 7d to 7f: orders -----------------------------------------------------------------------------
 
 
 def test_erratum_07d_variance_constant_keeps_the_drift() -> None:
@@ -286,8 +284,7 @@ def test_erratum_07f_orders_keep_the_lipschitz_constant() -> None:
         assert 15 <= c.C_5 / order < 21
 
 
-# 8, 9: the norm
-# --------------------------------------------------------------------------------------------------------
+# --- 8, 9: the norm -------------------------------------------------------------------------------
 
 
 def test_erratum_08_q_learning_has_a_cell_for_each_state_and_action() -> None:

@@ -55,7 +55,7 @@ TUNING = 1
 HELD_OUT = 20261119
 _FRESH_SEEDS = range(7 * 10**8, 7 * 10**8 + 200)
 _COMMUNICATIONS = 2
-"""A plan may take so many times those of the best setting."""
+"""A plan may take this many times the communications of the best setting."""
 LARGEST_STEP = 2.0
 _SAMPLED_SEEDS = range(5 * 10**8, 5 * 10**8 + 100)
 _MOST_STEPS = 10**6

@@ -21,7 +21,7 @@ BUDGET = 600
 
 
 def noise_problem(rng: np.random.Generator) -> tuple[Any, Any]:
-    """Two kinds of agents with different matrices and offsets: rare meetings cost accuracy."""
+    """Two kinds of agents with different matrices and offsets: rare averaging costs accuracy."""
     kernels = rng.dirichlet(np.ones(3), size=(2, 3))
     matrices = -np.eye(2) * rng.uniform(0.3, 1.0, (2, 3, 1, 1)) + 0.1 * rng.normal(
         size=(2, 3, 2, 2)
@@ -128,8 +128,8 @@ class TestRefusals:
             plan(*coin(), accuracy=1e-6, budget=20)
 
     def test_unreachable_with_few_communications(self) -> None:
-        """One kind goes to 2, the other stays at 0; the average goes to 1 when they are alone, and
-        to 1.6 when they meet."""
+        """One kind goes to 2, the other stays at 0. Without synchronisation their average goes to
+        1, with it to 1.6."""
         noise = fg.MarkovNoise(np.full((2, 2, 2), 0.5), num_agents=4)
         algorithm = fg.LinearSA(
             matrices=[[[[-1.0]]] * 2, [[[-0.25]]] * 2], offsets=[[[1.0], [3.0]], [[-1.0], [1.0]]]
@@ -242,6 +242,7 @@ def test_frontier_drops_what_is_beaten() -> None:
 
 
 def test_planning_needs_no_extra() -> None:
-    code = "import sys, fegsam.planning; print([m for m in ('pydantic', 'plotly', 'ray', 'matplotlib') if m in sys.modules])"
+    extras = {"pydantic", "plotly", "ray", "matplotlib"}
+    code = f"import sys, fegsam.planning; print(sorted({extras} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -329,7 +329,7 @@ def test_a_state_that_ends_episodes_only_sometimes_is_refused(gymnasium, monkeyp
     monkeypatch.setattr(gymnasium, "make", lambda env_id, **options: Half())
     with pytest.raises(
         ProblemError,
-        match="Half-v0: state 1 ends the episode when reached on some ways and not on others",
+        match="Half-v0: state 1 ends the episode after some transitions and not after others",
     ):
         examples.from_gymnasium("Half-v0", 0.9)
 

@@ -96,7 +96,10 @@ def test_the_smallest_closed_class_is_named():
     chain = np.zeros((5, 5))
     chain[0, [1, 3]] = chain[1, [0, 2]] = chain[2, [0, 4]] = 0.5
     chain[3, 4] = chain[4, 3] = 1.0
-    message = r"agent kind 2: its chain is reducible: states \[3, 4\] form a closed class that never reaches state 0: give"
+    message = (
+        r"agent kind 2: its chain is reducible: "
+        r"states \[3, 4\] form a closed class that never reaches state 0: give"
+    )
     with pytest.raises(ProblemError, match=message):
         check_ergodic(sparse.csr_array(chain), "agent kind 2")
 
@@ -179,7 +182,7 @@ def test_a_law_beyond_floating_point_is_refused(ratio):
     left = 0.5 / (1.0 + ratio)
     with pytest.raises(
         ProblemError,
-        match=r"the stationary law of state .* is too small for a floating-point number",
+        match=r"the stationary probability of state .* is too small for a floating-point number",
     ):
         stationary_law(line(450, right=ratio * left, left=left))
 
@@ -313,7 +316,7 @@ def test_mixing_constants_refuse_what_they_cannot_certify():
         mixing_constants(line(2001, 0.3, 0.3))
     with pytest.raises(
         ProblemError,
-        match=r"the chain has not mixed after .* steps, more than rounding allows to follow",
+        match=r"the chain has not mixed after .* steps, and rounding errors hide what follows",
     ):
         mixing_constants(sparse.csr_array([[1 - 2e-16, 2e-16], [2e-16, 1 - 2e-16]]))
     with pytest.raises(ProblemError, match="target is 0, but must lie strictly between 0 and 1"):

@@ -1,4 +1,4 @@
-"""Policies are probability laws over actions, drawn and built as their names say."""
+"""Policies are distributions over actions, drawn and built as their names say."""
 
 from __future__ import annotations
 

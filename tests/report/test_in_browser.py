@@ -157,7 +157,10 @@ def test_every_tab_fits_its_screen_and_is_drawn(
     browser, width, height, phone, dark, tmp_path
 ) -> None:
     browser.open("claim-a", width=width, height=height, phone=phone, dark=dark)
-    beyond = "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+    beyond = (
+        "return [...document.querySelectorAll('main *')]"
+        ".filter(e => e.getBoundingClientRect().right > innerWidth + 1)"
+    )
     for tab in ("summary", "claim-c", "settings", "claim-a"):
         browser.open(tab, width=width, height=height, phone=phone, dark=dark)
         assert browser.ask("return document.documentElement.scrollWidth") <= width, tab
@@ -244,7 +247,10 @@ def test_the_numbers_open_as_a_table(browser) -> None:
 
 def test_paper_shows_every_claim_and_every_plot_in_ink_even_from_a_dark_screen(browser) -> None:
     browser.open(dark=True)
-    look = "p => [p.querySelectorAll('.main-svg').length > 0, p.clientWidth, getComputedStyle(p.querySelector('.xtitle')).fill]"
+    look = (
+        "p => [p.querySelectorAll('.main-svg').length > 0, p.clientWidth, "
+        "getComputedStyle(p.querySelector('.xtitle')).fill]"
+    )
     note = f"window.seen = [...document.querySelectorAll('.plot')].map({look})"
     browser.ask(f"addEventListener('beforeprint', () => {{ {note} }})")
     pdf = base64.b64decode(

@@ -131,7 +131,7 @@ def test_settings_that_the_theorem_does_not_admit_are_left_out() -> None:
 
 def test_variance_grows_with_the_corrected_order_and_faster_than_the_printed_one() -> None:
     for parameter, printed, corrected in (("mu_min", -2, -3), ("1-gamma", -4, -5)):
-        variance = problem_size.growths(SIZE, fg.OffPolicyTabularTD(), parameter)[0]
+        variance = problem_size.growths(SIZE, problem_size.EXAMINED[0], parameter)[0]
         assert (variance.printed, variance.corrected) == (printed, corrected)
         assert variance.exponent == pytest.approx(corrected, abs=0.05)
         assert [verdict.outcome for verdict in problem_size.growth_verdicts(SIZE, variance)] == [
@@ -140,14 +140,14 @@ def test_variance_grows_with_the_corrected_order_and_faster_than_the_printed_one
         ]
 
 
-@pytest.mark.parametrize("algorithm", [fg.OffPolicyTabularTD(), fg.QLearning()])
+@pytest.mark.parametrize("examined", problem_size.EXAMINED)
 def test_true_number_of_steps_grows_as_the_closed_form_of_independent_states(
-    algorithm: Any,
+    examined: problem_size.Examined,
 ) -> None:
     """alpha is of order accuracy / |S|, and the slowest rate alpha mu_min, so T is of order |S| /
     mu_min up to a logarithm."""
     truth = {
-        parameter: problem_size.growths(SIZE, algorithm, parameter)[-1]
+        parameter: problem_size.growths(SIZE, examined, parameter)[-1]
         for parameter in ("mu_min", "|S|")
     }
     assert {growth.quantity for growth in truth.values()} == {"The true T"}

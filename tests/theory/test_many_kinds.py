@@ -75,7 +75,7 @@ def test_the_constants_are_those_of_the_worst_kind(algorithm: Any, several: bool
 
 @pytest.mark.parametrize("several", [False, True])
 def test_stacks_are_the_chains(several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in pieces."""
+    """The stack is made in pieces of 200 entries."""
     monkeypatch.setattr(chains, "STACK_ENTRIES", 200)
     behavior = policies(9, 5, seed=2, gaps=True)
     mdps = [fg.examples.garnet(5, 3, 2, 0.8, seed=s) for s in range(9 if several else 1)]

@@ -1,7 +1,7 @@
 """The small-step law against the stationary moments of the chain of parameters and windows, solved
 by brute force.
 
-One agent, or two, with the windows that they meet: the first and second moments of the parameters,
+One agent, or two, with the windows that they see: the first and second moments of the parameters,
 kept apart by what window comes next, close. They are enumerated here in plain Python from the
 paper's formulas, with nothing from `fegsam.exact` but theta*, and their stationary values are what
 the law must approach, at a relative error that falls in proportion to the step size.
@@ -479,7 +479,7 @@ def test_tabular_td_is_linear_td_with_unit_features() -> None:
 
 def test_mean_matrix_and_rate_agree_with_the_mean_field() -> None:
     from fegsam.exact.mean_fields import mean_field
-    from fegsam.theory.small_step.agent_noise import agent_noises
+    from fegsam.theory.small_step.noises import agent_noises
 
     fed = federation(4)
     for algorithm in (fg.OffPolicyLinearTD(2), fg.OffPolicyLinearTD(1, preconditioned=True)):
@@ -503,7 +503,7 @@ def two_kinds(rates: tuple[float, float], agents: int = 4) -> tuple[fg.MarkovNoi
 
 
 def test_the_drift_is_exact_to_first_order_where_the_law_holds() -> None:
-    """Where the agents meet, theta = sum_i (1 - F_i^K) theta_i / sum_i (1 - F_i^K) with F_i = 1 -
+    """After a synchronisation, theta = sum_i (1 - F_i^K) theta_i / sum_i (1 - F_i^K) with F_i = 1 -
     alpha a_i."""
     alpha, rates = 1e-4, (1.0, 2.0)
     theta = rates[0] / sum(rates)

@@ -1,12 +1,11 @@
-"""Algorithm 1: federated stochastic approximation with Markov noise, FeGSAM (Section 3.2, Theorem
-3.1).
+"""Algorithm 1, FeGSAM: federated stochastic approximation with Markov noise (Theorem 3.1).
 
-Agent i sees a Markov chain y^i_t of its own and moves
+See Section 3.2 of the paper. Agent i sees its own Markov chain y^i_t and updates
 
     theta += alpha * (G^i(theta, y_t) - theta + b^i(y_t)),
 
-and every K steps all agents replace their parameters by the average. `LinearSA` has the increment
-as arrays, A(y) theta + b(y); `StochasticApproximation` as a function of the user's. Both run on
+and every K steps all agents replace their parameters by the average. `LinearSA` takes the increment
+as arrays, A(y) theta + b(y); `StochasticApproximation` takes it as a function. Both run on
 `MarkovNoise`.
 """
 
@@ -23,14 +22,13 @@ import numpy as np
 from numba.extending import register_jitable
 
 from fegsam.algorithms.rule import Algorithm, Path
-from fegsam.algorithms.structure import LinearOperator, Opaque
+from fegsam.algorithms.structure import LinearOperator, Opaque, check_assumptions
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import finite_array, integer
 from fegsam.problem.federation import MarkovNoise, Problem
 
-_ASSUMPTIONS = ("gamma_c", "A_1", "A_2", "B", "m_1", "m_2", "m_3", "m_4", "rho")
 _TRIED = 256
-"""Pairs of kind and state that a user's rule is tried on."""
+"""The number of pairs (kind, state) on which a user's rule is tried."""
 
 
 class LinearTables(NamedTuple):
@@ -41,7 +39,7 @@ class LinearTables(NamedTuple):
 
 
 class NoTables(NamedTuple):
-    """A rule of the user's own has its constants in itself."""
+    """The tables of a user's rule, which holds its own constants."""
 
     nothing: np.float64 = np.float64(0.0)
 
@@ -62,15 +60,13 @@ def _require_noise(problem: Problem, algorithm: Algorithm) -> MarkovNoise:
     if not isinstance(problem, MarkovNoise):
         raise ProblemError(
             f"{type(algorithm).__name__} runs on a Markov chain and was given a "
-            f"{type(problem).__name__}; "
-            "pass a fegsam.MarkovNoise."
+            f"{type(problem).__name__}; pass a fegsam.MarkovNoise."
         )
     return problem
 
 
 def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise) -> None:
-    """Try a rule that was written for this: it must set all of `out`, whatever stood there, and
-    nothing else."""
+    """Try a user's rule: it must set all of `out`, whatever `out` held before, and nothing else."""
     params = np.zeros(dim)
     pairs = itertools.product(range(noise.num_kinds), range(noise.num_states))
     with np.errstate(all="ignore"):
@@ -79,49 +75,34 @@ def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise)
             try:
                 for out in found:
                     rule(params, y, kind, out)
-            except Exception:  # the run itself says what is wrong, and where
+            except Exception:  # the run itself reports what is wrong, and where
                 return
             if params.any():
                 raise ProblemError(
-                    f"The rule {rule.__name__!r} writes to params; set out alone, which the "
-                    "engines add."
+                    f"The rule {rule.__name__!r} writes to params; write only to out, which the "
+                    "engine adds to them."
                 )
             other = np.flatnonzero(~np.isclose(*found, rtol=0, atol=0, equal_nan=True))
             if len(other):
                 raise ProblemError(
-                    f"The rule {rule.__name__!r} leaves in out[{other[0]}] what stood there "
-                    "before; set every entry of out, "
-                    "with = and not with += or return, from params, y and kind alone."
+                    f"The rule {rule.__name__!r} does not set out[{other[0]}] from params, y and "
+                    "kind alone; assign every entry of out, with = and not with += or return."
                 )
-
-
-def _check_assumptions(stated: Any) -> None:
-    if stated is not None and not isinstance(stated, Mapping):
-        raise ProblemError(
-            f"assumptions is {shown(stated)}; give a mapping from {', '.join(_ASSUMPTIONS)} to "
-            "numbers."
-        )
-    for name, value in (stated or {}).items():
-        if not isinstance(name, str) or name not in _ASSUMPTIONS:
-            raise ProblemError(
-                f"assumptions names {shown(name)}; give some of {', '.join(_ASSUMPTIONS)}."
-            )
-        finite_array(value, f'assumptions["{name}"]', "()")
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-            raise ProblemError(f'assumptions["{name}"] is {shown(value)}; give a number.')
 
 
 @dataclass(frozen=True, eq=False)
 class LinearSA:
-    """Algorithm 1 with a linear operator: ``theta += alpha * (matrices[k, y] @ theta + offsets[k,
-    y])``.
+    """Algorithm 1 with a linear operator.
+
+    An agent of kind k in state y updates
+    ``theta += alpha * (matrices[k, y] @ theta + offsets[k, y])``.
 
     Parameters
     ----------
     matrices : (M, Y, d, d) array
         One matrix per agent kind and state of its chain; (Y, d, d) where all kinds share them.
     offsets : (M, Y, d) array
-        Likewise; (Y, d) where all kinds share them.
+        One vector per agent kind and state; (Y, d) where all kinds share them.
 
     Examples
     --------
@@ -140,6 +121,7 @@ class LinearSA:
     form = "dense"
     norm = "2"
     window = 0
+    theorem = "main_body"
 
     def __post_init__(self) -> None:
         matrices = finite_array(self.matrices, "matrices", "(M, Y, d, d)")
@@ -153,8 +135,8 @@ class LinearSA:
         ):
             raise ProblemError(
                 f"LinearSA got matrices of shape {np.shape(self.matrices)} and offsets of shape "
-                f"{np.shape(self.offsets)}; "
-                "give (M, Y, d, d) and (M, Y, d), or (Y, d, d) and (Y, d) for all kinds."
+                f"{np.shape(self.offsets)}; give (M, Y, d, d) and (M, Y, d), or (Y, d, d) and "
+                "(Y, d) for all kinds."
             )
         for name, value in (("matrices", matrices), ("offsets", offsets)):
             value.setflags(write=False)
@@ -170,9 +152,8 @@ class LinearSA:
         if kinds not in (1, noise.num_kinds) or states != noise.num_states:
             raise ProblemError(
                 f"LinearSA has matrices for {kinds} kinds and {states} states, the Markov noise "
-                f"has {noise.num_kinds} kinds "
-                f"and {noise.num_states} states; make them agree (one kind of matrices may serve "
-                "all)."
+                f"has {noise.num_kinds} kinds and {noise.num_states} states; make them agree (one "
+                "kind of matrices may serve all)."
             )
 
     def dimension(self, problem: Problem) -> int:
@@ -182,10 +163,7 @@ class LinearSA:
         return np.ones((1, problem.num_states, 1))
 
     def tables(self, problem: Problem) -> LinearTables:
-        repeats = problem.num_kinds // len(self.matrices)
-        return LinearTables(
-            np.repeat(self.matrices, repeats, axis=0), np.repeat(self.offsets, repeats, axis=0)
-        )
+        return LinearTables(*self.structure(problem).of_kinds(problem.num_kinds))
 
     def structure(self, problem: Problem) -> LinearOperator:
         return LinearOperator(self.matrices, self.offsets)
@@ -193,14 +171,14 @@ class LinearSA:
 
 @dataclass(frozen=True, eq=False)
 class StochasticApproximation:
-    """Algorithm 1 with an operator of your own.
+    """Algorithm 1 with your own operator.
 
     Parameters
     ----------
     rule : function ``rule(params, y, kind, out)``
-        Writes G(params, y) - params + b(y) of agent kind `kind` into `out`. Plain Python that Numba
-        can compile: loops, arithmetic, `math` functions, global or enclosing numbers and arrays. It
-        must not write `params`.
+        Writes G(params, y) - params + b(y) of agent kind `kind` into `out`, and nothing else. It is
+        plain Python that Numba can compile: loops, arithmetic, `math` functions, and numbers and
+        arrays from enclosing scopes.
     dim : int
         The number of parameters.
     norm : 2 or inf
@@ -225,13 +203,14 @@ class StochasticApproximation:
 
     user_rule: Callable[..., None]
     rule: Callable[..., None]
-    """the same on an agent's path, as engines want it"""
+    """the same function with the signature that engines call (see `algorithms.rule`)"""
     dim: int
     norm_order: Any = field(default=2)
     assumptions: Mapping[str, float] | None = None
 
     form = "dense"
     window = 0
+    theorem = "main_body"
 
     def __init__(
         self,
@@ -251,7 +230,8 @@ class StochasticApproximation:
                 f"The rule {rule.__name__!r} takes too few arguments; define it as rule(params, "
                 "y, kind, out)."
             )
-        _check_assumptions(assumptions)
+        if assumptions is not None:
+            check_assumptions(assumptions)
         if (
             isinstance(norm, bool)
             or not isinstance(norm, int | float | np.integer | np.floating)
@@ -297,8 +277,8 @@ def _on_paths(user_rule: types.FunctionType) -> Callable[..., None]:
         copy.__kwdefaults__ = user_rule.__kwdefaults__
         return _on_paths(copy)
 
-    # For messages, what a user wants to read about; and for an engine that compiles, the same with
-    # today's globals.
+    # Error messages name the user's function. Engines that compile call `renew`, which gives a new
+    # function with the current globals.
     stochastic_approximation_rule.user_rule = user_rule  # pyright: ignore[reportFunctionMemberAccess]
     stochastic_approximation_rule.renew = renew  # pyright: ignore[reportFunctionMemberAccess]
     return stochastic_approximation_rule

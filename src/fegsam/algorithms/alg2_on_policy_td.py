@@ -1,9 +1,9 @@
 """Algorithm 2: federated n-step TD, on-policy, with linear features (Section 5, Theorem 5.1).
 
-Every agent follows the target policy pi. At step t it sees S_t, A_t, ..., S_{t+n} and moves
+Every agent follows the target policy pi. At step t it sees S_t, A_t, ..., S_{t+n} and updates
 
-    v += alpha * phi(S_t) * E,    E = sum_{l=t}^{t+n-1} gamma^{l-t} (R(S_l, A_l) + gamma
-    phi(S_{l+1})'v - phi(S_l)'v).
+    v += alpha * phi(S_t) * E,
+    E = sum_{l=t}^{t+n-1} gamma^{l-t} (R(S_l, A_l) + gamma phi(S_{l+1})'v - phi(S_l)'v).
 
 All terms use the same v, so the sum telescopes:
 
@@ -62,11 +62,10 @@ def on_policy_td_rule(
 
 @dataclass(frozen=True)
 class OnPolicyTD:
-    """Federated on-policy n-step TD: all agents evaluate the policy that they follow, with shared
-    features.
+    """Federated on-policy n-step TD with linear features.
 
-    That policy is the federation's `target_policy`; behaviour policies, if it has any, are for the
-    off-policy algorithms.
+    All agents evaluate the policy that they follow, the federation's `target_policy`. Its behaviour
+    policies, if it has any, are for the off-policy algorithms.
 
     Parameters
     ----------
@@ -92,6 +91,7 @@ class OnPolicyTD:
 
     form = "row"
     norm = "2"
+    theorem = "fed_TD_on"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")

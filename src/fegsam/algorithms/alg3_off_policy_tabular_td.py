@@ -1,14 +1,14 @@
 """Algorithm 3: federated n-step TD, off-policy, tabular (Section 6.1, Theorem 6.1).
 
-Agent i follows its own private policy pi^i and corrects with the ratios rho(s, a) = pi(a|s) /
-pi^i(a|s). At step t it sees S_t, A_t, ..., S_{t+n} and moves one cell,
+Agent i follows its own private policy pi^i and corrects for it with the importance ratios rho(s, a)
+= pi(a|s) / pi^i(a|s). At step t it sees S_t, A_t, ..., S_{t+n} and updates one cell,
 
     V(S_t) += alpha * sum_{l=t}^{t+n-1} gamma^{l-t} [prod_{j=t}^{l} rho(S_j, A_j)] e_l,
     e_l = R(S_l, A_l) + gamma V(S_{l+1}) - V(S_l),
 
 where the product includes the ratio of step l itself. Summed from the window's end (Horner) this is
-rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ...)). The fixed point is V^pi for every agent and every n,
-where all share one MDP. The theorem's norm is the sup norm.
+rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ...)). If all agents share one MDP, the fixed point is V^pi
+for every agent and every n. The theorem's norm is the sup norm.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def off_policy_tabular_td_rule(
 
 @dataclass(frozen=True)
 class OffPolicyTabularTD:
-    """Federated off-policy n-step TD: all agents evaluate one target policy from their own
-    behaviour policies.
+    """Federated off-policy n-step TD on a table of state values.
+
+    All agents evaluate one target policy, each from its own behaviour policy.
 
     Parameters
     ----------
@@ -87,6 +88,7 @@ class OffPolicyTabularTD:
 
     form = "cell"
     norm = "sup"
+    theorem = "fed_TD_off"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")

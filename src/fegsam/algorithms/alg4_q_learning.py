@@ -1,12 +1,12 @@
 """Algorithm 4: federated Q-learning (Section 6.2, Theorem 6.2).
 
-At step t agent i, at S with action A ~ pi^i(.|S) and next state S', moves one cell of its own
-table,
+At step t agent i, in state S with action A ~ pi^i(.|S) and next state S', updates one cell of its
+own table,
 
     Q(S, A) += alpha * (R(S, A) + gamma * max_a Q(S', a) - Q(S, A)),
 
 and every K steps all agents replace their table by the average. The fixed point is Q* for every
-agent: each behaviour policy must try every action. The theorem's norm is the sup norm.
+agent, provided that each behaviour policy tries every action. The theorem's norm is the sup norm.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class QTables(NamedTuple):
 
 
 def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> tuple[Any, Any]:
-    """The temporal difference of the visited cell, with the best action of the next state in the
-    agent's own table."""
+    """The temporal difference of the visited cell, with the best action of the next state."""
     s, a, s_next = path.states[t], path.actions[t], path.states[t + ONE]
     row = s_next * tables.num_actions
     best = params[row]
@@ -46,10 +45,9 @@ def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> 
 
 @dataclass(frozen=True)
 class QLearning:
-    """Federated Q-learning: all agents learn Q* of the shared MDP from their own behaviour
-    policies.
+    """Federated Q-learning: all agents learn Q* of the shared MDP, each from its own policy.
 
-    Parameters are the flat table, cell ``s * num_actions + a``.
+    The parameters are the flat table, with (s, a) in cell ``s * num_actions + a``.
 
     Examples
     --------
@@ -64,6 +62,7 @@ class QLearning:
     form = "cell"
     norm = "sup"
     window = 1
+    theorem = "fed_Q"
 
     @property
     def rule(self) -> Callable[..., Any]:
@@ -76,8 +75,8 @@ class QLearning:
             kind, state, action = missing[0]
             raise ProblemError(
                 f"Q-learning needs every action tried everywhere, but the behaviour policy of "
-                f"agent kind {kind} never "
-                f"takes action {action} in state {state}; give it a positive probability there."
+                f"agent kind {kind} never takes action {action} in state {state}; give it a "
+                "positive probability there."
             )
 
     def dimension(self, problem: Problem) -> int:

@@ -1,16 +1,16 @@
 """Algorithm 5: federated n-step TD, off-policy, with linear features (Section 7, Theorem 7.1).
 
-Agent i follows its own private policy pi^i with ratios rho(s, a) = pi(a|s) / pi^i(a|s). At step t
-it moves
+Agent i follows its own private policy pi^i and corrects for it with the importance ratios rho(s, a)
+= pi(a|s) / pi^i(a|s). At step t it updates
 
     v += alpha * phi(S_t) * E,    E = rho_t (e_t + gamma rho_{t+1} (e_{t+1} + ... )),
     e_l = R(S_l, A_l) + gamma phi(S_{l+1})'v - phi(S_l)'v.
 
-The agents' own fixed points differ: this is the heterogeneous algorithm. What the average converges
-to is the projected n-step equation under the *mixture* of the agents' stationary laws, sum_i Phi'
-D_i (T^n Phi v - Phi v) = 0. The equation that the paper states for it, the average of the agents'
-projections, is what the preconditioned variant solves: there agent i multiplies its increment by
-(Phi' D_i Phi)^-1, a matrix of its own that never leaves it.
+The agents' own fixed points differ: this is the heterogeneous algorithm. The average converges to
+the solution of the projected n-step equation under the *mixture* of the agents' stationary
+distributions, sum_i Phi' D_i (T^n Phi v - Phi v) = 0. The paper states another equation, the
+average of the agents' projections. The preconditioned variant solves that one: agent i multiplies
+its increment by its own matrix (Phi' D_i Phi)^-1, which never leaves it.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class OffPolicyLinearTD:
     horizon : int
         The look-ahead n.
     preconditioned : bool
-        Multiply agent i's increment by (Phi' D_i Phi)^-1. Then the fixed point is the paper's
-        average of projections.
+        Multiply agent i's increment by (Phi' D_i Phi)^-1, so that the fixed point is the paper's:
+        the solution of the average of the agents' projected equations.
 
     Examples
     --------
@@ -106,6 +106,7 @@ class OffPolicyLinearTD:
 
     form = "row"
     norm = "2"
+    theorem = "fed_TD_off_lin"
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -152,6 +153,7 @@ class OffPolicyLinearTD:
             features(problem, self),
             importance_ratios(federation, self),
             self._own_rows(federation),
+            is_preconditioned=self.preconditioned,
         )
 
     def _own_rows(self, problem: Federation) -> np.ndarray | None:
@@ -161,7 +163,7 @@ class OffPolicyLinearTD:
         phi = features(problem, self)
         return np.stack(
             [
-                solve(phi.T @ (law[:, None] * phi), phi.T, "the weighted features").T
-                for law in stationary_laws(problem, self.policies(problem))
+                solve(phi.T @ (stationary[:, None] * phi), phi.T, "the weighted features").T
+                for stationary in stationary_laws(problem, self.policies(problem))
             ]
         )

@@ -1,8 +1,8 @@
 """What an algorithm is: one agent's update at one step, written once and run by every engine.
 
 A *rule* is a pure Python function that reads the agent's parameters, the agent's path and constant
-tables, and says what to add where. It draws no random numbers and writes nothing but `out`. Three
-forms:
+tables, and says what to add where. It draws no random numbers and writes nothing but `out`. There
+are three forms:
 
 =====  ======================================  ===================================================
 form   signature                               the engine then does
@@ -33,21 +33,21 @@ ONE = np.uint64(1)
 
 
 class Path(NamedTuple):
-    """What one agent sees: the window of step `t` starts at ``states[t]``, ``actions[t]``."""
+    """What one agent sees; the window of step `t` starts at ``states[t]``, ``actions[t]``."""
 
     states: np.ndarray
     actions: np.ndarray
     kind: Any
     """The agent's kind."""
     mdp: Any
-    """Which MDP that kind lives in: `kind`, or 0 where all share one."""
+    """The index of that kind's MDP: `kind`, or 0 where all share one."""
     policy: Any
-    """Which policy that kind follows: `kind`, or 0 where all share one."""
+    """The index of that kind's policy: `kind`, or 0 where all share one."""
 
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """What every algorithm tells an engine. Instances are frozen values."""
+    """What an engine needs to know of an algorithm. Instances are frozen values."""
 
     @property
     def form(self) -> str:
@@ -59,8 +59,10 @@ class Algorithm(Protocol):
 
     @property
     def window(self) -> int:
-        """How many transitions one step looks at (the paper's n; 0 for Algorithm 1, which sees a
-        state)."""
+        """The number of transitions that one step sees: the paper's n.
+
+        It is 0 for Algorithm 1, which sees a state.
+        """
         ...
 
     @property
@@ -75,7 +77,7 @@ class Algorithm(Protocol):
     def dimension(self, problem: Problem) -> int: ...
 
     def policies(self, problem: Problem) -> np.ndarray:
-        """(1 or M, S, A): what the agents follow while they learn."""
+        """(1 or M, S, A): the policies that the agents follow while they learn."""
         ...
 
     def tables(self, problem: Problem) -> Any:
@@ -84,10 +86,29 @@ class Algorithm(Protocol):
 
 
 def check_algorithm(algorithm: Algorithm, problem: Problem) -> None:
-    """Raise `ProblemError` unless `algorithm` can say whether it runs on `problem`, and does."""
+    """Raise `ProblemError` unless `algorithm` is an algorithm that runs on `problem`."""
     if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
         raise ProblemError(
             f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
             "fegsam.QLearning()."
         )
+    missing = [name for name in _MEMBERS if not hasattr(algorithm, name)]
+    if missing:
+        raise ProblemError(
+            f"{type(algorithm).__name__} has no {', '.join(missing)}; give it all that "
+            "fegsam.algorithms.rule.Algorithm asks for, or use one of fegsam's algorithms."
+        )
+    if algorithm.form not in ("cell", "row", "dense"):
+        raise ProblemError(
+            f"The form of {type(algorithm).__name__} is {shown(algorithm.form)}; give 'cell', "
+            "'row' or 'dense'."
+        )
+    if algorithm.norm not in ("2", "sup"):
+        raise ProblemError(
+            f"The norm of {type(algorithm).__name__} is {shown(algorithm.norm)}; give '2' or 'sup'."
+        )
     algorithm.check(problem)
+
+
+_MEMBERS = ("form", "rule", "window", "norm", "dimension", "policies", "tables")
+"""What every algorithm has beside `check`."""

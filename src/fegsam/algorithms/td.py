@@ -1,5 +1,4 @@
-"""What the reinforcement-learning algorithms (2 to 5) share: their data's policies, their tables,
-their checks."""
+"""What the reinforcement-learning algorithms (2 to 5) share: policies, tables and checks."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from fegsam.problem.policies import check_coverage
 
 @register_jitable
 def linear_value(params, rows, s):
-    """phi(s)' v, in four running sums so that it does not wait on one addition after the other."""
+    """phi(s)' v, in four running sums, so that each addition need not wait for the one before."""
     size = params.shape[0]
     whole = size - size % 4
     sum_0 = sum_1 = sum_2 = sum_3 = 0.0
@@ -32,8 +31,8 @@ def require_federation(problem: Problem, algorithm: Algorithm) -> Federation:
     if not isinstance(problem, Federation):
         raise ProblemError(
             f"{type(algorithm).__name__} runs on agents in an MDP and the problem is of type "
-            f"{type(problem).__name__}; "
-            "pass a fegsam.Federation, for example Federation(mdp, policies, num_agents=10)."
+            f"{type(problem).__name__}; pass a fegsam.Federation, for example "
+            "Federation(mdp, policies, num_agents=10)."
         )
     return problem
 
@@ -55,14 +54,14 @@ def behavior_policies(problem: Federation) -> np.ndarray:
         return problem.behavior_policies
     if problem.target_policy is None:
         raise ProblemError(
-            "The federation says no policy for its agents to follow; pass behavior_policies= (or "
+            "The federation has no policy for its agents to follow; pass behavior_policies= (or "
             "target_policy=) to Federation."
         )
     return problem.target_policy[None]
 
 
 def features(problem: Problem, algorithm: Algorithm) -> np.ndarray:
-    """(S, d)."""
+    """(S, d): the features of the value function."""
     matrix = require_federation(problem, algorithm).features
     if matrix is None:
         raise ProblemError(
@@ -73,13 +72,13 @@ def features(problem: Problem, algorithm: Algorithm) -> np.ndarray:
 
 
 def check_off_policy(problem: Problem, algorithm: Algorithm) -> None:
-    """Each behaviour policy must be able to take whatever the target policy takes."""
+    """Raise unless each behaviour policy takes every action that the target policy takes."""
     behavior = behavior_policies(require_federation(problem, algorithm))
     check_coverage(target_policy(problem, algorithm), behavior, type(algorithm).__name__)
 
 
 def importance_ratios(problem: Federation, algorithm: Algorithm) -> np.ndarray:
-    """(1 or M, S, A): pi(a|s) / pi^k(a|s), zero where neither policy goes."""
+    """(1 or M, S, A): pi(a|s) / pi^k(a|s), and zero where kind k never takes the action."""
     behavior = behavior_policies(problem)
     ratios = np.zeros_like(behavior)
     np.divide(target_policy(problem, algorithm)[None], behavior, out=ratios, where=behavior > 0)
@@ -87,5 +86,5 @@ def importance_ratios(problem: Federation, algorithm: Algorithm) -> np.ndarray:
 
 
 def stacked_rewards(problem: Federation) -> np.ndarray:
-    """(1 or M, S, A)."""
+    """(1 or M, S, A): the rewards of all MDPs."""
     return np.ascontiguousarray(np.stack([mdp.rewards for mdp in problem.mdps]))

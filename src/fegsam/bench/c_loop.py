@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.bench.tables import Tables
+from fegsam.bench.tables import BaselineTables
 from fegsam.errors import ProblemError
 
 COMPILER = "cc"
@@ -60,7 +60,7 @@ def compile_loop() -> Any:
 class CLoop:
     """Q-learning on `tables`; each call is one run in one thread, with the GIL released."""
 
-    def __init__(self, tables: Tables, *, step_size: float, sync_period: int) -> None:
+    def __init__(self, tables: BaselineTables, *, step_size: float, sync_period: int) -> None:
         self._q_learning, self._sync_period = compile_loop(), sync_period
         self._dimension = tables.num_states * tables.num_actions
         dtypes = {"row_start": np.uint64, "rewards": np.float64}

@@ -18,8 +18,8 @@ from fegsam.bench.c_loop import CLoop
 from fegsam.bench.gpu_limit import gpu_missing
 from fegsam.bench.jax_scan import JaxScan, import_jax
 from fegsam.bench.numpy_loop import numpy_loop
-from fegsam.bench.problems import STEP_SIZE, Case
-from fegsam.bench.tables import Tables, q_learning_tables
+from fegsam.bench.problems import STEP_SIZE, BenchCase
+from fegsam.bench.tables import BaselineTables, q_learning_tables
 from fegsam.engines.cpu.sampling import first_states
 from fegsam.errors import ProblemError
 
@@ -36,7 +36,7 @@ class Contestant:
     """`enter` prepares a case and returns what runs so many rounds of it; raises `Unfit`."""
 
     family: str
-    enter: Callable[[Case], Run]
+    enter: Callable[[BenchCase], Run]
     threads: int = 1
     clock: Clock = "cpu"
     """What it is timed by: processor time where one thread works, or the clock on the wall."""
@@ -94,8 +94,8 @@ def c_threads(threads: int) -> Contestant:
     return Contestant("C", functools.partial(_enter_c, threads=threads), threads, "wall")
 
 
-def _enter_engine(make: Callable[[], Any]) -> Callable[[Case], Run]:
-    def enter(case: Case) -> Run:
+def _enter_engine(make: Callable[[], Any]) -> Callable[[BenchCase], Run]:
+    def enter(case: BenchCase) -> Run:
         engine = make()
 
         def run(num_rounds: int) -> None:
@@ -115,12 +115,12 @@ def _make_cuda(precision: str) -> Any:
     return engines.Cuda(precision=precision)
 
 
-def _enter_reference(case: Case) -> Run:
+def _enter_reference(case: BenchCase) -> Run:
     _require(8 * case.job.num_agents * case.job.dimension, memory_bytes())
     return _enter_engine(engines.Reference)(case)
 
 
-def _enter_numpy(case: Case) -> Run:
+def _enter_numpy(case: BenchCase) -> Run:
     tables = _q_tables(case)
     _require(8 * case.job.num_agents * case.job.dimension, memory_bytes())
     period = case.setting.sync_period
@@ -129,7 +129,7 @@ def _enter_numpy(case: Case) -> Run:
     )
 
 
-def _enter_c(case: Case, threads: int) -> Run:
+def _enter_c(case: BenchCase, threads: int) -> Run:
     period, seeds = case.setting.sync_period, case.setting.num_seeds
     loop = CLoop(_q_tables(case), step_size=STEP_SIZE, sync_period=period)
 
@@ -143,7 +143,7 @@ def _enter_c(case: Case, threads: int) -> Run:
     return run
 
 
-def _enter_jax(case: Case, precision: str) -> Run:
+def _enter_jax(case: BenchCase, precision: str) -> Run:
     tables = _q_tables(case)
     limits = import_jax().devices()[0].memory_stats() or {}
     # The tables, and as much again while they are averaged.
@@ -160,7 +160,7 @@ def _enter_jax(case: Case, precision: str) -> Run:
     )
 
 
-def _q_tables(case: Case) -> Tables:
+def _q_tables(case: BenchCase) -> BaselineTables:
     if case.setting.algorithm != "q_learning" or case.setting.record is not None:
         raise Unfit("written for Q-learning without recording")
     return q_learning_tables(case.job)

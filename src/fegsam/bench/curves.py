@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import pathlib
 
-from fegsam.bench.results import Cell, Results
+from fegsam.bench.results import BenchResults, TimedCell
 from fegsam.report.figure_data import FigureData, Series, Style
 from fegsam.report.figures import save
 
@@ -18,11 +18,11 @@ _X_LABELS = {
 }
 
 
-def save_curves(results: Results, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
+def save_curves(results: BenchResults, directory: str | os.PathLike[str]) -> list[pathlib.Path]:
     return [path for figure in figures(results) for path in save(figure, directory)]
 
 
-def figures(results: Results) -> list[FigureData]:
+def figures(results: BenchResults) -> list[FigureData]:
     """One for each axis with a number on it that has two cells or more, and one for each cell of
     the threads."""
     found = []
@@ -35,7 +35,7 @@ def figures(results: Results) -> list[FigureData]:
     ]
 
 
-def _throughput(axis: str, x_label: str, cells: list[Cell]) -> FigureData:
+def _throughput(axis: str, x_label: str, cells: list[TimedCell]) -> FigureData:
     curves: dict[str, list[tuple[float, float]]] = {}
     bounds: dict[str, list[tuple[float, float]]] = {}
     for cell in cells:
@@ -57,7 +57,7 @@ def _series(name: str, points: list[tuple[float, float]], style: Style) -> Serie
     return Series(name, x, y, style=style)
 
 
-def _speed_up(cell: Cell) -> FigureData:
+def _speed_up(cell: TimedCell) -> FigureData:
     families: dict[str, list[tuple[int, float]]] = {}
     for entry in cell.timed:
         families.setdefault(entry.family, []).append((entry.threads, entry.best))

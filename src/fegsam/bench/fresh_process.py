@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import fegsam as fg
-from fegsam.bench.problems import STEP_SIZE, Setting, make_problem
+from fegsam.bench.problems import STEP_SIZE, BenchSetting, make_problem
 
 
 def peak_bytes() -> int:
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--num-agents", type=int, required=True)
     parser.add_argument("--num-steps", type=int, required=True)
     arguments = parser.parse_args()
-    setting = Setting(num_agents=arguments.num_agents)
+    setting = BenchSetting(num_agents=arguments.num_agents)
 
     began = time.perf_counter()
     fg.run(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.bench.tables import Tables
+from fegsam.bench.tables import BaselineTables
 from fegsam.errors import ProblemError
 
 WORDS_AT_ONCE = 1 << 25
@@ -28,8 +28,8 @@ compile."""
 
 
 class DeviceTables(NamedTuple):
-    """`Tables` where JAX computes. Arguments, not constants, of what is compiled: XLA would work on
-    constants for minutes."""
+    """`BaselineTables` where JAX computes. Arguments, not constants, of what is compiled: XLA would
+    work on constants for minutes."""
 
     agent_policy: Any
     agent_mdp: Any
@@ -82,7 +82,7 @@ class JaxScan:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: BaselineTables,
         first_states: np.ndarray,
         *,
         step_size: float,
@@ -112,7 +112,7 @@ class JaxScan:
         return self._jax.enable_x64(self._wide)
 
 
-def _to_device(jax: Any, tables: Tables, precision: str) -> DeviceTables:
+def _to_device(jax: Any, tables: BaselineTables, precision: str) -> DeviceTables:
     def put(array: np.ndarray, dtype: Any = np.int32) -> Any:
         return jax.numpy.asarray(array.astype(dtype))
 
@@ -178,7 +178,7 @@ def _block(sync_period: int, num_agents: int) -> int:
 
 
 def _make_step(
-    jax: Any, problem: Tables, step_size: float, precision: str
+    jax: Any, problem: BaselineTables, step_size: float, precision: str
 ) -> Callable[..., tuple[Any, Any]]:
     """One step of one agent, on a table of its own."""
     jnp, mulhi = jax.numpy, jax.lax.mulhi

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fegsam.bench.tables import Tables
+from fegsam.bench.tables import BaselineTables
 
 CHUNK = 1 << 19
 """Agent-steps whose words are drawn at a time, about."""
@@ -22,7 +22,7 @@ Result = tuple[np.ndarray, np.ndarray | None]
 
 
 def numpy_loop(
-    tables: Tables,
+    tables: BaselineTables,
     *,
     step_size: float,
     sync_period: int,
@@ -30,78 +30,99 @@ def numpy_loop(
     seed: int = 0,
     fixed_point: np.ndarray | None = None,
 ) -> Result:
-    N, S, A = tables.num_agents, tables.num_states, tables.num_actions
-    rng = np.random.default_rng(seed)
-    agents = np.arange(N)
-    first_policy_entry = tables.agent_policy.astype(np.int64) * (S * A)
-    first_row = tables.agent_mdp.astype(np.int64) * (S * A)
-    row_start = tables.row_start[:-1].astype(np.int64)
-    branching = np.diff(tables.row_start)
-    policy_alias, stay, go = (
-        x.astype(np.int64) for x in (tables.policy_alias, tables.stay, tables.go)
-    )
-
-    q = np.zeros((N, S * A))
-    cells, rows = q.reshape(-1), q.reshape(N * S, A)
-    first_cell, first_state = agents * (S * A), agents * S
-    state = rng.integers(S, size=N)
-    base, entry, slot, row, cell, alias = (np.empty(N, np.int64) for _ in range(6))
-    draw, high = (np.empty(N, np.uint64) for _ in range(2))
-    threshold, low = (np.empty(N, np.uint32) for _ in range(2))
-    aliased = np.empty(N, bool)
-    next_values = np.empty((N, A))
-    best, old, change = (np.empty(N) for _ in range(3))
-    errors: list[float] = []
-    chunk = max(1, CHUNK // N)
-    move_words = action_slots = action_low = np.empty((0, N))
+    agents = _Lockstep(tables, np.random.default_rng(seed))
+    chunk = max(1, CHUNK // tables.num_agents)
+    q, errors = agents.q, []
     for t in range(num_steps):
-        c = t % chunk
-        if c == 0:
-            words = rng.integers(2**64, size=(min(chunk, num_steps - t), N), dtype=np.uint64)
-            move_words = words & MASK
-            action_draws = (words >> HALF) * np.uint64(A)
-            action_slots = (action_draws >> HALF).view(np.int64)
-            action_low = action_draws.astype(np.uint32)
-
-        np.multiply(state, A, out=base)
-        np.add(base, action_slots[c], out=slot)
-        np.add(first_policy_entry, slot, out=entry)
-        tables.policy_threshold.take(entry, out=threshold, mode="clip")
-        np.greater_equal(action_low[c], threshold, out=aliased)
-        policy_alias.take(entry, out=alias, mode="clip")
-        np.add(base, alias, out=alias)
-        np.copyto(slot, alias, where=aliased)
-
-        np.add(first_row, slot, out=row)
-        branching.take(row, out=draw, mode="clip")
-        np.multiply(draw, move_words[c], out=draw)
-        np.right_shift(draw, HALF, out=high)
-        np.copyto(low, draw, casting="unsafe")
-        row_start.take(row, out=entry, mode="clip")
-        np.add(entry, high.view(np.int64), out=entry)
-        tables.threshold.take(entry, out=threshold, mode="clip")
-        np.greater_equal(low, threshold, out=aliased)
-        stay.take(entry, out=state, mode="clip")
-        go.take(entry, out=alias, mode="clip")
-        np.copyto(state, alias, where=aliased)
-
-        np.add(first_state, state, out=entry)
-        rows.take(entry, axis=0, out=next_values, mode="clip")
-        np.copyto(best, next_values[:, 0])
-        for a in range(1, A):
-            np.maximum(best, next_values[:, a], out=best)
-        np.add(first_cell, slot, out=cell)
-        cells.take(cell, out=old, mode="clip")
-        tables.rewards.take(row, out=change, mode="clip")
-        np.multiply(best, tables.discount, out=best)
-        np.add(change, best, out=change)
-        np.subtract(change, old, out=change)
-        np.multiply(change, step_size, out=change)
-        np.add(old, change, out=old)
-        cells[cell] = old
-
+        row = t % chunk
+        if row == 0:
+            agents.draw(min(chunk, num_steps - t))
+        agents.act(row)
+        agents.move(row)
+        agents.learn(step_size)
         if (t + 1) % sync_period == 0 or t + 1 == num_steps:
             q[:] = q.mean(axis=0)
             if fixed_point is not None:
                 errors.append(np.abs(q[0] - fixed_point).max() ** 2)
     return q[0].copy(), None if fixed_point is None else np.array(errors)
+
+
+class _Lockstep:
+    """All agents' tables and states, and the arrays of a step."""
+
+    def __init__(self, tables: BaselineTables, rng: np.random.Generator) -> None:
+        N, S, A = tables.num_agents, tables.num_states, tables.num_actions
+        self.tables, self.rng, self.num_actions = tables, rng, A
+        self.first_policy_entry = tables.agent_policy.astype(np.int64) * (S * A)
+        self.first_row = tables.agent_mdp.astype(np.int64) * (S * A)
+        self.row_start = tables.row_start[:-1].astype(np.int64)
+        self.branching = np.diff(tables.row_start)
+        self.policy_alias, self.stay, self.go = (
+            x.astype(np.int64) for x in (tables.policy_alias, tables.stay, tables.go)
+        )
+        self.q = np.zeros((N, S * A))
+        self.cells, self.rows = self.q.reshape(-1), self.q.reshape(N * S, A)
+        self.first_cell, self.first_state = np.arange(N) * (S * A), np.arange(N) * S
+        self.state = rng.integers(S, size=N)
+        self.base, self.entry, self.slot = (np.empty(N, np.int64) for _ in range(3))
+        self.row, self.cell, self.alias = (np.empty(N, np.int64) for _ in range(3))
+        self.drawn, self.high = (np.empty(N, np.uint64) for _ in range(2))
+        self.threshold, self.low = (np.empty(N, np.uint32) for _ in range(2))
+        self.aliased = np.empty(N, bool)
+        self.next_values = np.empty((N, A))
+        self.best, self.old, self.change = (np.empty(N) for _ in range(3))
+
+    def draw(self, steps: int) -> None:
+        """The words of so many steps: the high half for the action, the low half for the move."""
+        shape = (steps, self.tables.num_agents)
+        words = self.rng.integers(2**64, size=shape, dtype=np.uint64)
+        self.move_words = words & MASK
+        action_draws = (words >> HALF) * np.uint64(self.num_actions)
+        self.action_slots = (action_draws >> HALF).view(np.int64)
+        self.action_low = action_draws.astype(np.uint32)
+
+    def act(self, step: int) -> None:
+        """Each agent's action: `slot` is its state and action within an MDP."""
+        base, entry, slot, alias = self.base, self.entry, self.slot, self.alias
+        np.multiply(self.state, self.num_actions, out=base)
+        np.add(base, self.action_slots[step], out=slot)
+        np.add(self.first_policy_entry, slot, out=entry)
+        self.tables.policy_threshold.take(entry, out=self.threshold, mode="clip")
+        np.greater_equal(self.action_low[step], self.threshold, out=self.aliased)
+        self.policy_alias.take(entry, out=alias, mode="clip")
+        np.add(base, alias, out=alias)
+        np.copyto(slot, alias, where=self.aliased)
+
+    def move(self, step: int) -> None:
+        """Each agent's next state; `row` is the state and action that it left."""
+        drawn, entry, row = self.drawn, self.entry, self.row
+        np.add(self.first_row, self.slot, out=row)
+        self.branching.take(row, out=drawn, mode="clip")
+        np.multiply(drawn, self.move_words[step], out=drawn)
+        np.right_shift(drawn, HALF, out=self.high)
+        np.copyto(self.low, drawn, casting="unsafe")
+        self.row_start.take(row, out=entry, mode="clip")
+        np.add(entry, self.high.view(np.int64), out=entry)
+        self.tables.threshold.take(entry, out=self.threshold, mode="clip")
+        np.greater_equal(self.low, self.threshold, out=self.aliased)
+        self.stay.take(entry, out=self.state, mode="clip")
+        self.go.take(entry, out=self.alias, mode="clip")
+        np.copyto(self.state, self.alias, where=self.aliased)
+
+    def learn(self, step_size: float) -> None:
+        """The update of each agent's cell."""
+        best, old, change, cell = self.best, self.old, self.change, self.cell
+        np.add(self.first_state, self.state, out=self.entry)
+        self.rows.take(self.entry, axis=0, out=self.next_values, mode="clip")
+        np.copyto(best, self.next_values[:, 0])
+        for action in range(1, self.num_actions):
+            np.maximum(best, self.next_values[:, action], out=best)
+        np.add(self.first_cell, self.slot, out=cell)
+        self.cells.take(cell, out=old, mode="clip")
+        self.tables.rewards.take(self.row, out=change, mode="clip")
+        np.multiply(best, self.tables.discount, out=best)
+        np.add(change, best, out=change)
+        np.subtract(change, old, out=change)
+        np.multiply(change, step_size, out=change)
+        np.add(old, change, out=old)
+        self.cells[cell] = old

@@ -27,7 +27,7 @@ ALGORITHMS = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class BenchSetting:
     """One cell of the benchmarks."""
 
     algorithm: str = "q_learning"
@@ -59,10 +59,10 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class BenchCase:
     """A setting, ready to run."""
 
-    setting: Setting
+    setting: BenchSetting
     job: Job
 
     def lasting(self, num_rounds: int) -> Job:
@@ -77,7 +77,7 @@ class Case:
         return dataclasses.replace(self.job, settings=settings)
 
 
-def make_case(setting: Setting) -> Case:
+def make_case(setting: BenchSetting) -> BenchCase:
     """Lower the setting's problem. No truth is solved for, and the output is taken at the start,
     where it costs nothing."""
     problem, algorithm = make_problem(setting)
@@ -93,10 +93,10 @@ def make_case(setting: Setting) -> Case:
         fixed_point=np.zeros(algorithm.dimension(problem)),
     )
     outputs = np.zeros(setting.num_seeds, np.int64)
-    return Case(setting, dataclasses.replace(job, output_times=outputs))
+    return BenchCase(setting, dataclasses.replace(job, output_times=outputs))
 
 
-def make_problem(setting: Setting) -> tuple[Any, Any]:
+def make_problem(setting: BenchSetting) -> tuple[Any, Any]:
     """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain
     without actions."""
     states, actions = setting.states, setting.actions

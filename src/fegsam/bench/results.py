@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from fegsam.bench.problems import Setting
+from fegsam.bench.problems import BenchSetting
 from fegsam.bench.timing import Effort, Entry
 from fegsam.errors import ProblemError
+from fegsam.safe_files import whole
 
 _FORMAT = 1
 _LEAST_CHANGE = 0.05
@@ -27,7 +28,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TimedCell:
     """One setting on one axis, and how fast each contestant was."""
 
     axis: str
@@ -35,7 +36,7 @@ class Cell:
     """what differs from the other cells of the axis"""
     place: float
     """on the axis, where that is a number; else its rank"""
-    setting: Setting
+    setting: BenchSetting
     entries: tuple[Entry, ...]
     limits: tuple[Limit, ...] = ()
 
@@ -45,24 +46,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Results:
+class BenchResults:
     """A run of the benchmarks."""
 
     machine: dict[str, str]
     effort: Effort
-    cells: tuple[Cell, ...]
+    cells: tuple[TimedCell, ...]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Written whole or not at all."""
-        target = pathlib.Path(path)
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(
-            json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n", encoding="utf-8"
-        )
-        partial.replace(target)
+        content = json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n"
+        with whole(pathlib.Path(path)) as temporary:
+            temporary.write_text(content, encoding="utf-8")
 
 
-def load_results(path: str | os.PathLike[str]) -> Results:
+def load_results(path: str | os.PathLike[str]) -> BenchResults:
     try:
         stored = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         if stored["format"] != _FORMAT:
@@ -70,7 +68,7 @@ def load_results(path: str | os.PathLike[str]) -> Results:
                 f"{path} is of format {stored['format']}, and this version reads {_FORMAT}; run "
                 "fegsam bench again."
             )
-        return Results(
+        return BenchResults(
             stored["machine"],
             Effort(**stored["effort"]),
             tuple(_cell(cell) for cell in stored["cells"]),
@@ -81,20 +79,25 @@ def load_results(path: str | os.PathLike[str]) -> Results:
         ) from error
 
 
-def _cell(stored: dict[str, Any]) -> Cell:
+def _cell(stored: dict[str, Any]) -> TimedCell:
     entries = tuple(
         Entry(**{**entry, "seconds": tuple(entry["seconds"])}) for entry in stored["entries"]
     )
     limits = tuple(Limit(**limit) for limit in stored["limits"])
-    return Cell(
-        **{**stored, "setting": Setting(**stored["setting"]), "entries": entries, "limits": limits}
+    return TimedCell(
+        **{
+            **stored,
+            "setting": BenchSetting(**stored["setting"]),
+            "entries": entries,
+            "limits": limits,
+        }
     )
 
 
 class Change(NamedTuple):
     """One contestant in one cell, then and now."""
 
-    cell: Cell
+    cell: TimedCell
     name: str
     old: float
     """seconds per agent-step, best"""
@@ -116,7 +119,7 @@ class Change(NamedTuple):
         return "faster" if self.ratio < 1 / beyond else ""
 
 
-def compare(old: Results, new: Results) -> Iterator[Change]:
+def compare(old: BenchResults, new: BenchResults) -> Iterator[Change]:
     """What was timed in both runs, in the new one's order."""
     before = {
         (cell.axis, cell.setting, entry.name): entry for cell in old.cells for entry in cell.timed

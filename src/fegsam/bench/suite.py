@@ -8,24 +8,24 @@ from dataclasses import replace
 from fegsam.bench import gpu_limit
 from fegsam.bench.contestants import Contestant, c_threads, cpu, cuda, everyone, thread_counts
 from fegsam.bench.cpu_limit import path_limit
-from fegsam.bench.problems import ALGORITHMS, Case, Setting, make_case
-from fegsam.bench.results import Cell, Limit
+from fegsam.bench.problems import ALGORITHMS, BenchCase, BenchSetting, make_case
+from fegsam.bench.results import Limit, TimedCell
 from fegsam.bench.timing import Effort, Field
 from fegsam.errors import ProblemError
 
 QUICK = Effort(seconds=0.06, repeats=3)
 FULL = Effort(seconds=0.2, repeats=5)
-BASE = Setting()
+BASE = BenchSetting()
 SPARSE_BRANCHING = 5
 SEEDS = 64
 
-Lane = tuple[str, float, Setting, list[Contestant]]
+Lane = tuple[str, float, BenchSetting, list[Contestant]]
 """What a cell is called, where it lies on its axis, what is run, and by whom."""
 
 
 def run_axes(
     axes: Sequence[str], effort: Effort, quick: bool, wanted: Sequence[str] | None = None
-) -> Iterator[Cell]:
+) -> Iterator[TimedCell]:
     """Time every cell of the axes, one after the other; `wanted`: those who take part, by their
     names' first words."""
     for axis in axes:
@@ -41,7 +41,7 @@ def run_axes(
             chosen = [one for one in contestants if wanted is None or _first_word(one) in wanted]
             if chosen:
                 case = make_case(setting)
-                yield Cell(
+                yield TimedCell(
                     axis, label, place, setting, tuple(field.race(axis, case, chosen)), limits(case)
                 )
 
@@ -50,7 +50,7 @@ def _first_word(contestant: Contestant) -> str:
     return contestant.family.split()[0]
 
 
-def limits(case: Case) -> tuple[Limit, ...]:
+def limits(case: BenchCase) -> tuple[Limit, ...]:
     if case.setting.num_seeds > 1 or case.setting.record is not None:
         return ()
     chains, seconds = path_limit(case.job.chain, case.job.num_agents)

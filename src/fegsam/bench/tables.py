@@ -10,7 +10,7 @@ import numpy as np
 from fegsam.engines.job import Job
 
 
-class Tables(NamedTuple):
+class BaselineTables(NamedTuple):
     """Q-learning of N agents in arrays; row ``(mdp * S + s) * A + a`` holds the successors of s
     under a."""
 
@@ -41,9 +41,9 @@ class Tables(NamedTuple):
         return len(self.agent_policy)
 
 
-def q_learning_tables(plan: Job) -> Tables:
+def q_learning_tables(plan: Job) -> BaselineTables:
     agents, chain = plan.agents, plan.chain
-    return Tables(
+    return BaselineTables(
         num_states=int(chain.num_states),
         num_actions=int(chain.num_actions),
         agent_policy=agents.policies[agents.kinds],

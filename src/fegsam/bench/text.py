@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fegsam.bench.results import Cell, Change, Results
+from fegsam.bench.results import BenchResults, Change, TimedCell
 from fegsam.bench.timing import Entry
 from fegsam.text import aligned, markdown_head, markdown_row, short
 
@@ -36,7 +36,7 @@ _WIDTHS = (27, 24, 17, 8, 13, 12, 9, 9, 5)
 Row = tuple[str, ...]
 
 
-def machine_text(results: Results, markdown: bool) -> str:
+def machine_text(results: BenchResults, markdown: bool) -> str:
     machine = list(results.machine.items())
     lines = [f"- {name}: {value}" for name, value in machine] if markdown else aligned(machine)
     effort = results.effort
@@ -48,7 +48,7 @@ def machine_text(results: Results, markdown: bool) -> str:
     return "\n".join(lines)
 
 
-def axis_heading(cell: Cell, markdown: bool) -> str:
+def axis_heading(cell: TimedCell, markdown: bool) -> str:
     """Before the first cell of an axis."""
     title = f"{_TITLES[cell.axis]}; the first: {cell.setting}"
     columns = columns_of(cell.axis)
@@ -61,12 +61,12 @@ def columns_of(axis: str) -> Row:
     return tuple(_EFFICIENCY if axis == "threads" and name == "x C" else name for name in _COLUMNS)
 
 
-def cell_text(cell: Cell, markdown: bool) -> str:
+def cell_text(cell: TimedCell, markdown: bool) -> str:
     """The rows of one cell: who was timed, the limits, then who was not and why."""
     return "\n".join(_line(row, markdown) for row in rows(cell))
 
 
-def rows(cell: Cell) -> list[Row]:
+def rows(cell: TimedCell) -> list[Row]:
     fastest = min((entry.best for entry in cell.timed), default=0.0)
     found = [_timed_row(cell, entry, fastest) for entry in cell.timed]
     for limit in cell.limits:
@@ -91,7 +91,7 @@ def rows(cell: Cell) -> list[Row]:
     return found
 
 
-def _timed_row(cell: Cell, entry: Entry, fastest: float) -> Row:
+def _timed_row(cell: TimedCell, entry: Entry, fastest: float) -> Row:
     return (
         cell.label,
         entry.name,
@@ -105,22 +105,22 @@ def _timed_row(cell: Cell, entry: Entry, fastest: float) -> Row:
     )
 
 
-def _round(cell: Cell, seconds_per_step: float) -> str:
+def _round(cell: TimedCell, seconds_per_step: float) -> str:
     return short(1e6 * seconds_per_step * cell.setting.agent_steps_per_round)
 
 
-def _times_c(cell: Cell, entry: Entry) -> str:
+def _times_c(cell: TimedCell, entry: Entry) -> str:
     loop = next(
         (other.best for other in cell.timed if other.family == "C" and other.threads == 1), None
     )
     return "" if loop is None else short(entry.best / loop)
 
 
-def _share(cell: Cell, entry: Entry) -> str:
+def _share(cell: TimedCell, entry: Entry) -> str:
     return "" if (found := efficiency(cell, entry)) is None else f"{100 * found:.0f} %"
 
 
-def efficiency(cell: Cell, entry: Entry) -> float | None:
+def efficiency(cell: TimedCell, entry: Entry) -> float | None:
     """How much of `threads` times the speed of one thread the contestant has."""
     alone = next(
         (other.best for other in cell.timed if other.family == entry.family and other.threads == 1),
@@ -129,7 +129,7 @@ def efficiency(cell: Cell, entry: Entry) -> float | None:
     return None if alone is None else alone / (entry.best * entry.threads)
 
 
-def conditions(old: Results, new: Results) -> str:
+def conditions(old: BenchResults, new: BenchResults) -> str:
     """What differed about the machine: the timings of one run do not show how far another run's
     conditions were from its own.
 
@@ -138,8 +138,8 @@ def conditions(old: Results, new: Results) -> str:
     >>> from fegsam.bench.suite import QUICK
     >>> print(
     ...     conditions(
-    ...         Results({"load": "9.0", "C": "cc 12"}, QUICK, ()),
-    ...         Results({"load": "0.1", "C": "cc 12"}, QUICK, ()),
+    ...         BenchResults({"load": "9.0", "C": "cc 12"}, QUICK, ()),
+    ...         BenchResults({"load": "0.1", "C": "cc 12"}, QUICK, ()),
     ...     )
     ... )
     load: 9.0, now 0.1
@@ -164,7 +164,7 @@ def comparison(changes: Iterable[Change], markdown: bool) -> str:
     return "\n".join(lines)
 
 
-def whole_text(results: Results, markdown: bool) -> str:
+def whole_text(results: BenchResults, markdown: bool) -> str:
     parts = [machine_text(results, markdown)]
     axis = None
     for cell in results.cells:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fegsam.bench.contestants import REASONS, Clock, Contestant, Run
-from fegsam.bench.problems import Case
+from fegsam.bench.problems import BenchCase
 
 _LONG = 4.0
 _MORE = 1.5
@@ -68,7 +68,7 @@ class Field:
         self._last: dict[str, dict[str, float]] = {}
         """seconds per agent-step by contestant and axis"""
 
-    def race(self, axis: str, case: Case, contestants: Sequence[Contestant]) -> list[Entry]:
+    def race(self, axis: str, case: BenchCase, contestants: Sequence[Contestant]) -> list[Entry]:
         """Time the contestants in turns, after a run each to warm up and some to find how many
         rounds make the time."""
         runs: dict[Contestant, tuple[Run, int, float]] = {}
@@ -95,7 +95,7 @@ class Field:
         return [found[contestant] for contestant in contestants]
 
     def _enter(
-        self, axis: str, case: Case, contestant: Contestant
+        self, axis: str, case: BenchCase, contestant: Contestant
     ) -> Entry | tuple[Run, int, float]:
         empty = Entry(contestant.family, contestant.threads, contestant.clock)
         seen = self._last.get(contestant.name, {})

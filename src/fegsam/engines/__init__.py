@@ -1,5 +1,7 @@
-"""Where a plan runs: `reference` (plain Python), `cpu` (compiled, all cores) and `cuda` (compiled,
-on a GPU)."""
+"""The engines that run a job: `reference`, `cpu` and `cuda`.
+
+`reference` is plain Python; `cpu` is compiled and uses all cores; `cuda` is compiled for a GPU.
+"""
 
 from fegsam.engines.cpu.engine import Cpu
 from fegsam.engines.cuda.engine import Cuda

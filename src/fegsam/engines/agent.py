@@ -1,7 +1,7 @@
 """One agent's side of a round: local steps of its rule, on the transitions that its stream reads.
 
 `reference` and the deployed federation run agents through these protocols; `cpu` and `cuda` run
-many agents at once in compiled code of their own, which `tests/agreement` holds to the same result.
+many agents at once in their own compiled code, and `tests/agreement` checks that the results agree.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from fegsam.algorithms.rule import Path
 from fegsam.errors import ProblemError
 
 State = Mapping[str, np.ndarray]
-"""What an agent or a stream needs to go on, as named arrays."""
+"""What an agent or a stream needs in order to continue, as named arrays."""
 
 
 class Stream(Protocol):
-    """Where an agent's transitions come from. It hands out no transition twice."""
+    """A source of an agent's transitions. It returns no transition twice."""
 
     @property
     def time(self) -> int:
-        """The number of steps that were read."""
+        """The number of steps that have been read."""
         ...
 
     @property
@@ -32,24 +32,24 @@ class Stream(Protocol):
         ...
 
     def rows(self, steps: int) -> Path:
-        """Room for the windows of up to `steps` steps."""
+        """A buffer for the windows of up to `steps` steps."""
         ...
 
     def read(self, rows: Path, count: int) -> int:
-        """Write the windows of the next `count` steps to `rows`; return for how many there were."""
+        """Write the windows of the next `count` steps to `rows`; return the number written."""
         ...
 
     def save(self) -> dict[str, np.ndarray]:
-        """Where the stream stands."""
+        """The position of the stream."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from what `save` gave."""
+        """Continue from what `save` returned."""
         ...
 
 
 class Agent(Protocol):
-    """Makes local steps on the parameters that it is handed. No sample serves two steps."""
+    """Makes local steps from given parameters. No sample serves two steps."""
 
     @property
     def time(self) -> int:
@@ -57,30 +57,30 @@ class Agent(Protocol):
         ...
 
     def local_steps(self, params: np.ndarray, count: int) -> np.ndarray:
-        """Make the next `count` steps from `params` (d) and return where they led.
+        """Make the next `count` steps from `params` (d) and return the resulting parameters.
 
-        A steps, and then B steps from their result, are A + B steps.
+        A steps followed by B steps from their result equal A + B steps.
         """
         ...
 
     def save(self) -> dict[str, np.ndarray]:
-        """All that the next step depends on, besides the parameters."""
+        """Everything that the next step depends on, besides the parameters."""
         ...
 
     def restore(self, state: State) -> None:
-        """Go on from what `save` gave."""
+        """Continue from what `save` returned."""
         ...
 
 
 Steps = Callable[[np.ndarray, Path, int], int]
-"""Make `count` steps on `params` along `rows`; return how many left all parameters finite."""
+"""Make `count` steps on `params` along `rows`; return how many kept all parameters finite."""
 
 
 S = TypeVar("S", bound=Stream)
 
 
 class StreamAgent(Generic[S]):
-    """An agent that updates its parameters by a rule, along a stream.
+    """An agent that applies a rule to the transitions of a stream.
 
     `steps` runs the rule; `at_once` is the number of steps whose windows are read together.
     """
@@ -103,7 +103,7 @@ class StreamAgent(Generic[S]):
         finite, left = True, count
         while left > 0:
             read = self.stream.read(self._rows, min(left, self._at_once))
-            # Parameters that left the finite numbers stay as they are, but time goes on.
+            # Parameters that are no longer finite stay as they are, but time continues.
             finite = finite and self._steps(params, self._rows, read) == read
             left -= read
         return params

@@ -1,4 +1,4 @@
-"""A job: a problem, an algorithm and settings as flat arrays, all that an engine sees."""
+"""A job: a problem, an algorithm and settings as flat arrays, which is all that an engine sees."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from fegsam.problem.federation import Federation, Problem
 Sampling = Literal["markov", "iid"]
 
 LARGEST = 1e140
-"""A parameter beyond this counts as no longer finite: its square, summed over parameters and
-agents, would overflow next."""
+"""A parameter beyond this counts as no longer finite.
+
+The sum of its square over parameters and agents would overflow soon after.
+"""
 
 
 class Chain(NamedTuple):
-    """The laws that paths are drawn from, as alias tables (see `randomness`), for any number of
-    MDPs and policies.
+    """The distributions that paths are drawn from, as alias tables (see `randomness`).
 
-    All are flat arrays of uint32, entry behind entry. Markov noise without actions is a chain of
-    one action.
+    They cover any number of MDPs and policies. All tables are flat arrays of uint32, one entry
+    after the other. Markov noise, which has no actions, is a chain with one action.
     """
 
     policy: np.ndarray
@@ -41,18 +42,17 @@ class Chain(NamedTuple):
     row: np.ndarray
     """first entry and number of entries of each row ``(mdp * S + s) * A + a``"""
     entry: np.ndarray
-    """threshold, next state and other next state of each entry; rows hold only the reachable
-    ones"""
+    """threshold, next state and other next state of each entry; only reachable states have one"""
     first: np.ndarray
-    """the law of the first state: threshold and alias"""
+    """the distribution of the first state: threshold and alias of each entry"""
     law: np.ndarray
-    """the stationary law of each kind, likewise; empty unless sampling is i.i.d."""
+    """the stationary distribution of each kind, as in `first`; empty unless sampling is i.i.d."""
     num_states: np.uint64
     num_actions: np.uint64
 
 
 class Agents(NamedTuple):
-    """Who is of which kind."""
+    """The kind of each agent, and the MDP and policy of each kind."""
 
     kinds: np.ndarray
     """uint32 (N)"""
@@ -68,7 +68,7 @@ class Job:
 
     settings: Settings
     form: str
-    """which write the rule needs: "cell", "row" or "dense" (see `algorithms.rule`)"""
+    """the shape of an update: "cell", "row" or "dense" (see `algorithms.rule`)"""
     rule: Callable[..., Any]
     tables: Any
     window: int
@@ -78,10 +78,10 @@ class Job:
     initial_params: np.ndarray
     """(d): where every agent starts at time 0"""
     start: Checkpoint
-    """time 0, or the last synchronisation of the run that this one goes on from"""
+    """time 0, or the last synchronisation of the run that this one continues"""
     truth: Truth
     output_times: np.ndarray
-    """int64 (seeds): when each seed's output is taken, drawn before the run"""
+    """int64 (seeds): the time of each seed's output, drawn before the run"""
 
     @property
     def num_agents(self) -> int:
@@ -96,7 +96,7 @@ class Job:
         return max(self.start.time, num_steps // period * period)
 
     def only(self, places: np.ndarray) -> Job:
-        """The same for some of the seeds."""
+        """The same job for some of the seeds."""
         states = None if self.start.states is None else self.start.states[places]
         return dataclasses.replace(
             self,
@@ -114,7 +114,7 @@ E = TypeVar("E")
 
 
 def takes_a_job(call: Callable[[E, Job], History]) -> Callable[[E, Job], History]:
-    """For an engine's ``__call__``: the former arguments ``(plan, settings)`` still work."""
+    """Let an engine's ``__call__`` also accept its former arguments ``(plan, settings)``."""
 
     @functools.wraps(call)
     def accepting(self: E, job: Job, settings: Settings | None = None) -> History:
@@ -143,10 +143,12 @@ def lower_agents(problem: Problem, policies: np.ndarray) -> Agents:
 def lower_chain(problem: Problem, policies: np.ndarray, sampling: Sampling) -> Chain:
     _, num_states, num_actions = policies.shape
     transitions = sp.csr_array(sp.vstack(_transition_rows(problem), format="csr"))
-    laws = stationary_laws(problem, policies) if sampling == "iid" else np.empty((0, num_states))
+    stationary = np.empty((0, num_states))
+    if sampling == "iid":
+        stationary = stationary_laws(problem, policies)
     if transitions.nnz >= 2**32:
         raise ProblemError(
-            f"The MDPs have {transitions.nnz} possible transitions together; at most 2**32 - 1 "
+            f"The MDPs together have {transitions.nnz} possible transitions; at most 2**32 - 1 "
             "can be run: use fewer kinds."
         )
     start = np.asarray(transitions.indptr, np.int64)
@@ -155,7 +157,7 @@ def lower_chain(problem: Problem, policies: np.ndarray, sampling: Sampling) -> C
         row=np.stack([start[:-1], np.diff(start)], axis=1).astype(np.uint32).ravel(),
         entry=_alias_rows(start, transitions.data, transitions.indices).ravel(),
         first=_index_rows(problem.initial_distribution[None]),
-        law=_index_rows(laws),
+        law=_index_rows(stationary),
         num_states=np.uint64(num_states),
         num_actions=np.uint64(num_actions),
     )
@@ -170,15 +172,17 @@ def _transition_rows(problem: Problem) -> list[Any]:
     )
 
 
-def _index_rows(laws: np.ndarray) -> np.ndarray:
-    """Alias rows over 0, 1, ..."""
-    rows, size = laws.shape
+def _index_rows(distributions: np.ndarray) -> np.ndarray:
+    """Alias rows over the outcomes 0, 1, ..."""
+    rows, size = distributions.shape
     outcomes = np.tile(np.arange(size, dtype=np.uint32), rows)
-    return _alias_rows(np.arange(rows + 1) * size, laws.ravel(), outcomes)[:, (0, 2)].ravel()
+    return _alias_rows(np.arange(rows + 1) * size, distributions.ravel(), outcomes)[
+        :, (0, 2)
+    ].ravel()
 
 
 def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
-    """uint32 (entries, 3)"""
+    """uint32 (entries, 3): threshold, outcome and other outcome of each entry."""
     table = np.empty((len(probabilities), 3), np.uint32)
     build_alias(
         start,
@@ -190,7 +194,7 @@ def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
 
 
 def check_seeds(seeds: Any) -> tuple[int, ...]:
-    """Whole numbers in 0..2^64-1, each once, at least one."""
+    """The seeds as a tuple: at least one, each once, whole numbers in 0..2^64-1."""
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         count = max(2, seeds) if type(seeds) is int and seeds < 10**6 else 10
         raise ProblemError(f"seeds is {shown(seeds)}; give several, for example range({count}).")

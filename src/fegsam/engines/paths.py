@@ -1,7 +1,7 @@
 """One agent's path, drawn in plain Python: the stream of the `reference` engine, and `sample_path`.
 
 The words of step t are a function of the seed, the agent and t. So a path can be drawn from any
-time on, and the `reference` engine draws it in blocks ahead of the updates.
+time on, and the `reference` engine draws it in blocks before the updates.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fegsam.problem.checks import integer
 from fegsam.problem.federation import Problem
 
 _AT_ONCE = 256
-"""Steps that are drawn together, at least: one call makes the words of all of them."""
+"""The fewest steps that are drawn together: one call makes the words of all of them."""
 
 
 class SampledPath(NamedTuple):
-    """What an agent sees. For i.i.d. sampling both arrays have one row per step, its window."""
+    """What an agent sees. For i.i.d. sampling, row t of each array is the window of step t."""
 
     states: np.ndarray
     """int64 (T + n), or (T, n + 1)"""
@@ -50,9 +50,9 @@ def sample_path(
 ) -> SampledPath:
     """The states and actions that an agent sees in `num_steps` steps, the same in every engine.
 
-    Step t uses the window that begins at ``states[t]``. The path depends on the seed, the agent and
-    its kind alone: not on the number of agents, the synchronisation period, the step size or the
-    look-ahead.
+    Step t uses the window that begins at ``states[t]``. The path depends only on the seed, the
+    agent and its kind, not on the number of agents, the synchronisation period, the step size or
+    the look-ahead.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class SimulatedStream:
 
     @property
     def _overlap(self) -> int:
-        """Rows behind the last step's first one that its window reaches."""
+        """The number of rows that a window reaches after its first one."""
         return 0 if self._iid else max(self._window, 1)
 
     def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +143,7 @@ class SimulatedStream:
         return states, actions
 
     def _independent(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """One window from the stationary distribution for each step, one behind the other."""
+        """One window for each step, from the stationary distribution, one after the other."""
         chain, times = self._chain, np.arange(self._time, self._time + count, dtype=np.uint64)
         states, actions = np.zeros((2, count, self._window + 1), np.uint32)
         first_words, _ = words(self._seed, self._agent, times, IID)

@@ -1,13 +1,12 @@
-"""The random numbers of every engine: counter-based words and draws from a finite law, in integers
-alone.
+"""The random numbers of every engine: counter-based words, and draws from finite distributions.
 
 The words for step t of agent i under a seed are Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011)
 of (seed, i, t, purpose) and depend on nothing else. So agents, seeds, threads and machines can be
 laid out in any way, a run resumes anywhere, and an agent's path is the same whatever N, K, the step
 size or the engine.
 
-Everything here is written for NumPy unsigned integers (scalars or arrays) and for Numba alike:
-32-bit words held in uint64, so that a product of two never overflows. No float touches a path.
+Everything here works on NumPy unsigned integers (scalars or arrays) and compiles with Numba. Words
+of 32 bits are held in uint64, so that a product of two never overflows. No float touches a path.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ ONE = np.uint64(1)
 TWO = np.uint64(2)
 THREE = np.uint64(3)
 
-# What a word is for. A purpose is one word of the counter, so streams of different purposes never
-# meet.
+# The purpose of a word. It is part of the counter, so streams of different purposes never overlap.
 PATH = np.uint64(0)
 FIRST_STATE = np.uint64(1)
 OUTPUT_TIME = np.uint64(2)
-# Who is asked in a round of a federation; t is the round.
+# The agents that are asked in a round of a federation; t is the round.
 PARTICIPATION = np.uint64(3)
-# The i.i.d. mode draws the first state of each window from IID, and its l-th transition from IID +
-# l.
+# The i.i.d. mode draws the first state of each window with purpose IID, and its l-th transition
+# with purpose IID + l, l = 1, 2, ...
 IID = np.uint64(1 << 16)
 
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
@@ -39,7 +37,7 @@ _MULTIPLIER_1 = np.uint64(0xCD9E8D57)
 _WEYL_0 = np.uint64(0x9E3779B9)
 _WEYL_1 = np.uint64(0xBB67AE85)
 
-# Inlined by LLVM, without reference counts: a loop over many counters vectorises only then.
+# A loop over many counters vectorises only if LLVM inlines these, without reference counts.
 _INLINE = {"forceinline": True, "_nrt": False}
 
 
@@ -60,8 +58,10 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 @register_jitable(_nrt=False)
 def words(seed, agent, t, purpose):
-    """The two words of transition `t`: one for the action, one for the next state. Two transitions
-    share a block."""
+    """The two words of transition `t`: one for the action, one for the next state.
+
+    Two transitions share a block of four words.
+    """
     pair = t >> ONE
     w0, w1, w2, w3 = philox(pair & MASK, pair >> HALF, agent, purpose, seed & MASK, seed >> HALF)
     odd = t & ONE
@@ -70,19 +70,20 @@ def words(seed, agent, t, purpose):
 
 @register_jitable(**_INLINE)
 def choose(word, start, size, table):
-    """Draw from the alias row of `size` entries (threshold, outcome, other outcome) that begins at
-    entry `start`."""
+    """Draw from the alias row of `size` entries that begins at entry `start` of `table`.
+
+    An entry is (threshold, outcome, other outcome).
+    """
     product = word * size
     at = THREE * (start + (product >> HALF))
-    # All are read before one is taken: a branch here would be mispredicted every other time.
+    # All three are read before the choice: a branch here would be mispredicted half of the time.
     threshold, outcome, other = table[at], table[at + ONE], table[at + TWO]
     return outcome if (product & MASK) < threshold else other
 
 
 @register_jitable(**_INLINE)
 def choose_index(word, start, size, table):
-    """Draw from an alias row of entries (threshold, alias) whose j-th stands for the outcome j
-    itself."""
+    """Draw from an alias row whose j-th entry (threshold, alias) has the outcome j."""
     product = word * size
     index = product >> HALF
     at = TWO * (start + index)
@@ -92,12 +93,12 @@ def choose_index(word, start, size, table):
 
 @compiled(_nrt=True)
 def build_alias(start, probabilities, outcomes, table):
-    """Fill alias rows (Vose's method) for the laws ``probabilities[start[r]:start[r+1]]`` over
-    `outcomes`.
+    """Fill alias rows, by Vose's method, for distributions over `outcomes`.
 
-    Entry j of a row, (threshold, outcome, other), yields its outcome with probability ``threshold /
-    2**32`` and the other one otherwise. A certain entry has the two alike, since a threshold of
-    2**32 does not fit. An outcome of probability zero is never drawn.
+    Row r is for the distribution ``probabilities[start[r]:start[r+1]]``. Entry j of a row,
+    (threshold, outcome, other), yields its outcome with probability ``threshold / 2**32`` and the
+    other one otherwise. An entry with a certain outcome has that outcome twice, since a threshold
+    of 2**32 does not fit. An outcome of probability zero is never drawn.
     """
     widest = 0
     for r in range(len(start) - 1):

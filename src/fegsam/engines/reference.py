@@ -1,6 +1,6 @@
 """The `reference` engine: Algorithm 1 of the paper in plain Python, with the rule interpreted.
 
-Every other engine is checked against it. It is slow, and meant to be read.
+Every other engine is checked against it. It is slow and written to be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fegsam.methods.average import Mean
 
 @dataclass(frozen=True)
 class Reference:
-    """Run in plain Python, one agent after the other; what the other engines are checked against.
+    """Run in plain Python, one agent after the other; the other engines are checked against this.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Reference:
 
 
 def _run_seed(job: Job, index: int, recorder: Recorder) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 1 for one seed; (d) and (N): the average and the states at the checkpoint."""
+    """Run Algorithm 1 for one seed; return the average (d) and states (N) at the checkpoint."""
     start, output, period = job.start, int(job.output_times[index]), job.settings.sync_period
     end = output if job.settings.stop_at_output else job.settings.num_steps
     agents = [simulated_agent(job, index, i) for i in range(job.num_agents)]
@@ -79,7 +79,7 @@ def _run_seed(job: Job, index: int, recorder: Recorder) -> tuple[np.ndarray, np.
 
 
 def simulated_agent(job: Job, index: int, agent: int) -> StreamAgent[SimulatedStream]:
-    """Agent number `agent` under seed number `index`, where the job starts."""
+    """The `agent`-th agent under the `index`-th seed, at the start of the job."""
     seed, sampling, start = job.settings.seeds[index], job.settings.sampling, job.start
     stream = SimulatedStream(job.chain, job.agents, sampling, job.window, seed, agent)
     if start.states is not None:
@@ -99,7 +99,7 @@ def interpreted_agent(job: Job, stream: SimulatedStream) -> StreamAgent[Simulate
 
 
 def _step(job: Job, params: np.ndarray, path: Path, at: np.uint64) -> None:
-    """One update: what the rule says to add, where it says so."""
+    """One update: add what the rule returns, where it says."""
     step_size = job.settings.step_size
     with np.errstate(over="ignore", invalid="ignore"):
         if job.form == "dense":

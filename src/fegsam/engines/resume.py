@@ -1,4 +1,4 @@
-"""Going on from a stored history, so that the result equals the unbroken run."""
+"""Resuming from a stored history, so that the result equals the uninterrupted run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAME = (
 
 
 def check_resumable(history: History, settings: Settings) -> Checkpoint:
-    """Where a run with `settings` goes on; `ProblemError` unless it begins as `history` did."""
+    """The point where a run with `settings` continues `history`; `ProblemError` if it cannot."""
     if settings.stop_at_output or history.checkpoint is None:
         raise ProblemError(
             "A run that stops at its output times cannot be resumed; run with stop_at_output=False."
@@ -46,17 +46,15 @@ def check_resumable(history: History, settings: Settings) -> Checkpoint:
     if settings.num_steps < history.settings.num_steps:
         raise ProblemError(
             f"The history to resume from has {history.settings.num_steps} steps already and "
-            "num_steps is "
-            f"{settings.num_steps}; give the total, at least as many."
+            f"num_steps is {settings.num_steps}; give the total, at least as many."
         )
     return history.checkpoint
 
 
 def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray:
-    """The recorded times of a resumed run: what was recorded before, and what is `asked` for after.
+    """The recorded times of a resumed run: those of `history`, and the `asked` ones after it.
 
-    Where `record` says explicitly what to record, a time of the earlier part must be one that was
-    recorded there.
+    If `record` lists times explicitly, those within the earlier part must have been recorded there.
     """
     known, done = history.data.time.values, history.settings.num_steps
     if record is None:
@@ -71,7 +69,7 @@ def record_after(history: History, record: Any, asked: np.ndarray) -> np.ndarray
 
 
 def merge(history: History, engine: Engine, job: Job) -> History:
-    """Run the rest of every seed that is still finite, and append it to what `history` has."""
+    """Run the rest of every seed that has not diverged, and append it to `history`."""
     alive = np.flatnonzero(history.data.diverged_at.values < 0)
     data = _blank(history, job)
     start = job.start
@@ -98,7 +96,7 @@ def merge(history: History, engine: Engine, job: Job) -> History:
 
 
 def _blank(history: History, job: Job) -> Any:
-    """The new dataset, filled as far as `history` goes."""
+    """The dataset of the whole run, filled up to the end of `history`."""
     data = history.data.reindex(time=job.settings.record).copy(deep=True)
     data["output_params"].values[:] = np.nan
     data["final_params"].values[:] = np.nan
@@ -107,7 +105,7 @@ def _blank(history: History, job: Job) -> Any:
 
 
 def _earlier_outputs(data: Any, history: History, engine: Engine, job: Job) -> None:
-    """Outputs whose time lies in the part that `history` has: known already, or run again."""
+    """Fill in the outputs whose time lies within `history`: copy known ones, run others again."""
     diverged, known = history.data.diverged_at.values, history.data.output_time.values
     times = job.output_times
     done = (times < job.start.time) | (diverged >= 0)

@@ -1,4 +1,4 @@
-"""When a run hands over its average: one seed's run as a sequence of calls of the compiled loop."""
+"""The schedule of one seed's run: a sequence of calls of the compiled loop."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ class Call:
     """One call of the compiled loop."""
 
     time: int
-    """a synchronisation"""
+    """where the call begins: a synchronisation"""
     stop: int
     cuts: np.ndarray
-    """int64: times after `time` and up to `stop` at which the average is handed over"""
+    """int64: the record points, times after `time` and up to `stop` at which it returns averages"""
     recorded: bool = True
-    """False: run for an output or final average alone, from the start of its round"""
+    """False for a call that only takes an output or final average, from the start of its round"""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one call can hold."""
+    """The limits of one call."""
 
     steps: int
-    """steps of each agent after which Python looks up again; a round is never split for it"""
+    """steps of each agent after which the call returns to Python; this never splits a round"""
     rows: int
-    """averages handed over by one call"""
+    """averages returned by one call"""
     cuts: int
     """averages inside one round"""
 
 
 class Schedule:
-    """The calls of one seed, from a synchronisation at `start` to `end`, recording at `record` and
-    at the output time.
+    """The calls of one seed, from a synchronisation at `start` to `end`.
 
-    Where averages inside a round are `logged`, each is rounded as the cuts before it in its round
-    fall. An output or final average must come out the same whatever else is recorded, and must not
-    change what is recorded: or a resumed run would differ from the unbroken one in the last bit. So
-    where it shares its round with other cuts it is taken alone, in a call of its own.
+    Averages are taken at the times in `record`, at the `output` time and at the end. Where averages
+    inside a round are `logged`, the rounding of each depends on the record points before it in its
+    round. An output or final average must be the same whatever else is recorded, and must not
+    change what is recorded; otherwise a resumed run would differ from the uninterrupted one in the
+    last bit. So if it shares its round with other record points, it is taken in a separate call.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Schedule:
         self._times = np.setdiff1d(times, np.setdiff1d(self._alone, record))
 
     def takes(self, call: Call, time: int) -> bool:
-        """Whether an output or final average at `time` is to be taken from `call`."""
+        """Whether an output or final average at `time` is taken from `call`."""
         return call.recorded != (time in self._alone)
 
     def __iter__(self) -> Iterator[Call]:
@@ -80,8 +80,7 @@ class Schedule:
             time = stop
 
     def _reach(self, time: int, horizon: int) -> int:
-        """How far one call goes: some time's work, in rounds, with no more averages than can be
-        handed over."""
+        """The end of one call: as many rounds as its limits allow, but at least one."""
         rounds = max(1, self._limits.steps // self._period)
         while rounds > 1 and not self._fits(time, time + rounds * self._period):
             rounds //= 2
@@ -98,20 +97,20 @@ class Schedule:
         cuts = between(self._times, time, stop)
         most = min(self._limits.cuts, self._limits.rows)
         while stop - time <= self._period and len(cuts) > most:
-            # Too many to hold: run the round up to some of them, then again from its start for the
-            # rest.
+            # Too many averages for one call: run the round up to some of its record points, then
+            # again from its start for the others.
             yield Call(time, int(cuts[most - 1]), cuts[:most])
             cuts = cuts[most:]
         yield Call(time, stop, cuts)
 
 
 def between(times: np.ndarray, after: int, until: int) -> np.ndarray:
-    """Of the sorted `times` those t with after < t <= until."""
+    """Those of the sorted `times` with ``after < t <= until``."""
     first, last = np.searchsorted(times, (after, until), side="right")
     return times[first:last]
 
 
 def most_in_a_round(times: np.ndarray, period: int) -> int:
-    """How many of the sorted `times` lie between one synchronisation and the next, at most."""
+    """The largest number of the sorted `times` inside one round, synchronisations excluded."""
     inside = times[times % period > 0] // period
     return int(np.unique(inside, return_counts=True)[1].max()) if len(inside) else 0

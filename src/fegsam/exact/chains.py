@@ -7,24 +7,22 @@ array of length one, and repeated only for who asks kind by kind.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.sparse import csr_array
 
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.problem.chains import distinct_chains, distinct_stationary_laws
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 
 
-def visit_frequencies(problem: Federation, algorithm: Any) -> np.ndarray:
+def visit_frequencies(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """(M or 1, S*A): ``mu_k(s) pi_k(a|s)``, how often each kind takes each action in each state."""
     policies = algorithm.policies(problem)
     laws = distinct_stationary_laws(problem, policies)
     return (laws[:, :, None] * policies).reshape(len(laws), -1)
 
 
-def kind_weights(problem: Federation | MarkovNoise, distinct: int) -> np.ndarray:
+def kind_weights(problem: Problem, distinct: int) -> np.ndarray:
     """(distinct,): the share of the agents that each kind has; 1.0 where a single entry stands for
     all kinds."""
     return np.ones(1) if distinct == 1 else problem.kind_counts / problem.num_agents
@@ -54,7 +52,7 @@ def n_step_rewards(
     return total
 
 
-def kind_chains(problem: Federation | MarkovNoise, algorithm: Any) -> list[csr_array]:
+def kind_chains(problem: Problem, algorithm: Algorithm) -> list[csr_array]:
     """The chain of states that each kind of agent walks while it learns.
 
     Returns
@@ -78,7 +76,7 @@ def kind_chains(problem: Federation | MarkovNoise, algorithm: Any) -> list[csr_a
     return chains * (problem.num_kinds // len(chains))
 
 
-def kind_stationary_laws(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+def kind_stationary_laws(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """The stationary law of the chain of each kind of agent, all of which must be ergodic.
 
     Returns

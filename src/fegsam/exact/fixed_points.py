@@ -14,11 +14,14 @@ algorithm                    fixed point
                              ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``
 ===========================  =======================================================================
 
-D is the diagonal of the stationary law of the agents' own chain, P the target policy's chain and
-``r_n = sum_{k<n} (gamma P)^k r``. Where every kind of agent has its own MDP, P, r_n and R carry the
-index i too, and the sum over the agents of the expected increments is what vanishes, in algorithms
-3 and 4 as well. For Algorithm 5 the paper states eq. BEO_FA_off, which its increments do not solve;
-`projected_average_point` is that point.
+An algorithm of your own has the fixed point of its structure (`fegsam.algorithms.structure`); where
+it says none, its rule is run on every window that an agent can meet, and iterated.
+
+D is the diagonal of the stationary distribution of the agents' own chain, P the target policy's
+chain and ``r_n = sum_{k<n} (gamma P)^k r``. Where every kind of agent has its own MDP, P, r_n and R
+carry the index i too, and the sum over the agents of the expected increments is what vanishes, in
+algorithms 3 and 4 as well. For Algorithm 5 the paper states eq. BEO_FA_off, which its increments do
+not solve; `projected_average_point` is that point.
 
 Small problems are solved directly. With many states algorithms 3 and 4 are iterated until the bound
 on the error in the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10; or, where
@@ -28,25 +31,26 @@ the last place of the largest value.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import temporal_difference
+from fegsam.algorithms.td import require_federation
 from fegsam.blas_threads import one_blas_thread
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField, projected_field
 from fegsam.exact.mean_fields import MeanField, mean_field
 from fegsam.exact.solvers import discounted_value
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Federation, Problem
 from fegsam.problem.mdp import MDP
 
 
 @one_blas_thread()
-def fixed_point(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+def fixed_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """The point that the average of the agents converges to as the step size goes to zero.
 
     Returns
@@ -73,7 +77,7 @@ def fixed_point(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray
 
 
 @one_blas_thread()
-def agent_fixed_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+def agent_fixed_points(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """The point that each kind of agent would converge to on its own.
 
     Returns
@@ -98,7 +102,7 @@ def agent_fixed_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.
 
 
 @one_blas_thread()
-def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
+def heterogeneity(problem: Problem, algorithm: Algorithm) -> float:
     """How far the agents' own fixed points lie from the common one, on average over the agents.
 
     Returns
@@ -124,7 +128,7 @@ def heterogeneity(problem: Federation | MarkovNoise, algorithm: Any) -> float:
 
 
 @one_blas_thread()
-def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -> np.ndarray:
+def projected_average_point(problem: Federation, algorithm: Algorithm) -> np.ndarray:
     """The paper's eq. BEO_FA_off: the fixed point of the average of the agents' projected n-step
     Bellman operators.
 
@@ -153,14 +157,17 @@ def projected_average_point(problem: Federation, algorithm: OffPolicyLinearTD) -
     >>> bool(abs(paper - fg.fixed_point(fed, fg.OffPolicyLinearTD())) > 1e-6)
     True
     """
-    if not isinstance(algorithm, OffPolicyLinearTD):
-        raise ProblemError(
-            f"The average of projections belongs to OffPolicyLinearTD and was asked of "
-            f"{type(algorithm).__name__}; "
-            "use fixed_point for other algorithms."
-        )
     check_algorithm(algorithm, problem)
-    field = projected_field(problem, algorithm, preconditioned=True)
+    structure = temporal_difference(algorithm, problem)
+    if structure is None or structure.is_tabular or structure.is_on_policy:
+        raise ProblemError(
+            "The average of projections belongs to off-policy temporal differences with features, "
+            f"as OffPolicyLinearTD is, and was asked of {type(algorithm).__name__}; use "
+            "fixed_point for other algorithms."
+        )
+    federation = require_federation(problem, algorithm)
+    preconditioned = replace(structure, is_preconditioned=True)
+    field = projected_field(federation, preconditioned, algorithm.policies(problem))
     return field.root(kind_weights(problem, len(field)))
 
 
@@ -189,18 +196,18 @@ def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
     return discounted_value(mdp.policy_chain(policy), mdp.policy_rewards(policy), mdp.discount)
 
 
-def _checked_field(problem: Federation | MarkovNoise, algorithm: Any) -> MeanField:
+def _checked_field(problem: Problem, algorithm: Algorithm) -> MeanField:
     check_algorithm(algorithm, problem)
     return mean_field(algorithm, problem)
 
 
-def _common_root(problem: Federation | MarkovNoise, field: MeanField) -> np.ndarray:
+def _common_root(problem: Problem, field: MeanField) -> np.ndarray:
     weights = kind_weights(problem, len(field))
     if isinstance(field, LinearField):
         field.require_stable(weights)
     return field.root(weights)
 
 
-def _own_roots(problem: Federation | MarkovNoise, field: MeanField) -> np.ndarray:
+def _own_roots(problem: Problem, field: MeanField) -> np.ndarray:
     roots = np.stack([field.root(alone) for alone in np.eye(len(field))])
     return np.repeat(roots, problem.num_kinds // len(field), axis=0)

@@ -1,5 +1,5 @@
-"""Mean fields of the algorithms that are linear in their parameters: 2, 5, and Algorithm 1 as
-`LinearSA`."""
+"""Mean fields of the algorithms that are linear in their parameters: temporal differences with
+features (Algorithms 2 and 5) and linear operators (Algorithm 1 as `LinearSA`)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.td import features, target_policy
+from fegsam.algorithms.structure import LinearOperator, TemporalDifference
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import look_ahead, n_step_rewards
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import solve
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Federation
 
-_CURE = "change the policies, features or horizon, or pass a point to measure against as run(..., fixed_point=...)"
+_CURE = (
+    "change the policies, features or horizon, or pass a point to measure against as run(..., "
+    "fixed_point=...)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,42 +76,43 @@ def _is_singular(matrix: np.ndarray) -> bool:
 
 
 def projected_field(
-    problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD, *, preconditioned: bool = False
+    problem: Federation, structure: TemporalDifference, policies: np.ndarray
 ) -> LinearField:
-    """n-step TD with features: ``A_k = Phi' D_k (I - gamma^n P_k^n) Phi`` and offset ``Phi' D_k
-    r_{n,k}``.
+    """n-step TD with features: ``A_k = Rows_k' D_k (I - gamma^n P_k^n) Phi`` and offset ``Rows_k'
+    D_k r_{n,k}``.
 
-    P_k is the target policy's chain in the environment of kind k, D_k = diag(mu_k) the law of the
-    agents' own chain. Preconditioned, both are multiplied by (Phi' D_k Phi)^-1 from the left. The
-    paper's eq. G_bar_linear_TD, where A is d x d.
+    P_k is the target policy's chain in the environment of kind k, D_k = diag(mu_k) the stationary
+    distribution of the agents' own chain under `policies`. Rows_k is Phi; preconditioned, it is Phi
+    (Phi' D_k Phi)^-1. The paper's eq. G_bar_linear_TD, where A is d x d.
     """
-    policy, phi = target_policy(problem, algorithm), features(problem, algorithm)
+    policy, phi = structure.target_policy, structure.linear_features
     chains = [mdp.policy_chain(policy) for mdp in problem.mdps]
-    steps = problem.discount, algorithm.horizon
+    steps = problem.discount, structure.horizon
     gaps = [phi - look_ahead(chain, *steps, phi) for chain in chains]
     rewards = [
         n_step_rewards(chain, mdp.policy_rewards(policy), *steps)
         for chain, mdp in zip(chains, problem.mdps, strict=True)
     ]
+    laws, rows = distinct_stationary_laws(problem, policies), structure.directions
     matrices, offsets = [], []
-    for kind, law in enumerate(distinct_stationary_laws(problem, algorithm.policies(problem))):
-        weighted = (phi * law[:, None]).T
-        if preconditioned:
+    for kind in range(max(len(laws), len(rows))):
+        law = laws[kind % len(laws)]
+        if structure.is_preconditioned:
+            weighted = (phi * law[:, None]).T
             weighted = solve(weighted @ phi, weighted, "the weighted features")
+        else:
+            weighted = (rows[kind % len(rows)] * law[:, None]).T
         matrices.append(weighted @ gaps[problem.mdp_index(kind)])
         offsets.append(weighted @ rewards[problem.mdp_index(kind)])
-    # On-policy mu is the law of P itself, so ||P^n f||_mu <= ||f||_mu and A + A' > 0 (Tsitsiklis
-    # and Van Roy, 1997).
-    return LinearField(
-        np.stack(matrices), np.stack(offsets), is_definite=isinstance(algorithm, OnPolicyTD)
-    )
+    # On-policy mu is the distribution of P itself, so ||P^n f||_mu <= ||f||_mu and A + A' > 0
+    # (Tsitsiklis and Van Roy, 1997).
+    is_definite = structure.is_on_policy and structure.rows is None
+    return LinearField(np.stack(matrices), np.stack(offsets), is_definite=is_definite)
 
 
-def noise_field(problem: MarkovNoise, algorithm: LinearSA) -> LinearField:
-    """Algorithm 1, linear: minus the mean of A(y), and the mean of b(y)."""
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-    tables = algorithm.tables(problem)
+def noise_field(operator: LinearOperator, laws: np.ndarray) -> LinearField:
+    """Algorithm 1, linear: minus the mean of A(y), and the mean of b(y), under `laws` (M, Y)."""
+    matrices, offsets = operator.of_kinds(len(laws))
     return LinearField(
-        -np.einsum("ky,kyij->kij", laws, tables.matrices),
-        np.einsum("ky,kyi->ki", laws, tables.offsets),
+        -np.einsum("ky,kyij->kij", laws, matrices), np.einsum("ky,kyi->ki", laws, offsets)
     )

@@ -1,5 +1,5 @@
-"""Mean fields: the expected increment of each kind of agent under its stationary law, and where
-their average vanishes.
+"""Mean fields: the expected increment of each kind of agent under its stationary
+distribution, and where their average vanishes.
 
 An algorithm moves ``theta += alpha * increment``. For small steps it goes where the average over
 the agents of the expected increments is zero, the fixed point; agent i on its own goes where its
@@ -9,24 +9,25 @@ for all, see `chains`), and `root` finds the zero for any weights of the kinds.
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.td import target_policy
-from fegsam.errors import ProblemError
+from fegsam.algorithms.rule import Algorithm
+from fegsam.algorithms.structure import (
+    Control,
+    LinearOperator,
+    Opaque,
+    TemporalDifference,
+    structure_of,
+)
+from fegsam.algorithms.td import require_federation
 from fegsam.exact.chains import visit_frequencies
-from fegsam.exact.linear_field import LinearField, noise_field, projected_field
-from fegsam.exact.rule_field import RuleField, given_contraction, mean_of
+from fegsam.exact.linear_field import noise_field, projected_field
+from fegsam.exact.rule_field import rule_field
 from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.chains import distinct_stationary_laws
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Federation, Problem
 
 
 class MeanField(Protocol):
@@ -41,53 +42,27 @@ class MeanField(Protocol):
         ...
 
 
-@singledispatch
-def mean_field(algorithm: Any, problem: Any) -> MeanField:
+def mean_field(algorithm: Algorithm, problem: Problem) -> MeanField:
     """The mean field of `algorithm` on a `problem` that it has checked."""
-    raise ProblemError(
-        f"The fixed point of {type(algorithm).__name__} is not known to fegsam; use one of its "
-        "algorithms, or pass "
-        "run(..., fixed_point=...)."
-    )
+    policies = algorithm.policies(problem)
+    match structure_of(algorithm, problem):
+        case TemporalDifference() as structure:
+            federation = require_federation(problem, algorithm)
+            make = tabular_field if structure.is_tabular else projected_field
+            return make(federation, structure, policies)
+        case Control():
+            mdps = require_federation(problem, algorithm).mdps
+            return QField(mdps, visit_frequencies(problem, algorithm) if len(mdps) > 1 else None)
+        case LinearOperator() as operator:
+            return noise_field(operator, distinct_stationary_laws(problem, policies))
+        case Opaque() as known:
+            return rule_field(algorithm, problem, known)
 
 
-@mean_field.register
-def _(algorithm: LinearSA, problem: MarkovNoise) -> LinearField:
-    return noise_field(problem, algorithm)
-
-
-@mean_field.register
-def _(algorithm: StochasticApproximation, problem: MarkovNoise) -> RuleField:
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-    mean = mean_of(algorithm.user_rule, algorithm.dim, laws)
-    return RuleField(mean, laws, algorithm.dim, algorithm.norm_order, given_contraction(algorithm))
-
-
-@mean_field.register
-def _(algorithm: OnPolicyTD, problem: Federation) -> LinearField:
-    return projected_field(problem, algorithm)
-
-
-@mean_field.register
-def _(algorithm: OffPolicyTabularTD, problem: Federation) -> TabularField:
-    policy = target_policy(problem, algorithm)
-    chains = [mdp.policy_chain(policy) for mdp in problem.mdps]
-    rewards = [mdp.policy_rewards(policy) for mdp in problem.mdps]
-    laws = (
-        distinct_stationary_laws(problem, algorithm.policies(problem))
-        if len(problem.mdps) > 1
-        else None
-    )
-    return TabularField(chains, rewards, laws, problem.discount, algorithm.horizon)
-
-
-@mean_field.register
-def _(algorithm: QLearning, problem: Federation) -> QField:
-    return QField(
-        problem.mdps, visit_frequencies(problem, algorithm) if len(problem.mdps) > 1 else None
-    )
-
-
-@mean_field.register
-def _(algorithm: OffPolicyLinearTD, problem: Federation) -> LinearField:
-    return projected_field(problem, algorithm, preconditioned=algorithm.preconditioned)
+def tabular_field(
+    problem: Federation, structure: TemporalDifference, policies: np.ndarray
+) -> TabularField:
+    chains = [mdp.policy_chain(structure.target_policy) for mdp in problem.mdps]
+    rewards = [mdp.policy_rewards(structure.target_policy) for mdp in problem.mdps]
+    laws = distinct_stationary_laws(problem, policies) if len(problem.mdps) > 1 else None
+    return TabularField(chains, rewards, laws, problem.discount, structure.horizon)

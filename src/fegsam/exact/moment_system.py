@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import Linear, LinearOperator, structure_of
+from fegsam.algorithms.td import require_federation
 from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.hierarchy import Hierarchy
@@ -28,10 +26,10 @@ from fegsam.exact.moves import (
 )
 from fegsam.exact.rounds import StepMeans, round_costs
 from fegsam.exact.sweeps import Moves
-from fegsam.exact.windows import MOST_BYTES, chain_windows
+from fegsam.exact.windows import MOST_BYTES, chain_windows, num_distinct
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import flat_params
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import MarkovNoise, Problem
 
 _PER_NUMBER = 6e-8
 """Seconds that the sums of a level take for each number that it holds."""
@@ -112,55 +110,57 @@ class MomentSystem:
 
 
 def moment_system(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     initial_params: ArrayLike | None,
     sampling: str,
 ) -> MomentSystem:
     if sampling not in ("markov", "iid"):
         raise ProblemError(f"sampling is {sampling!r}; give 'markov' or 'iid'.")
-    if not isinstance(algorithm, LinearSA | OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD):
+    check_algorithm(algorithm, problem)
+    structure = structure_of(algorithm, problem)
+    if not isinstance(structure, Linear):
         raise ProblemError(
             f"Exact moments exist for algorithms that are linear in their parameters, and "
-            f"{type(algorithm).__name__} is not; "
-            "sample its error with fegsam.run."
+            f"{type(algorithm).__name__} is not, as far as its structure says; sample its error "
+            "with fegsam.run."
         )
     root = fixed_point(problem, algorithm)
     first = np.zeros_like(root)
     if initial_params is not None:
         first = flat_params(initial_params, "initial_params", len(root))
-    counts: dict[int, int] = {}
-    for kind in np.flatnonzero(problem.kind_counts).tolist():
-        twin = _first_alike(problem, algorithm, kind)
-        counts[twin] = counts.get(twin, 0) + int(problem.kind_counts[kind])
-    kinds, iid = list(counts), sampling == "iid"
-    if isinstance(algorithm, LinearSA):
+    alike = _are_alike(problem, algorithm, structure)
+    present = np.flatnonzero(problem.kind_counts)
+    kinds = [0] if alike else present.tolist()
+    counts = np.array([problem.num_agents]) if alike else problem.kind_counts[present]
+    if isinstance(structure, LinearOperator):
         assert isinstance(problem, MarkovNoise)
-        moves = _noise_moves(problem, algorithm, kinds, root, iid)
+        laws = distinct_stationary_laws(problem, algorithm.policies(problem))
+        moves = _noise_moves(problem, structure, laws, kinds, root, sampling == "iid")
     else:
-        assert isinstance(problem, Federation)
-        moves = _window_moves(problem, algorithm, kinds, root, iid)
-    return MomentSystem(moves, np.array(list(counts.values())), root, first - root)
+        moves = _window_moves(problem, algorithm, kinds, root, sampling == "iid")
+    return MomentSystem(moves, counts, root, first - root)
 
 
 def _noise_moves(
-    problem: MarkovNoise, algorithm: LinearSA, kinds: list[int], root: np.ndarray, iid: bool
+    problem: MarkovNoise,
+    operator: LinearOperator,
+    laws: np.ndarray,
+    kinds: list[int],
+    root: np.ndarray,
+    iid: bool,
 ) -> Moves:
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-    matrices, offsets = algorithm.matrices, algorithm.offsets
-    tables = [
-        linear_increments(matrices[kind % len(matrices)], offsets[kind % len(offsets)], root)
-        for kind in kinds
-    ]
-    own_laws = [laws[kind % len(laws)] for kind in kinds]
+    matrices, offsets = operator.of_kinds(problem.num_kinds)
+    tables = [linear_increments(matrices[kind], offsets[kind], root) for kind in kinds]
+    own_laws = [laws[kind] for kind in kinds]
     if iid:
         return independent_increments(own_laws, tables)
-    chains = [problem.kernels[kind % len(problem.kernels)] for kind in kinds]
+    chains = [problem.kernels[kind] for kind in kinds]
     return dense_moves(chains, problem.initial_distribution, own_laws, tables)
 
 
 def _window_moves(
-    problem: Federation, algorithm: Any, kinds: list[int], root: np.ndarray, iid: bool
+    problem: Problem, algorithm: Algorithm, kinds: list[int], root: np.ndarray, iid: bool
 ) -> Moves:
     def check(counts: list[tuple[int, int]]) -> None:
         modes, pairs = np.array(counts)[kinds].sum(axis=0).tolist()
@@ -173,12 +173,12 @@ def _window_moves(
     return independent_windows(steps) if iid else rank_one_moves(steps)
 
 
-def _first_alike(problem: Federation | MarkovNoise, algorithm: Any, kind: int) -> int:
-    """The first kind that is the same: all of them, where one environment, policy and operator
-    serve all."""
-    if isinstance(problem, MarkovNoise):
-        return kind if len(problem.kernels) > 1 or len(algorithm.matrices) > 1 else 0
-    return kind if len(problem.mdps) > 1 or len(algorithm.policies(problem)) > 1 else 0
+def _are_alike(problem: Problem, algorithm: Algorithm, structure: Linear) -> bool:
+    """Whether one environment, policy and operator serve all kinds."""
+    if isinstance(structure, LinearOperator):
+        return problem.num_kinds == 1
+    federation = require_federation(problem, algorithm)
+    return num_distinct(federation, structure, algorithm.policies(problem)) == 1
 
 
 def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
 from fegsam.exact.long_run import LongRun
@@ -26,7 +26,7 @@ from fegsam.exact.moment_system import MomentSystem, moment_system
 from fegsam.exact.orders import Computed, Orders
 from fegsam.exact.trajectory import Trajectory
 from fegsam.problem.checks import LARGEST_COUNT, fraction, integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.progress import Notice, Progress
 
 PATIENCE = 20.0
@@ -112,8 +112,8 @@ class ExactValue(float):
 
 
 def moments(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,
@@ -128,7 +128,8 @@ def moments(
     Parameters
     ----------
     problem, algorithm
-        Algorithm 1 as `LinearSA`, 2, 3 or 5.
+        A temporal difference or a linear operator: Algorithm 1 as `LinearSA`, 2, 3, 5, or one of
+        your own with such a structure.
     step_size, sync_period : float, int
     times : (t,) array of int
         In any order.
@@ -189,8 +190,8 @@ def moments(
 
 
 def mean_squared_error(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,
@@ -229,8 +230,8 @@ def mean_squared_error(
 
 
 def stationary_error(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,
@@ -282,8 +283,8 @@ def stationary_error(
 
 
 def weighted_error(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,

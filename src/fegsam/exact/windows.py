@@ -1,5 +1,5 @@
-"""Every window that an agent of Algorithms 2, 3 and 5 can meet, as the edges of a finite Markov
-chain.
+"""Every window that an agent of a temporal-difference algorithm can meet, as the edges of a finite
+Markov chain.
 
 A step at time t reads the window ``y_t = (S_t, A_t, ..., S_{t+n})``. All that it shares with later
 windows is its *mode* ``z_t = (S_t, A_t, ..., S_{t+n-1})``, without the last transition: theta_t
@@ -24,21 +24,17 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.rule import check_algorithm
-from fegsam.algorithms.td import features, importance_ratios, stacked_rewards
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import TemporalDifference, temporal_difference
+from fegsam.algorithms.td import require_federation, stacked_rewards
 from fegsam.errors import ProblemError
 from fegsam.problem.chains import distinct_stationary_laws
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, Problem
 
 MOST_WINDOWS = 1 << 24
 MOST_BYTES = 4 << 30
 _WINDOW_BYTES = 40
 """that each transition of a window takes while the windows are made"""
-
-TemporalDifference = OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +61,7 @@ class Windows:
     first_state: np.ndarray
     """(m,): S_t"""
     initial: np.ndarray
-    """(m,): the law of z_0"""
+    """(m,): the distribution of z_0"""
     stationary: np.ndarray
     """(m,)"""
 
@@ -106,15 +102,32 @@ class _Steps:
 
     def paths(self, length: int) -> float:
         """How many paths of `length` transitions there are."""
-        count = np.ones(len(self.start) - 1)
-        for _ in range(length):
-            count = np.bincount(self.state, weights=count[self.next], minlength=len(count))
-        return float(count.sum())
+        return count_paths(self.state, self.next, len(self.start) - 1, length)
+
+
+def count_paths(state: np.ndarray, following: np.ndarray, num_states: int, length: int) -> float:
+    """How many paths of `length` transitions there are, where each goes from a state to another."""
+    count = np.ones(num_states)
+    for _ in range(length):
+        count = np.bincount(state, weights=count[following], minlength=num_states)
+    return float(count.sum())
+
+
+def continuations(start: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All paths that are one transition longer than those that end in the states `last` (P,).
+
+    The transitions from state s are start[s] .. start[s + 1] - 1. Returns where the continuations
+    of each path begin (P + 1,), and for each of them its path and its transition.
+    """
+    many = start[last + 1] - start[last]
+    begin = np.concatenate([[0], np.cumsum(many)])
+    parent = np.repeat(np.arange(len(last)), many)
+    return begin, parent, start[last[parent]] + np.arange(begin[-1]) - begin[parent]
 
 
 def chain_windows(
-    problem: Federation,
-    algorithm: TemporalDifference,
+    problem: Problem,
+    algorithm: Algorithm,
     check: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> list[Windows]:
     """The windows of each kind of agent; kinds that meet the same ones share the object.
@@ -137,26 +150,43 @@ def chain_windows(
     (16, (64, 3))
     """
     check_algorithm(algorithm, problem)
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-    every = _kind_steps(problem, algorithm)
-    _check_count(every, algorithm.horizon, problem.num_kinds)
+    structure, federation = _require(algorithm, problem)
+    policies, horizon = algorithm.policies(problem), structure.horizon
+    laws = distinct_stationary_laws(problem, policies)
+    every = _kind_steps(federation, structure, policies)
+    _check_count(every, horizon, problem.num_kinds)
     if check is not None:
-        shorter = algorithm.horizon - 1
-        counts = [
-            (int(steps.paths(shorter)), int(steps.paths(algorithm.horizon))) for steps in every
-        ]
+        counts = [(int(steps.paths(horizon - 1)), int(steps.paths(horizon))) for steps in every]
         check(counts * (problem.num_kinds // len(every)))
     found = [
-        _windows(problem, algorithm, steps, kind, laws[kind]) for kind, steps in enumerate(every)
+        _windows(federation, structure, steps, kind, laws[kind % len(laws)])
+        for kind, steps in enumerate(every)
     ]
     return found * (problem.num_kinds // len(found))
 
 
-def _kind_steps(problem: Federation, algorithm: TemporalDifference) -> list[_Steps]:
+def _require(algorithm: Algorithm, problem: Problem) -> tuple[TemporalDifference, Federation]:
+    structure = temporal_difference(algorithm, problem)
+    if structure is None:
+        raise ProblemError(
+            f"The windows of {type(algorithm).__name__} were asked for, and its structure is not a "
+            "TemporalDifference; use an algorithm of that structure."
+        )
+    return structure, require_federation(problem, algorithm)
+
+
+def num_distinct(problem: Federation, structure: TemporalDifference, policies: np.ndarray) -> int:
+    """M, or 1 where all kinds of agents see and do the same."""
+    rows = 1 if structure.rows is None else len(structure.rows)
+    return max(len(problem.mdps), len(policies), rows)
+
+
+def _kind_steps(
+    problem: Federation, structure: TemporalDifference, policies: np.ndarray
+) -> list[_Steps]:
     """The transitions of each kind, or of one where all share them."""
-    policies, rewards = algorithm.policies(problem), stacked_rewards(problem)
-    off_policy = not isinstance(algorithm, OnPolicyTD)
-    ratios = importance_ratios(problem, algorithm) if off_policy else np.ones_like(policies)
+    rewards = stacked_rewards(problem)
+    ratios = np.ones_like(policies) if structure.ratios is None else structure.ratios
     return [
         _steps(
             problem.mdps[kind % len(problem.mdps)].transitions,
@@ -164,7 +194,7 @@ def _kind_steps(problem: Federation, algorithm: TemporalDifference) -> list[_Ste
             ratios[kind % len(ratios)],
             rewards[kind % len(rewards)],
         )
-        for kind in range(max(len(problem.mdps), len(policies)))
+        for kind in range(num_distinct(problem, structure, policies))
     ]
 
 
@@ -205,7 +235,7 @@ def _check_count(every: list[_Steps], horizon: int, num_kinds: int) -> None:
 
 
 def _windows(
-    problem: Federation, algorithm: TemporalDifference, steps: _Steps, kind: int, law: np.ndarray
+    problem: Federation, structure: TemporalDifference, steps: _Steps, kind: int, law: np.ndarray
 ) -> Windows:
     # Paths of l transitions, the continuations of each one side by side. `tail` is a path without
     # its first transition.
@@ -215,28 +245,20 @@ def _windows(
     parent, tail = last, last
     begin_before = begin = np.zeros(0, np.int64)
     sequence_before = sequence
-    for length in range(1, algorithm.horizon + 1):
+    for length in range(1, structure.horizon + 1):
         sequence_before, begin_before = sequence, begin
-        many = steps.start[last + 1] - steps.start[last]
-        begin = np.concatenate([[0], np.cumsum(many)])
-        parent = np.repeat(np.arange(len(last)), many)
-        place = np.arange(begin[-1]) - begin[parent]
-        step = steps.start[last[parent]] + place
+        begin, parent, step = continuations(steps.start, last)
+        place = step - steps.start[last[parent]]
         tail = steps.next[step] if length == 1 else begin_before[tail[parent]] + place
         sequence = np.column_stack([sequence_before[parent], step])
         last = steps.next[step]
 
     first_state = (
-        steps.state[sequence_before[:, 0]] if algorithm.horizon > 1 else np.arange(num_states)
+        steps.state[sequence_before[:, 0]] if structure.horizon > 1 else np.arange(num_states)
     )
     chance = steps.probability[sequence_before].prod(axis=1)
     coefficients, reward = _expanded(steps, sequence, problem.discount)
-    phi = None if isinstance(algorithm, OffPolicyTabularTD) else features(problem, algorithm)
-    rows = phi
-    if isinstance(algorithm, OffPolicyLinearTD) and algorithm.preconditioned:
-        rows = algorithm.tables(problem).rows.reshape(-1, num_states, algorithm.dimension(problem))[
-            kind
-        ]
+    rows = None if structure.is_tabular else structure.directions
     return Windows(
         source=parent,
         target=tail,
@@ -244,8 +266,8 @@ def _windows(
         states=np.column_stack([steps.state[sequence], last]),
         coefficients=coefficients,
         reward=reward,
-        rows=rows,
-        features=phi,
+        rows=None if rows is None else rows[kind % len(rows)],
+        features=structure.features,
         first_state=first_state,
         initial=problem.initial_distribution[first_state] * chance,
         stationary=law[first_state] * chance,

@@ -20,14 +20,14 @@ _SHOWN_TROUBLES = 8
 
 
 @dataclass
-class _Agent:
+class _Attendance:
     answered: int = 0
     missed: int = 0
     last: int | None = None
 
 
 @dataclass
-class Standing:
+class LogSummary:
     """What a log of events says in sum."""
 
     rounds: int | None = None
@@ -39,7 +39,7 @@ class Standing:
     bytes_up: int = 0
     bytes_down: int = 0
     state: str = "starting"
-    agents: dict[int, _Agent] = field(default_factory=dict)
+    agents: dict[int, _Attendance] = field(default_factory=dict)
     troubles: list[Event] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
@@ -63,10 +63,10 @@ class Standing:
         self.seconds = event["seconds"]
         self.bytes_up, self.bytes_down = event["bytes_up"], event["bytes_down"]
         for agent in event["answered"]:
-            seen = self.agents.setdefault(agent, _Agent())
+            seen = self.agents.setdefault(agent, _Attendance())
             seen.answered, seen.last = seen.answered + 1, event["round"]
         for agent in event["missing"]:
-            self.agents.setdefault(agent, _Agent()).missed += 1
+            self.agents.setdefault(agent, _Attendance()).missed += 1
 
     def line(self) -> str:
         """One line: where it stands."""
@@ -92,7 +92,7 @@ class Board:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._standing = Standing()
+        self._summary = LogSummary()
         self._live: Any = None
 
     def __enter__(self) -> Board:
@@ -111,13 +111,13 @@ class Board:
             self._live.stop()
 
     def show(self, event: Event) -> None:
-        self._standing.take(event)
+        self._summary.take(event)
         if self._live is not None:
             self._live.update(self._table())
         elif event["event"] == "round":
             answered, asked = len(event["answered"]), len(event["asked"])
             print(
-                f"{self._standing.line()}, {answered} of {asked} answered",
+                f"{self._summary.line()}, {answered} of {asked} answered",
                 file=self._stream,
                 flush=True,
             )
@@ -125,38 +125,37 @@ class Board:
             print(described(event), file=self._stream, flush=True)
 
     def _table(self) -> Any:
-        return table(self._standing)
+        return table(self._summary)
 
 
-def table(standing: Standing) -> Any:
-    """The standing as a table for rich."""
+def table(summary: LogSummary) -> Any:
+    """The summary as a table for rich."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     agents = Table("agent", "rounds", "missed", "last round")
-    for number in sorted(standing.agents)[:_SHOWN_AGENTS]:
-        seen = standing.agents[number]
+    for number in sorted(summary.agents)[:_SHOWN_AGENTS]:
+        seen = summary.agents[number]
         agents.add_row(
             str(number),
             str(seen.answered),
             str(seen.missed),
             "" if seen.last is None else str(seen.last),
         )
-    if len(standing.agents) > _SHOWN_AGENTS:
-        agents.add_row(f"and {len(standing.agents) - _SHOWN_AGENTS} more", "", "", "")
+    if len(summary.agents) > _SHOWN_AGENTS:
+        agents.add_row(f"and {len(summary.agents) - _SHOWN_AGENTS} more", "", "", "")
     troubles = [
-        Text(f"{_clock(event)} {described(event)}")
-        for event in standing.troubles[-_SHOWN_TROUBLES:]
+        Text(f"{_clock(event)} {described(event)}") for event in summary.troubles[-_SHOWN_TROUBLES:]
     ]
-    return Group(Text(standing.line()), agents, *troubles)
+    return Group(Text(summary.line()), agents, *troubles)
 
 
 def _clock(event: Event) -> str:
     return time.strftime("%H:%M:%S", time.localtime(event["clock"]))
 
 
-def read_standing(directory: Path) -> Standing:
+def read_summary(directory: Path) -> LogSummary:
     """From the log of a directory of results."""
     try:
         events = read_events(directory)
@@ -167,13 +166,13 @@ def read_standing(directory: Path) -> Standing:
         ) from None
     if not events:
         raise FederationError(f"{directory} has no log of events: no federation has run there.")
-    standing = Standing()
+    summary = LogSummary()
     try:
         for event in events:
-            standing.take(event)
+            summary.take(event)
     except (KeyError, TypeError) as error:
         raise FederationError(
             f"the log of events in {directory} is not what fegsam writes ({error!r}): put a whole "
             "copy of it back."
         ) from None
-    return standing
+    return summary

@@ -9,108 +9,84 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from fegsam.completion import add_path
 from fegsam.federation.errors import FederationError
 
-_ABOUT = {
-    "run": (
-        "a whole federation on this machine; killed, it goes on where it was",
-        "Start a server and one process an agent on this machine, over TLS and with keys, show "
-        "the rounds as they close, and "
-        "end every process. DIR/history.nc is what fegsam.run would have given. The same command "
-        "again goes on where it was.",
-        "run study.toml -o results",
-    ),
-    "init": (
-        "write the directories to copy to the server and the nodes",
-        "Make an authority, credentials and a directory for the server and for each node, and "
-        "print the commands that start "
-        "them. Copy each node's directory to its machine: no other machine needs it.",
-        "init fed study.toml --host hub.example.org",
-    ),
-    "server": (
-        "run the server of a directory that init wrote",
-        "Run a federation's server until its last round. Stopped or killed, the same command goes "
-        "on at the round it was in.",
-        "server fed/server -o results",
-    ),
-    "node": (
-        "run the node of a directory that init wrote",
-        "Run the agents of one node until the federation ends. Their state stays in the "
-        "directory, so that a node that was "
-        "stopped or killed goes on where it was, and no sample is used twice.",
-        "node fed/nodes/node-0",
-    ),
-    "status": (
-        "where the federation in a directory of results stands",
-        "Say which round a federation is in, who answered, and what was refused and why; at any "
-        "time, also afterwards.",
-        "status results",
-    ),
-}
-"""Of each action: in a line, in a paragraph, and an example."""
-
-TRUST = "run the code that the study names, also a rule that lies with results, and module:Env of Gymnasium"
+TRUST = (
+    "run the code that the study names, also a rule that lies with results, and module:Env of "
+    "Gymnasium"
+)
 """What the option --trust does."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `federate` and its own commands."""
-    federate = commands.add_parser(
-        "federate", help="a real federation on Flower: here, or on several machines"
-    )
+class _Action(NamedTuple):
+    line: str
+    """its help in one line"""
+    about: str
+    """in a paragraph"""
+    example: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def add_actions(federate: argparse.ArgumentParser) -> None:
+    """Add the actions of `fegsam federate`."""
     actions = federate.add_subparsers(dest="action", metavar="action", required=True)
-    parsers = {
-        name: actions.add_parser(
+    for name, action in _ACTIONS.items():
+        parser = actions.add_parser(
             name,
-            help=line,
-            description=textwrap.fill(paragraph, 115),
-            epilog=f"example:\n  fegsam federate {example}",
+            help=action.line,
+            description=textwrap.fill(action.about, 98),
+            epilog=f"example:\n  fegsam federate {action.example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        for name, (line, paragraph, example) in _ABOUT.items()
-    }
+        action.add_arguments(parser)
 
-    run = parsers["run"]
-    _add_study(run)
-    add_path(
-        run,
-        "-o",
-        "--output",
-        required=True,
-        metavar="DIR",
-        help="results; the same again goes on",
-    )
 
-    init = parsers["init"]
-    add_path(init, "directory", metavar="DIR", help="what is written; it must not be there yet")
-    _add_study(init)
-    init.add_argument(
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_study(parser)
+    _add_output(parser)
+
+
+def _init_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="DIR", help="what is written; it must not be there yet")
+    _add_study(parser)
+    parser.add_argument(
         "--host",
         action="append",
         required=True,
         help="name or address of the server for nodes; may be repeated",
     )
-    init.add_argument("--port", type=int, default=8000, help="of the server; 8000 by default")
+    parser.add_argument("--port", type=int, default=8000, help="of the server; 8000 by default")
 
-    server = parsers["server"]
-    add_path(server, "directory", metavar="SERVER", help="the directory `server` that init wrote")
+
+def _server_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="SERVER", help="the directory `server` that init wrote")
+    _add_output(parser)
+
+
+def _node_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="NODE", help="the directory `nodes/NAME` that init wrote")
+    parser.add_argument(
+        "--trust", action="store_true", help="run the code that its study names, if it has one"
+    )
+
+
+def _status_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "output", metavar="DIR", help="the results of `run` or `server`")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
     add_path(
-        server,
+        parser,
         "-o",
         "--output",
         required=True,
         metavar="DIR",
         help="results; the same again goes on",
     )
-
-    node = parsers["node"]
-    add_path(node, "directory", metavar="NODE", help="the directory `nodes/NAME` that init wrote")
-    node.add_argument(
-        "--trust", action="store_true", help="run the code that its study names, if it has one"
-    )
-    add_path(parsers["status"], "output", metavar="DIR", help="the results of `run` or `server`")
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
@@ -146,7 +122,7 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
 
 
 def federate(given: argparse.Namespace) -> int:
-    return _ACTIONS[given.action](given)
+    return _ACTIONS[given.action].run(given)
 
 
 def _rules(given: argparse.Namespace) -> dict[str, int | float]:
@@ -174,17 +150,15 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _init(given: argparse.Namespace) -> int:
-    from fegsam.federation.flower.deployment import init
+    from fegsam.federation.flower.deployment import Entrance, init
 
     nodes = init(
         given.directory,
         given.spec,
+        Entrance(given.host, given.port, given.insecure),
         seed=given.seed,
-        hosts=given.host,
-        port=given.port,
         num_nodes=given.nodes,
         rules=_rules(given),
-        insecure=given.insecure,
         trust=given.trust or None,
     )
     print("On the server, with a copy of this directory:")
@@ -230,22 +204,61 @@ def _node(given: argparse.Namespace) -> int:
 
 
 def _status(given: argparse.Namespace) -> int:
-    from fegsam.federation.board import read_standing, table
+    from fegsam.federation.board import read_summary, table
 
-    standing = read_standing(given.output)
+    summary = read_summary(given.output)
     if sys.stdout.isatty():
         from rich.console import Console
 
-        Console().print(table(standing))
+        Console().print(table(summary))
     else:
-        print(standing.line())
+        print(summary.line())
     return 0
 
 
-_ACTIONS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "run": _run,
-    "init": _init,
-    "server": _server,
-    "node": _node,
-    "status": _status,
+_ACTIONS: dict[str, _Action] = {
+    "run": _Action(
+        "a whole federation on this machine; killed, it goes on where it was",
+        "Start a server and one process an agent on this machine, over TLS and with keys, show "
+        "the rounds as they close, and "
+        "end every process. DIR/history.nc is what fegsam.run would have given. The same command "
+        "again goes on where it was.",
+        "run study.toml -o results",
+        _run_arguments,
+        _run,
+    ),
+    "init": _Action(
+        "write the directories to copy to the server and the nodes",
+        "Make an authority, credentials and a directory for the server and for each node, and "
+        "print the commands that start "
+        "them. Copy each node's directory to its machine: no other machine needs it.",
+        "init fed study.toml --host hub.example.org",
+        _init_arguments,
+        _init,
+    ),
+    "server": _Action(
+        "run the server of a directory that init wrote",
+        "Run a federation's server until its last round. Stopped or killed, the same command goes "
+        "on at the round it was in.",
+        "server fed/server -o results",
+        _server_arguments,
+        _server,
+    ),
+    "node": _Action(
+        "run the node of a directory that init wrote",
+        "Run the agents of one node until the federation ends. Their state stays in the "
+        "directory, so that a node that was "
+        "stopped or killed goes on where it was, and no sample is used twice.",
+        "node fed/nodes/node-0",
+        _node_arguments,
+        _node,
+    ),
+    "status": _Action(
+        "where the federation in a directory of results stands",
+        "Say which round a federation is in, who answered, and what was refused and why; at any "
+        "time, also afterwards.",
+        "status results",
+        _status_arguments,
+        _status,
+    ),
 }

@@ -1,4 +1,4 @@
-"""Labelled results of a run, and how they are kept."""
+"""Labelled results of a run, and their storage."""
 
 from fegsam.history.history import History, load_history
 

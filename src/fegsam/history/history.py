@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run can go on from: its last synchronisation (for one agent, its last step)."""
+    """Where a run can be continued: its last synchronisation (for one agent, its last step)."""
 
     time: int
     params: np.ndarray
     """(seeds, d): the average at `time`, which every agent holds"""
     states: np.ndarray | None = None
-    """uint32 (seeds, N): each agent's state at `time`; None at time 0, where it is drawn"""
+    """uint32 (seeds, N): each agent's state at `time`; None at time 0, before it is drawn"""
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What a run leaves behind.
+    """The result of a run.
 
     Attributes
     ----------
     data : xarray.Dataset
-        Dimensions seed, time, param. Variables by (seed, time): `squared_error`, of the average
-        from the fixed point in the norm of the algorithm's theorem (the sup norm for tables, else
-        the 2-norm); `squared_error_2`, always in the 2-norm; `sync_error`, the mean squared
-        distance of the agents from their average; `value_error`, of the values from the policy's,
-        where one is evaluated. By (seed): `output_time`, the theorem's random time,
-        `output_squared_error`, the squared error there, and `diverged_at`, the first time at which
-        a parameter was beyond 1e140 or a recorded error was not finite, or -1: from there on all is
-        NaN. Parameters: `final_params`, `output_params` (seed, param), and `average_params` (seed,
-        time, param) if asked for.
+        Dimensions seed, time, param. Variables by (seed, time): `squared_error`, the squared
+        distance of the average from the fixed point in the norm of the algorithm's theorem (the sup
+        norm for tables, else the 2-norm); `squared_error_2`, the same in the 2-norm; `sync_error`,
+        the mean squared distance of the agents from their average; `value_error`, the weighted
+        squared distance of the values from those of the policy, where one is evaluated. By (seed):
+        `output_time`, the theorem's random time; `output_squared_error`, the squared error there;
+        and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error
+        was not finite, or -1. From that time on all values are NaN. Parameters: `final_params` and
+        `output_params` (seed, param), and `average_params` (seed, time, param) if requested.
     settings : Settings
-        What the run was asked to do.
+        The arguments of the run.
     checkpoint : Checkpoint or None
-        Where ``run(..., resume_from=history)`` goes on; None where the run stopped at its output
+        Where ``run(..., resume_from=history)`` continues; None if the run stopped at its output
         times.
 
     Examples
@@ -78,9 +78,8 @@ class History:
         settings, error = self.settings, self.data["squared_error"][:, -1].values
         return (
             f"History({settings.algorithm}, agents={settings.num_agents}, "
-            f"step_size={settings.step_size:g}, "
-            f"sync_period={settings.sync_period}, num_steps={settings.num_steps}, "
-            f"seeds={len(settings.seeds)}, "
+            f"step_size={settings.step_size:g}, sync_period={settings.sync_period}, "
+            f"num_steps={settings.num_steps}, seeds={len(settings.seeds)}, "
             f"squared_error={error.mean():.3g})"
         )
 
@@ -110,16 +109,15 @@ class History:
     def plot(
         self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None
     ) -> Axes:
-        """Draw an error over time: the mean over seeds, and its 95 % interval as a band (none for a
-        single seed).
+        """Draw an error over time: the mean over seeds, and its 95 % interval as a band.
 
-        The axis is logarithmic, and the interval is that of the logarithm: it is positive wherever
-        the error is.
+        A single seed has no band. The axis is logarithmic, and the interval is that of the
+        logarithm, so it is positive wherever the error is.
 
         Parameters
         ----------
         axes : matplotlib Axes, optional
-            Where to draw, so that several histories share a figure; new ones by default.
+            Where to draw, so that several histories can share a figure; by default a new figure.
         error : str
             "squared_error", "squared_error_2", "value_error" or "sync_error".
         label : str, optional
@@ -144,10 +142,10 @@ class History:
         return plot_error(self, axes, error, label)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a NetCDF file with a checksum behind it: to a temporary name first, so that the
-        file is whole or not there.
+        """Write the history as a NetCDF file, followed by a checksum.
 
-        Once this returns, the file is on the disk. Any reader of NetCDF opens it.
+        It is written to a temporary name and renamed, so the file is never there in part. Once this
+        returns, the file is on the disk. Any NetCDF reader opens it.
 
         >>> import tempfile, pathlib
         >>> import fegsam as fg
@@ -166,8 +164,8 @@ class History:
 def load_history(path: str | os.PathLike[str]) -> History:
     """Read what `History.save` wrote.
 
-    The file's SHA-256 is checked before anything is parsed, and a file that was cut or changed is
-    refused. A file from before histories had a checksum is read with a `UserWarning`.
+    The file's SHA-256 is checked before anything is parsed, and a truncated or changed file is
+    refused. A file from a version that wrote no checksum is read with a `UserWarning`.
 
     Examples
     --------

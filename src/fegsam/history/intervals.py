@@ -1,14 +1,13 @@
-"""Intervals of smooth functions of means, and percentiles over resampled seeds: what every estimate
-and every band is made of.
+"""Confidence intervals of smooth functions of means, and percentiles over resampled seeds.
 
-A mean m of numbers that are never negative, with standard error s, has its interval on the scale of
-the logarithm,
+Every estimate and every band is made of these. The interval of a mean m of nonnegative numbers,
+with standard error s, is taken on the scale of the logarithm,
 
     m exp(-t s / m)  to  m exp(t s / m),
 
-which stays positive on a logarithmic axis. Student's m - t s to m + t s reaches below zero where
-seeds are few, and covers the mean of a skewed distribution less often: 82 % against 92 % of the
-time for the square of a normal variable and four seeds.
+which stays positive on a logarithmic axis. Student's interval, m - t s to m + t s, reaches below
+zero for few seeds, and covers the mean of a skewed distribution less often: 82 % against 92 % of
+the time for the square of a normal variable and four seeds.
 """
 
 from __future__ import annotations
@@ -28,15 +27,18 @@ Bounds = tuple[float, float, float]
 """value, low, high"""
 RESAMPLES = 2000
 _FEWEST = {"t": 2, "bootstrap": 5}
-"""With fewer than 5 samples a resample is too often one sample repeated, and has no spread to
-divide by."""
+"""The fewest samples of each method.
+
+With fewer than 5, a bootstrap resample is too often one sample repeated, whose spread is 0.
+"""
 
 
 def mean_bounds(
     table: np.ndarray, method: Method, level: float, seed: int, positive: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of the columns of (seeds, columns) and their intervals: of the logarithm where the
-    columns are `positive`.
+    """The means of the columns of (seeds, columns), with their low and high bounds.
+
+    With `positive`, the intervals are those of the logarithm.
 
     >>> [
     ...     bound.round(3).tolist()
@@ -49,8 +51,8 @@ def mean_bounds(
     if positive:
         if (table < 0).any():
             raise ProblemError(
-                f"A sample is {table[table < 0][0]:.3g}, but a positive mean has none below 0; "
-                "leave out positive=True."
+                f"A sample is {table[table < 0][0]:.3g}, but positive=True needs samples of at "
+                "least 0; leave out positive=True."
             )
         spread = _relative(spread, value)
     if method == "t":
@@ -58,11 +60,11 @@ def mean_bounds(
         low, high = -half, half
     else:
         share = draw_counts(seeds, seed) / seeds
-        # Centred, so that the variance is no difference of large numbers.
+        # Centred, so that the variance is not a difference of large numbers.
         shifts = share @ (table - value)
         spreads = np.sqrt((share @ (table - value) ** 2 - shifts**2).clip(0.0) / (seeds - 1))
         if positive:
-            # A resample of zeros alone lies infinitely far off.
+            # A resample that is all zeros is infinitely far away.
             means = share @ table
             with np.errstate(divide="ignore"):
                 shifts, spreads = np.log(_relative(means, value)), _relative(spreads, means)
@@ -74,18 +76,18 @@ def mean_bounds(
 
 
 def _relative(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """`part` over `whole`, and 0 where the whole is: numbers that are all 0 have no spread."""
+    """``part / whole``, or 0 where the whole is 0: samples that are all 0 have no spread."""
     return np.divide(
         part, whole, out=np.zeros_like(part), where=np.broadcast_to(whole != 0, part.shape)
     )
 
 
 _Block = tuple[np.ndarray, np.ndarray]
-"""(seeds, columns) samples of the same seeds, and the coefficient of each column."""
+"""Samples (seeds, columns) from the same seeds, and the coefficient of each column."""
 
 
 def log_combination(blocks: Sequence[_Block], method: Method, level: float, seed: int) -> Bounds:
-    """The sum over independent blocks of sum_j c_j log m_j."""
+    """The sum over independent blocks of sum_j c_j log m_j, and its interval."""
     whole = [_log_terms(table, c, np.ones((1, len(table)))) for table, c in blocks]
     method, level = (
         checked(method, min(len(table) for table, _ in blocks)),
@@ -115,10 +117,12 @@ def log_combination(blocks: Sequence[_Block], method: Method, level: float, seed
 def _log_terms(
     table: np.ndarray, coefficients: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """sum_j c_j log m_j and its variance, (resamples,) each, where row r takes seed s `counts[r,
-    s]` times."""
+    """``sum_j c_j log m_j`` and its variance, (resamples,) each.
+
+    Resample r takes seed s ``counts[r, s]`` times.
+    """
     seeds = len(table)
-    # A resample may be all zeros; it then lies infinitely far off.
+    # A resample that is all zeros is infinitely far away.
     with np.errstate(divide="ignore", invalid="ignore"):
         means = counts @ table / seeds
         pulls = (coefficients / means) @ table.T - coefficients.sum()
@@ -128,12 +132,14 @@ def _log_terms(
 def _studentised(
     value: np.ndarray, spread: np.ndarray, shifts: np.ndarray, spreads: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The bootstrap-t interval: resampled shifts, each in units of its own standard error, first
-    axis."""
+    """The bootstrap-t interval of `value`, whose standard error is `spread`.
+
+    Along their first axis, `shifts` and `spreads` hold each resample's shift from the value and its
+    own standard error.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         units = np.where(shifts == 0.0, 0.0, shifts / spreads)
-    # Resamples of one sample repeated are infinitely far off, and quantiles between them are not
-    # interpolated.
+    # A resample of one sample repeated is infinitely far away, so quantiles are not interpolated.
     below, above = np.quantile(
         units, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf"
     )
@@ -150,8 +156,11 @@ def draw_counts(seeds: int, seed: int) -> np.ndarray:
 
 
 def percentiles(values: np.ndarray, seeds: int, level: float) -> tuple[float, float]:
-    """Percentiles further out than the level asks for, as Student's quantiles are further out than
-    normal quantiles."""
+    """The percentile interval, widened for few seeds.
+
+    Its percentiles lie further out than the level asks for, as Student's quantiles lie further out
+    than normal ones.
+    """
     outside = (1 - fraction(level, "level")) / 2
     tail = float(ndtr(math.sqrt(seeds / (seeds - 1)) * stdtrit(seeds - 1, outside)))
     low, high = np.quantile(values, [tail, 1 - tail], method="inverted_cdf")
@@ -159,7 +168,7 @@ def percentiles(values: np.ndarray, seeds: int, level: float) -> tuple[float, fl
 
 
 def checked(method: Method, samples: int) -> Method:
-    """`method`, if there is one of that name and the samples are enough for it."""
+    """`method`, or an error if there is no such method or it needs more samples."""
     if not isinstance(method, str) or method not in _FEWEST:
         raise ProblemError(f"method is {shown(method)}; give 't' or 'bootstrap'.")
     if samples < _FEWEST[method]:

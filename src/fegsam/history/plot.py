@@ -23,7 +23,7 @@ def plot_error(history: History, axes: Axes | None, error: str, label: str | Non
     if not isinstance(error, str) or error not in known:
         raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
     if label is not None and not isinstance(label, str):
-        raise ProblemError(f"label is {shown(label)}; give a text.")
+        raise ProblemError(f"label is {shown(label)}; give a string.")
     if axes is None:
         axes = _pyplot().subplots(layout="constrained")[1]
     times, values = history.data["time"].values, history.data[error].values
@@ -40,8 +40,9 @@ def plot_error(history: History, axes: Axes | None, error: str, label: str | Non
 
 
 def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray] | None:
-    """The interval of the mean over the seeds of (seeds, time): low and high, (time,) each; None of
-    a single seed.
+    """The interval of the mean over the seeds of (seeds, time), or None for a single seed.
+
+    The interval is a pair (low, high), (time,) each.
 
     >>> low, high = error_band(np.array([[4.0, 1.0], [4.0, 3.0]]))
     >>> bool((low > 0).all()), float(low[0]), float(high[0])
@@ -49,7 +50,7 @@ def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.
     """
     if len(errors) < 2:
         return None
-    # A diverged seed is NaN, or infinite on its way there.
+    # A diverged seed is NaN, and its last errors may overflow.
     with np.errstate(over="ignore", invalid="ignore"):
         return mean_bounds(errors, "t", level, 0, positive=True)[1:]
 

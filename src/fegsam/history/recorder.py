@@ -1,5 +1,7 @@
-"""From averages to a history: engines hand their averages to a `Recorder`, so that errors are
-measured in one place."""
+"""From averages to a history.
+
+Engines hand their averages to a `Recorder`, so that errors are measured in one place.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _LABELS = {
     "output_squared_error": "squared error at the output time, {norm}",
     "diverged_at": "first time at which a parameter or an error was not finite, or -1",
 }
-"""What xarray writes beside an axis, and what a stored history says of itself."""
+"""The label of each variable, which xarray writes beside an axis and a stored history holds."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +43,14 @@ class Truth:
     norm: str
     """the norm of the algorithm's theorem, "2" or "sup\""""
     value: ValueForm | None = None
-    """how far a parameter's value function is from V^pi, for the algorithms that evaluate a
-    policy"""
+    """the error of a value function, for the algorithms that evaluate a policy"""
 
 
 @dataclass(frozen=True)
 class ValueForm:
-    """||Phi v - V^pi||^2 weighted by a law, as a quadratic x' G x + 2 g' x + c in x = v - theta*.
+    """The weighted error ||Phi v - V^pi||^2 as a quadratic x' G x + 2 g' x + c in x = v - theta*.
 
-    Centred at the fixed point, so that nothing is lost to subtraction near it.
+    It is centred at the fixed point, so that no digits cancel near it.
     """
 
     gram: np.ndarray
@@ -60,7 +61,8 @@ class ValueForm:
     """c, the error of the fixed point itself"""
 
 
-# Compiled row by row, so that an error does not depend on which other times are measured with it.
+# Each row is summed by itself, so that an error does not depend on which other times are measured
+# in the same call.
 @compiled
 def _norms(averages, fixed_point, square, largest):
     """Squared 2-norm and squared sup norm of each row's deviation."""
@@ -93,7 +95,7 @@ def _value_errors(averages, fixed_point, gram, slope, floor, errors):
 
 
 class Recorder:
-    """Collects one run. Rows of different seeds may come from different threads."""
+    """Collects the averages of one run. Different threads may add those of different seeds."""
 
     def __init__(self, truth: Truth, settings: Settings) -> None:
         self._truth = truth
@@ -115,8 +117,7 @@ class Recorder:
     def add(
         self, seed: int, times: np.ndarray, averages: np.ndarray, sync_errors: np.ndarray
     ) -> None:
-        """Averages (rows, d) of seed number `seed` at some `times`; those that nobody asked for are
-        passed over."""
+        """Add the averages (rows, d) of the `seed`-th seed at `times`; skip unrecorded times."""
         index = np.searchsorted(self._settings.record, times)
         wanted = self._settings.record[np.minimum(index, len(self._settings.record) - 1)] == times
         index = index[wanted]
@@ -142,12 +143,11 @@ class Recorder:
 
     @property
     def _measured(self) -> bool:
-        """Whether there is a fixed point to measure against; NaN stands for one that nobody looked
-        for."""
+        """Whether there is a fixed point to measure against; it is NaN where none was computed."""
         return bool(np.isfinite(self._truth.fixed_point).all())
 
     def _overflow(self, seed: int, time: int) -> None:
-        """A measure of finite parameters was not finite at `time`."""
+        """Note that an error was not finite at `time` although the parameters were."""
         before = self._overflowed_at[seed]
         self._overflowed_at[seed] = time if before < 0 else min(before, time)
 
@@ -155,12 +155,14 @@ class Recorder:
         self._final[seed] = params
 
     def add_output(self, seed: int, params: np.ndarray) -> None:
-        """The average at the output time."""
+        """Add the average at the output time."""
         self._output[seed] = params
 
     def add_divergence(self, seed: int, time: int, kind: int) -> None:
-        """A parameter of an agent of `kind` was first not finite at `time`; nothing comes after
-        it."""
+        """Note that a parameter of an agent of `kind` was first not finite at `time`.
+
+        Nothing is added for this seed afterwards.
+        """
         self._diverged_at[seed] = time
         self._diverged_kind[seed] = kind
 
@@ -188,8 +190,7 @@ class Recorder:
         return History(dataset, settings, checkpoint)
 
     def _break_off_overflows(self, output_times: np.ndarray, checkpoint: Checkpoint | None) -> None:
-        """A seed diverges, too, where a measure overflows before a parameter does: it is NaN from
-        that time on."""
+        """Make a seed NaN from the time on at which an error overflows before a parameter does."""
         outputs = np.isfinite(self._output).all(axis=1) & ~np.isfinite(
             output_error(self._output, self._truth)
         )
@@ -231,8 +232,7 @@ class Recorder:
             else ""
         )
         warnings.warn(
-            f"Seed {self._settings.seeds[first]} left the finite numbers at time "
-            f"{self._diverged_at[first]}, "
+            f"Seed {self._settings.seeds[first]} diverged at time {self._diverged_at[first]}, "
             f"{where}{others}; its history is NaN from there on: "
             f"use a step_size below {self._settings.step_size:g}.",
             DivergenceWarning,
@@ -241,7 +241,7 @@ class Recorder:
 
 
 def output_error(output: np.ndarray, truth: Truth) -> np.ndarray:
-    """(seeds,): squared error of the output in the theorem's norm."""
+    """(seeds,): the squared error of the output in the theorem's norm."""
     deviations = output - truth.fixed_point
     with np.errstate(over="ignore", invalid="ignore"):
         return np.square(

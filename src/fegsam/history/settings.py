@@ -1,4 +1,4 @@
-"""What a run was asked to do."""
+"""The settings of a run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Everything that decides a history, apart from the problem itself (which `fingerprint` stands
-    for)."""
+    """Everything that determines a history; `fingerprint` identifies the problem."""
 
     algorithm: str
     num_agents: int
@@ -36,5 +35,5 @@ class Settings:
 
     @property
     def communications(self) -> int:
-        """How often the agents meet: num_steps // sync_period."""
+        """The number of synchronisations: num_steps // sync_period."""
         return self.num_steps // self.sync_period

@@ -1,9 +1,9 @@
-"""The file of a history: NetCDF, and behind it a seal (see `safe_files`) that is checked before
-anything is parsed.
+"""The file of a history: NetCDF followed by a seal (see `safe_files`).
 
-A file says inside, too, that it is sealed. So a file without a seal is either damaged or was
-written before files had one; the latter is read with a warning, after another process has shown
-that it can be read at all.
+The seal is checked before anything is parsed. An attribute inside the file says that the file is
+sealed. So a file with this attribute and no seal is damaged, and a file with neither was written
+before files had seals: it is read with a warning, after a separate process has read it without
+hanging or crashing.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _SEALED = "fegsam_seal"
-"""The attribute by which a file says that it is sealed; its name is looked for in the raw bytes."""
+"""The attribute that says that a file is sealed; the raw bytes are searched for its name."""
 _LEAST_LIMIT = 1 << 30
-"""Bytes that the arrays of any file may ask for, however small it is (NetCDF tools can compress
-it)."""
+"""The arrays of any file may take this many bytes: NetCDF tools may have compressed it."""
 PATIENCE = 30.0
-"""Seconds that a file without a seal may take to be read, and one more for every `_PACE` bytes."""
+"""Seconds that reading a file without a seal may take, plus one for every `_PACE` bytes."""
 _PACE = 10_000_000
 
 
 def save_history(history: History, path: str | os.PathLike[str], owner: str = "") -> None:
-    """Write a history; `owner` says whose it is, so that it is not taken for another's."""
+    """Write a history, sealed with `owner`, so that it is not mistaken for another one."""
     _require_netcdf()
     target = pathlib.Path(path)
     stored = history.data.assign_attrs(_attributes(history.settings))
@@ -57,7 +56,7 @@ def save_history(history: History, path: str | os.PathLike[str], owner: str = ""
             stored.to_netcdf(temporary, engine="netcdf4")
             append_seal(temporary, owner)
     except (OSError, RuntimeError) as error:
-        # HDF5 says no more than "HDF error" when a disk is full, as a RuntimeError.
+        # When the disk is full, HDF5 raises a RuntimeError that only says "HDF error".
         reason = getattr(error, "strerror", None) or error
         raise ProblemError(
             f"{str(path)!r} cannot be written ({reason}); make room there, or choose a folder "
@@ -91,9 +90,8 @@ def load_history(path: str | os.PathLike[str]) -> History:
     history = parse_history(path)
     if label is None:
         warnings.warn(
-            f"{str(path)!r} has no checksum, so changed numbers in it would go unnoticed; a "
-            "version of fegsam before checksums "
-            "wrote it: save it again to give it one.",
+            f"{str(path)!r} has no checksum, so changed numbers in it would go unnoticed; it was "
+            "written by a version of fegsam before checksums: save it again to give it one.",
             UserWarning,
             stacklevel=3,
         )
@@ -101,7 +99,7 @@ def load_history(path: str | os.PathLike[str]) -> History:
 
 
 def parse_history(path: str | os.PathLike[str]) -> History:
-    """The history in a file that is known to be as it was written."""
+    """The history in a file that is known to be undamaged."""
     from fegsam.history.history import History
 
     _require_netcdf()
@@ -110,9 +108,7 @@ def parse_history(path: str | os.PathLike[str]) -> History:
         stored = xr.load_dataset(path, engine="netcdf4")
         settings = _settings(stored.attrs, stored["time"].values, stored["seed"].values)
         checkpoint = _checkpoint(stored)
-    except (
-        Exception
-    ) as error:  # whatever the libraries underneath make of bytes that are no history
+    except Exception as error:  # the NetCDF libraries raise anything over bytes that are no history
         raise _damaged(path, " ".join(str(error).split()) or type(error).__name__) from error
     data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs(
         deep=False
@@ -128,7 +124,7 @@ def _damaged(path: str | os.PathLike[str], why: str) -> ProblemError:
 
 
 def _limit(path: str | os.PathLike[str]) -> int:
-    """Bytes that the arrays of a file may ask for: it holds them uncompressed."""
+    """The bytes that the arrays of a file may take: fegsam stores them uncompressed."""
     return max(os.stat(path).st_size, _LEAST_LIMIT)
 
 
@@ -141,13 +137,12 @@ def _check_size(path: str | os.PathLike[str]) -> None:
         declared = declared_bytes(file)
     if declared > _limit(path):
         raise ValueError(
-            f"its arrays ask for {declared} bytes of memory, and the file has "
-            f"{os.stat(path).st_size}"
+            f"its arrays need {declared} bytes of memory, and the file has {os.stat(path).st_size}"
         )
 
 
 def _try_reading(path: str | os.PathLike[str], size: int) -> None:
-    """Refuse a file without a seal over which the reader loops for ever, or crashes."""
+    """Refuse a file without a seal if the NetCDF reader hangs or crashes over it."""
     script = pathlib.Path(__file__).with_name("trial.py")
     command = [sys.executable, "-P", str(script), os.fspath(path), str(_limit(path))]
     try:
@@ -159,7 +154,7 @@ def _try_reading(path: str | os.PathLike[str], size: int) -> None:
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise _damaged(
-            path, last if done.returncode > 0 and last else "reading it ends the process that reads"
+            path, last if done.returncode > 0 and last else "reading it crashes the reader"
         )
 
 

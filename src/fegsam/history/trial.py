@@ -1,8 +1,7 @@
-"""Reads a NetCDF file to its end, in a process of its own: ``python trial.py FILE MOST``.
+"""Read a whole NetCDF file in a separate process: ``python trial.py FILE MOST``.
 
-The library underneath can loop for ever, or crash, over a damaged file that has no checksum.
-Whoever starts this process can end it. It imports nothing of the package, so that it starts in a
-fraction of a second.
+The NetCDF library can hang or crash over a damaged file that has no checksum. The caller can kill
+this process. It imports nothing from the package, so that it starts in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ import numpy as np
 
 
 def declared_bytes(file: Any) -> int:
-    """How much memory the arrays of an open `netCDF4.Dataset` ask for; a file of a few bytes can
-    ask for any amount."""
+    """The bytes of memory that the arrays of an open `netCDF4.Dataset` need.
+
+    A file of a few bytes can declare arrays of any size.
+    """
     return sum(
         np.dtype(variable.dtype).itemsize * int(np.prod(variable.shape, dtype=object))
         if variable.dtype is not str
@@ -29,7 +30,7 @@ def main() -> None:
     path, most = sys.argv[1], int(sys.argv[2])
     with netCDF4.Dataset(path) as file:
         if declared_bytes(file) > most:
-            return  # refused by its reader, which says so
+            return  # `storage` refuses it, and says why
         for variable in file.variables.values():
             variable[...]
             variable.__dict__  # noqa: B018  reads its attributes

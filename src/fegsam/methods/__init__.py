@@ -1,1 +1,1 @@
-"""How a round goes: what the server makes of the agents' local steps."""
+"""How a round ends: what the server does with the results of the agents' local steps."""

@@ -1,7 +1,7 @@
-"""The server's side of a round: from the agents' parameters to those that all of them go on from.
+"""The server's side of a round: from the agents' parameters to those of the next round.
 
-`reference` and the deployed federation call an `Aggregator`; `cpu` and `cuda` average in compiled
-code of their own, which `tests/agreement` holds to the same result.
+`reference` and the deployed federation call an `Aggregator`; `cpu` and `cuda` average in their own
+compiled code, and `tests/agreement` checks that the results agree.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 
 
 class Aggregator(Protocol):
-    """What a server does at a synchronisation. A pure function of its arguments."""
+    """What a server does at a synchronisation: a pure function of its arguments."""
 
     def update(self, params: np.ndarray, replies: np.ndarray) -> np.ndarray:
-        """(..., d): the parameters after a round.
+        """The parameters (..., d) after a round.
 
-        `params` (d) is where the round began, `replies` (m, ..., d) where the local steps of the m
-        agents that answered led.
+        The round began at `params` (d). The m agents that answered ended their local steps at
+        `replies` (m, ..., d).
         """
         ...
 
 
 @dataclass(frozen=True)
 class Mean:
-    """Plain averaging, the paper's: the mean over the agents that answered.
+    """Plain averaging, as in the paper: the mean over the agents that answered.
 
     Examples
     --------

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.planning.measured import exact_error, seconds
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import Goal, Setting
+from fegsam.problem.federation import Problem
 
 _STRIDES = (1.5, 1.2, 1.08)
 """Step sizes are moved by the first factor while that helps, then by the next."""
@@ -48,7 +49,12 @@ class ExactSearch:
     """
 
     def __init__(
-        self, problem: Any, algorithm: Any, law: RoundLaw, accuracy: float, deviations: float = 0.0
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        law: RoundLaw,
+        accuracy: float,
+        deviations: float = 0.0,
     ) -> None:
         self.problem, self.algorithm, self.law = problem, algorithm, law
         self.accuracy, self.deviations = accuracy, deviations

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.exact.moments import moments
 from fegsam.exact.rounds import Costs
 from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import Setting
+from fegsam.problem.federation import Problem
 from fegsam.run import Engine, run
 
 _PATIENCE = 1.0
@@ -21,8 +22,8 @@ _PATIENCE = 1.0
 
 
 def run_errors(
-    problem: Any,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     step_size: float,
     sync_period: int,
     times: np.ndarray,
@@ -53,7 +54,7 @@ def run_errors(
 
 
 def verified(
-    problem: Any, algorithm: Any, setting: Setting, seeds: range, engine: str | Engine
+    problem: Problem, algorithm: Algorithm, setting: Setting, seeds: range, engine: str | Engine
 ) -> Estimate:
     """The mean over the seeds of the last iterate's squared error, with its 95 percent interval.
 
@@ -71,7 +72,9 @@ def verified(
     )
 
 
-def exact_error(problem: Any, algorithm: Any, law: RoundLaw, setting: Setting) -> float | None:
+def exact_error(
+    problem: Problem, algorithm: Algorithm, law: RoundLaw, setting: Setting
+) -> float | None:
     """E||avg_T - theta*||_2^2, or None where it would take long.
 
     The moments keep the modes of one agent at a time (order 1), which is right to far more digits

@@ -10,12 +10,13 @@ ones, the fewest rounds that still get there.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.planning.measured import run_errors
 from fegsam.planning.settings import MORE_STEPS, Goal, Setting
+from fegsam.problem.federation import Problem
 from fegsam.run import Engine
 
 _SEEDS = range(10**6, 10**6 + 128)
@@ -52,8 +53,8 @@ class PilotSearch:
 
     def __init__(
         self,
-        problem: Any,
-        algorithm: Any,
+        problem: Problem,
+        algorithm: Algorithm,
         accuracy: float,
         engine: str | Engine,
         caution: float = _LARGEST_STEP,

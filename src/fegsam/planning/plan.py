@@ -6,13 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import Linear, structure_of
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.experiments.estimates import Estimate
@@ -23,7 +20,7 @@ from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.search import Search
 from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.run import Engine
 from fegsam.text import html_table, text_table
 
@@ -150,8 +147,8 @@ class _Proposal(NamedTuple):
 
 
 def plan(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     accuracy: float,
     goal: str = "communications",
@@ -299,11 +296,11 @@ def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
 
 
 def _proposer(
-    problem: Any, algorithm: Any, goal: Goal, seeds: int, engine: str | Engine
+    problem: Problem, algorithm: Algorithm, goal: Goal, seeds: int, engine: str | Engine
 ) -> Callable[[float, float], _Proposal | Setting]:
     """What proposes a setting for an accuracy, with more or less caution; or, where that is out of
     reach, what is in reach."""
-    linear = isinstance(algorithm, LinearSA | OnPolicyTD | OffPolicyTabularTD | OffPolicyLinearTD)
+    linear = isinstance(structure_of(algorithm, problem), Linear)
     if linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
         law = RoundLaw(problem, algorithm)
         return lambda accuracy, caution: _by_law(
@@ -324,8 +321,8 @@ def _by_pilots(search: PilotSearch, goal: Goal) -> _Proposal | Setting:
 
 
 def _by_law(
-    problem: Any,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     law: RoundLaw,
     accuracy: float,
     caution: float,

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.exact.fixed_points import fixed_point
-from fegsam.theory.small_step.agent_noise import StateNoise, WindowNoise, agent_noises
+from fegsam.problem.federation import Problem
+from fegsam.theory.small_step.agent_noise import StateNoise, WindowNoise
+from fegsam.theory.small_step.noises import agent_noises
 from fegsam.theory.small_step.small_step import lagged_moments
 
 
@@ -97,7 +99,7 @@ class RoundLaw:
     1.0
     """
 
-    def __init__(self, problem: Any, algorithm: Any) -> None:
+    def __init__(self, problem: Problem, algorithm: Algorithm) -> None:
         point = fixed_point(problem, algorithm)
         self.start = -point
         self.num_agents = int(problem.num_agents)

@@ -1,2 +1,1 @@
-"""What is learned: Markov decision processes, policies, federations of agents and the chains they
-walk."""
+"""What is learned: MDPs, policies, federations of agents and the chains that they walk."""

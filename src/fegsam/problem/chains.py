@@ -1,7 +1,7 @@
-"""The chains that the agents walk while they learn, and their stationary laws.
+"""The chains that the agents walk while they learn, and their stationary distributions.
 
-Kinds of agents that share an environment and a policy share a chain, which is kept once for all of
-them.
+Where all kinds of agents share one environment and one policy, they share one chain, and it is
+computed and stored once.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fegsam.blas_threads import one_blas_thread
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import MarkovNoise, Problem
 from fegsam.problem.markov_chain import check_ergodic, eliminated, stationary_law
 
 SMALL_STATES = 64
-"""Chains of at most this many states are handled as stacks of dense matrices: there may be one for
-each of 10^5 agents."""
+"""Chains of at most this many states are handled as stacks of dense matrices.
+
+There may be one chain for each of 10^5 agents.
+"""
 STACK_ENTRIES = 2**22
-"""The size of a stack, and of the transitions that it is made of."""
+"""The most entries in the dense transitions from which one stack is made."""
 
 
-def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[csr_array]:
+def distinct_chains(problem: Problem, policies: np.ndarray) -> Iterator[csr_array]:
     """One (S, S) kernel per agent kind, or a single one where all kinds walk the same chain.
 
-    `policies`, (1 or M, S, A), is what the agents follow; Markov noise has its kernels already. One
-    at a time: together they may be large.
+    The agents follow `policies` (1 or M, S, A); Markov noise has its kernels already. The kernels
+    are made one at a time, because together they may be large.
     """
     if isinstance(problem, MarkovNoise):
         yield from problem.kernels
@@ -36,23 +38,21 @@ def distinct_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> 
         yield problem.mdps[k % len(problem.mdps)].policy_chain(policies[k % len(policies)])
 
 
-def has_small_chains(problem: Federation | MarkovNoise) -> bool:
-    """Whether `chain_stacks` gives the chains of a problem."""
+def has_small_chains(problem: Problem) -> bool:
+    """Whether a problem's chains are small enough for `chain_stacks`."""
     return problem.num_states <= SMALL_STATES
 
 
-def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Iterator[np.ndarray]:
-    """`distinct_chains` in the same order, as dense stacks (k, S, S) that may be overwritten."""
+def chain_stacks(problem: Problem, policies: np.ndarray) -> Iterator[np.ndarray]:
+    """The `distinct_chains`, in order, as dense stacks (k, S, S) that the caller may overwrite."""
     states = problem.num_states
     if isinstance(problem, MarkovNoise):
         for chain in problem.kernels:
             yield chain.toarray()[None]
         return
     actions, mdps = policies.shape[2], problem.mdps
-    count, at_once = (
-        max(len(mdps), len(policies)),
-        max(1, STACK_ENTRIES // (states * states * actions)),
-    )
+    count = max(len(mdps), len(policies))
+    at_once = max(1, STACK_ENTRIES // (states * states * actions))
     for first in range(0, count, at_once):
         kinds = range(first, min(first + at_once, count))
         own = policies[first : kinds.stop] if len(policies) > 1 else policies
@@ -66,9 +66,11 @@ def chain_stacks(problem: Federation | MarkovNoise, policies: np.ndarray) -> Ite
         yield stack
 
 
-def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> None:
-    """Raise `ProblemError` unless every kind's chain is ergodic. What passed is kept with the
-    (immutable) problem."""
+def check_chains(problem: Problem, policies: np.ndarray) -> None:
+    """Raise `ProblemError` unless every kind's chain is ergodic.
+
+    Policies that passed are remembered on the problem, which is immutable.
+    """
     passed: set[bytes] = problem.__dict__.setdefault("_ergodic", set())
     key = _key(problem, policies)
     if key in passed:
@@ -79,11 +81,12 @@ def check_chains(problem: Federation | MarkovNoise, policies: np.ndarray) -> Non
     passed.add(key)
 
 
-def _different_graphs(
-    problem: Federation | MarkovNoise, policies: np.ndarray
-) -> Iterator[tuple[int, csr_array]]:
-    """Kinds and their chains, in order; of small chains with the same possible moves only the
-    first."""
+def _different_graphs(problem: Problem, policies: np.ndarray) -> Iterator[tuple[int, csr_array]]:
+    """Kinds and their chains, in order.
+
+    Ergodicity depends only on which moves are possible, so among small chains with the same
+    possible moves only the first is given.
+    """
     if not has_small_chains(problem):
         yield from enumerate(distinct_chains(problem, policies))
         return
@@ -99,31 +102,35 @@ def _different_graphs(
             kind += 1
 
 
-def distinct_stationary_laws(problem: Federation | MarkovNoise, policies: np.ndarray) -> np.ndarray:
-    """(M, S), or (1, S) where all kinds walk the same chain: their stationary laws, kept likewise.
-    All must be ergodic."""
-    kept: dict[bytes, np.ndarray] = problem.__dict__.setdefault("_stationary_laws", {})
+def distinct_stationary_laws(problem: Problem, policies: np.ndarray) -> np.ndarray:
+    """The stationary distributions (M, S), or (1, S) where all kinds walk the same chain.
+
+    All chains must be ergodic. The result is remembered on the problem, which is immutable.
+    """
+    kept: dict[bytes, np.ndarray] = problem.__dict__.setdefault("_stationary", {})
     key = _key(problem, policies)
     if key not in kept:
         check_chains(problem, policies)
         with one_blas_thread():
             if has_small_chains(problem):
-                laws = [
+                distributions = [
                     eliminated(chain)
                     for stack in chain_stacks(problem, policies)
                     for chain in stack
                 ]
             else:
-                laws = [stationary_law(chain) for chain in distinct_chains(problem, policies)]
-        kept[key] = np.stack(laws)
+                distributions = [
+                    stationary_law(chain) for chain in distinct_chains(problem, policies)
+                ]
+        kept[key] = np.stack(distributions)
     return kept[key]
 
 
-def _key(problem: Federation | MarkovNoise, policies: np.ndarray) -> bytes:
+def _key(problem: Problem, policies: np.ndarray) -> bytes:
     return b"" if isinstance(problem, MarkovNoise) else hashlib.sha256(policies.tobytes()).digest()
 
 
-def stationary_laws(problem: Federation | MarkovNoise, policies: np.ndarray) -> np.ndarray:
-    """(M, S): the stationary law of each kind."""
-    laws = distinct_stationary_laws(problem, policies)
-    return np.broadcast_to(laws, (problem.num_kinds, laws.shape[1]))
+def stationary_laws(problem: Problem, policies: np.ndarray) -> np.ndarray:
+    """(M, S): the stationary distribution of each kind."""
+    distinct = distinct_stationary_laws(problem, policies)
+    return np.broadcast_to(distinct, (problem.num_kinds, distinct.shape[1]))

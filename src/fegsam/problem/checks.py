@@ -1,7 +1,7 @@
-"""What every array of a problem must satisfy, and the sentence that says where one does not.
+"""The conditions on every array and number of a problem, and the errors where they fail.
 
-Values are checked once, here, when a problem is built; the rest of the library trusts them.
-Whatever passes is a read-only copy, so a problem cannot change under a run.
+Values are checked once, here, when a problem is built; the rest of the library trusts them. Each
+check returns a read-only copy, so a problem cannot change during a run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from fegsam.errors import ProblemError, shown
 
 ROW_SUM_TOLERANCE = 1e-8
 LARGEST_ENTRY = 1e100
-"""Larger rewards, features and parameters are refused: errors and bounds are made of their squares
-and products."""
+"""Larger rewards, features and parameters are refused: their products would overflow."""
 LARGEST_COUNT = 2**62 - 1
 """Larger whole numbers are refused: times and sizes are 64-bit, and the sum of two must fit."""
 LARGEST_LENGTH = 10**100
-"""The same for the steps of a run that is reasoned about and not made."""
+"""Larger numbers of steps are refused even where no run is made, as in the theory."""
 LARGEST_ARRAY = 2**37
-"""Arrays of more entries, a tebibyte of doubles, are refused before they are made."""
+"""Arrays with more entries (a tebibyte of doubles) are refused before they are allocated."""
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -56,8 +55,9 @@ def read_only_csr(matrix: sparse.csr_array) -> sparse.csr_array:
 
 
 def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
-    """A float64 copy of `value`, whose expected `shape` is named in the error if it is not an array
-    of real numbers.
+    """A float64 copy of `value`; an error if it is not an array of real numbers.
+
+    The error names the expected `shape`, which is not checked.
 
     >>> real_array([1, 2], "rewards", "(S, A)")
     array([1., 2.])
@@ -75,8 +75,9 @@ def real_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
 
 
 def finite_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
-    """As `real_array`, and refuse NaN, infinity and what is beyond `LARGEST_ENTRY`, naming the
-    first such entry.
+    """A float64 copy of `value`, with finite entries of at most `LARGEST_ENTRY` in size.
+
+    The error names the first entry that is NaN, infinite or too large.
 
     >>> finite_array([1, 2], "rewards", "(S, A)")
     array([1., 2.])
@@ -92,14 +93,13 @@ def finite_array(value: ArrayLike, name: str, shape: str) -> FloatArray:
         where, entry = _first_entry(array, too_large, name)
         raise ProblemError(
             f"{where} is {entry:g}, whose powers would overflow: give entries of at most "
-            f"{LARGEST_ENTRY:g}, in a larger unit "
-            "if need be"
+            f"{LARGEST_ENTRY:g}, in a larger unit if need be"
         )
     return array
 
 
 def _first_entry(array: FloatArray, wrong: NDArray[Any], name: str) -> tuple[str, float]:
-    """Which entry of `array` is the first that is `wrong`, as a message names it, and its value."""
+    """The first `wrong` entry of `array`: its name for a message, and its value."""
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     where = f"{name}[{', '.join(map(str, first))}]" if first else name
     return where, float(array[first])
@@ -128,8 +128,9 @@ def integer(value: Any, name: str, least: int = 1, most: int | None = LARGEST_CO
 
 
 def array_shape(**sizes: Any) -> tuple[int, ...]:
-    """The `sizes` of an array by name, each at least one, before it is made: a product that no
-    memory holds is refused.
+    """The shape of an array from its `sizes` by name, each at least one.
+
+    It is checked before the array is allocated: a shape that no memory can hold is refused.
 
     >>> array_shape(states=3, actions=2)
     (3, 2)
@@ -138,9 +139,8 @@ def array_shape(**sizes: Any) -> tuple[int, ...]:
     if math.prod(shape) > LARGEST_ARRAY:
         raise ProblemError(
             f"{' and '.join(f'{name}={size}' for name, size in zip(sizes, shape, strict=True))} "
-            "ask for an array of "
-            f"{math.prod(shape):.3g} entries, but at most {LARGEST_ARRAY:.3g} can be held: give "
-            "smaller numbers"
+            f"ask for an array of {math.prod(shape):.3g} entries, but at most "
+            f"{LARGEST_ARRAY:.3g} can be held: give smaller numbers"
         )
     return shape
 
@@ -158,7 +158,7 @@ def several(values: Any, name: str, cure: str) -> tuple[Any, ...]:
 
 
 def flag(value: Any, name: str) -> bool:
-    """`value` as a bool; 0 and 1 are taken, too.
+    """`value` as a bool; 0 and 1 are accepted, too.
 
     >>> flag(1, "connected")
     True
@@ -185,7 +185,7 @@ def fraction(value: Any, name: str, *, closed: bool = False) -> float:
 
 
 def positive(value: Any, name: str) -> float:
-    """`value` as a finite float above zero.
+    """`value` as a float above zero and at most `LARGEST_ENTRY`.
 
     >>> positive(1, "step_size")
     1.0
@@ -222,8 +222,9 @@ def flat_params(value: ArrayLike, name: str, dimension: int) -> FloatArray:
 
 
 def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
-    """The x with ``matrix @ x = right``; where there is none in double precision, an error that
-    names the matrix, `what`.
+    """The x with ``matrix @ x = right``; an error if the matrix is singular in double precision.
+
+    `what` names the matrix in the error.
 
     >>> import numpy as np
     >>> solve(np.array([[2.0]]), np.array([1.0]), "the mean")
@@ -234,20 +235,20 @@ def solve(matrix: FloatArray, right: FloatArray, what: str) -> FloatArray:
     except np.linalg.LinAlgError:
         raise ProblemError(
             f"The matrix of {what} is singular in double precision, so it has no solution: use a "
-            "discount further from one, "
-            "policies that explore more, or features that differ more."
+            "discount further from one, policies that explore more, or features that differ more."
         ) from None
 
 
 def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> sparse.csr_array:
-    """A canonical, read-only copy of `rows` in which every row is a probability law.
+    """A canonical, read-only copy of `rows` in which every row is a probability distribution.
 
     Parameters
     ----------
     rows : (R, C) csr_array
-        Each row sums to one within 1e-8, and is divided by its sum so that it does so to rounding.
+        Each row must sum to one within 1e-8. It is divided by its sum, so that it sums to one up
+        to rounding.
     where : callable
-        Says what row r is, for the error.
+        ``where(r)`` names row r in the error.
 
     Examples
     --------
@@ -263,8 +264,7 @@ def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> spar
         row = int(np.searchsorted(rows.indptr, first, side="right")) - 1
         raise ProblemError(
             f"{where(row)} has probability {rows.data[first]} at index {rows.indices[first]}, but "
-            "probabilities must "
-            "be finite and not negative: correct that entry"
+            "probabilities must be finite and not negative: correct that entry"
         )
     sums = rows.sum(axis=1)
     bad = np.flatnonzero(np.abs(sums - 1.0) > ROW_SUM_TOLERANCE)
@@ -272,36 +272,36 @@ def stochastic_rows(rows: sparse.csr_array, where: Callable[[int], str]) -> spar
         row = int(bad[0])
         raise ProblemError(
             f"{where(row)} sums to {sums[row]:.12g}, but must sum to one within "
-            f"{ROW_SUM_TOLERANCE:g}: "
-            "divide the row by its sum or add the probability that is missing"
+            f"{ROW_SUM_TOLERANCE:g}: divide the row by its sum or add the probability that is "
+            "missing"
         )
     lengths = np.diff(rows.indptr)
-    # Rows that already sum to one to rounding stay as they are: checking a checked matrix changes
-    # no bit of it.
+    # Rows that already sum to one up to rounding stay as they are, so that checking a matrix twice
+    # does not change its bits.
     sums[np.abs(sums - 1.0) <= lengths * np.finfo(np.float64).eps] = 1.0
     rows.data /= np.repeat(sums, lengths)
     return read_only_csr(rows)
 
 
 def distribution(value: ArrayLike | None, size: int, name: str) -> FloatArray:
-    """`value` as a probability law on `size` states; the uniform law if it is None.
+    """`value` as a probability distribution on `size` states; None means the uniform one.
 
     >>> distribution(None, 4, "initial_distribution")
     array([0.25, 0.25, 0.25, 0.25])
     """
     if value is None:
         return read_only(np.full(size, 1.0 / size))
-    law = real_array(value, name, f"({size},)")
-    if law.shape != (size,):
+    row = real_array(value, name, f"({size},)")
+    if row.shape != (size,):
         raise ProblemError(
-            f"{name} has shape {law.shape}, but must have one probability per state: give shape "
+            f"{name} has shape {row.shape}, but must have one probability per state: give shape "
             f"({size},)"
         )
-    return read_only(stochastic_rows(sparse.csr_array(law[None, :]), lambda _: name).toarray()[0])
+    return read_only(stochastic_rows(sparse.csr_array(row[None, :]), lambda _: name).toarray()[0])
 
 
 def agent_count(num_agents: int | None) -> int:
-    """`num_agents` as an int of at least one; missing is an error too.
+    """`num_agents` as an int of at least one; None is an error, too.
 
     >>> agent_count(3)
     3
@@ -329,16 +329,14 @@ def agent_kinds(assignment: ArrayLike, agents: int, kinds: int) -> IntArray:
     if kind_of.shape != (agents,) or not np.issubdtype(kind_of.dtype, np.integer):
         raise ProblemError(
             f"assignment has shape {kind_of.shape} and type {kind_of.dtype}, but must name the "
-            "kind of each of the "
-            f"{agents} agents: give ({agents},) whole numbers"
+            f"kind of each of the {agents} agents: give ({agents},) whole numbers"
         )
     wrong = np.flatnonzero((kind_of < 0) | (kind_of >= kinds))
     if wrong.size:
         agent = int(wrong[0])
         raise ProblemError(
             f"assignment[{agent}] is {kind_of[agent]}, but the kinds are numbered 0 to "
-            f"{kinds - 1}: "
-            "name one of those, or give more MDPs or policies"
+            f"{kinds - 1}: name one of those, or give more MDPs or policies"
         )
     return read_only(kind_of.astype(np.int64))
 

@@ -1,7 +1,7 @@
 """Environments to begin with: random ones, textbook ones and Gymnasium's toy-text collection.
 
-All go on for ever: where an episode would end, the next one begins, since the paper's agents walk
-one path without resets.
+All are continuing: where an episode would end, the next one begins, since the paper's agents
+follow one path without resets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _LARGEST_LINE = 100_000
-"""States of a line, whose transitions are made as a dense array first."""
+"""The most states of an environment on a line, whose transitions begin as a dense array."""
 
 
 def garnet(
@@ -40,11 +40,11 @@ def garnet(
     *,
     connected: bool = False,
 ) -> MDP:
-    """A random MDP: every action leads to `branching` states (Archibald, McKinnon and Thomas,
-    1995).
+    """A random MDP in which every action leads to `branching` states.
 
-    The successors are any `branching` distinct states, their probabilities the gaps between sorted
-    uniform numbers, and the rewards uniform in [0, 1].
+    The successors of an action are `branching` distinct states drawn uniformly, their probabilities
+    are the gaps between sorted uniform numbers, and the rewards are uniform in [0, 1] (Archibald,
+    McKinnon and Thomas, 1995).
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ def garnet(
     discount : float
     seed : int
     connected : bool
-        A state is nobody's successor with probability about ``exp(-actions * branching)``, and then
-        no chain on the MDP is ergodic. If true, one successor of each state is replaced where need
-        be, so that the states lie on a random cycle and every policy that takes all actions reaches
-        them all.
+        If true, one successor of each state is replaced where necessary, so that the states lie on
+        a random cycle and every policy that takes all actions reaches all of them. If false, a
+        state has no predecessor with probability about ``exp(-actions * branching)``, and then no
+        chain on the MDP is ergodic.
 
     Examples
     --------
@@ -87,10 +87,10 @@ def garnet(
 
 
 def _subsets(rng: np.random.Generator, rows: int, states: int, size: int) -> IntArray:
-    """(rows, size): in each row a uniformly drawn subset of the states, in rising order.
+    """(rows, size): in each row a uniformly drawn subset of the states, in ascending order.
 
-    Floyd's algorithm, all rows at once: a number drawn from 0..j that the row already holds is
-    replaced by j. Its memory is that of the result, however many states there are.
+    This is Floyd's algorithm on all rows at once: a number drawn from 0..j that the row already
+    holds is replaced by j. It needs no more memory than its result, however many states there are.
     """
     chosen = np.empty((rows, size), dtype=np.int64)
     for column, largest in enumerate(range(states - size, states)):
@@ -102,7 +102,7 @@ def _subsets(rng: np.random.Generator, rows: int, states: int, size: int) -> Int
 
 
 def _lay_cycle(rng: np.random.Generator, successors: IntArray, states: int, actions: int) -> None:
-    """Lead from each state, by one action, to the next one on a random cycle through all."""
+    """Make each state's next state on a random cycle a successor of one of its actions."""
     cycle = rng.permutation(states)
     rows = cycle * actions + rng.integers(0, actions, states)
     following = np.roll(cycle, -1)
@@ -113,12 +113,12 @@ def _lay_cycle(rng: np.random.Generator, successors: IntArray, states: int, acti
 
 
 def random_walk(states: int, discount: float) -> MDP:
-    """Sutton's random walk on a line, made to go on for ever.
+    """Sutton's random walk on a line, as a continuing task.
 
     Action 0 steps left and action 1 right, so the uniform policy is the walk of the textbook. A
     step off the right end pays 1, a step off the left end pays 0, and both lead back to the middle
-    (state ``states // 2``) with probability 1/2 or to one of its neighbours with 1/4 each: always
-    to the middle, walks of some lengths would be periodic.
+    (state ``states // 2``) with probability 1/2 or to either of its neighbours with 1/4. If they
+    always led to the middle, walks of some lengths would be periodic.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def river_swim(states: int = 6, discount: float = 0.95) -> MDP:
 
     Action 0 drifts one state to the left and pays 0.005 in state 0. Action 1 swims: from the left
     end it advances with probability 0.6; inside it advances with 0.35, stays with 0.6 and slips
-    back with 0.05; at the right end it pays 1, and stays with 0.6.
+    back with 0.05; at the right end it pays 1 and stays with 0.6.
 
     Parameters
     ----------
@@ -180,8 +180,8 @@ def grid_world(rows: int, columns: int, discount: float, slip: float = 0.1) -> M
     """Find the way from the first cell of a grid to the last.
 
     Actions 0 to 3 move up, right, down and left; with probability `slip` the move goes sideways
-    instead, to either side with equal chance, and a move into a wall stays. In the last cell every
-    action pays 1 and leads back to the first.
+    instead, to either side with equal probability, and a move into a wall leads nowhere. In the
+    last cell every action pays 1 and leads back to the first.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def two_state(
     rewards: ArrayLike = ((1.0, 0.0), (-1.0, 1 / 2)),
     discount: float = 1 / 2,
 ) -> MDP:
-    """Any MDP with two states; by default one whose answers are small fractions.
+    """An MDP with two states; the default one has small fractions as its answers.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def two_state(
 
 
 def bandit(rewards: Sequence[float] | ArrayLike, discount: float) -> MDP:
-    """One state; action a pays ``rewards[a]`` and nothing changes.
+    """A single state, in which action a pays ``rewards[a]``.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""Who learns: N agents of M kinds, each kind with its environment and behaviour policy (the paper's
-Section 3).
+"""Who learns: N agents of M kinds, each with its environment and behaviour policy (Section 3).
 
-`Federation` is what Algorithms 2 to 5 run on; `MarkovNoise` is what Algorithm 1 runs on, where an
-agent sees the states of a Markov chain and nothing else is given.
+Algorithms 2 to 5 run on a `Federation`. Algorithm 1 runs on `MarkovNoise`, where an agent sees the
+states of a Markov chain and nothing else.
 """
 
 from __future__ import annotations
@@ -36,8 +35,11 @@ from fegsam.problem.policies import check_policy
 
 
 class _Assigned:
-    """Who is of which kind: agent i of kind i % M unless it was said. No list is made of more
-    agents than are run."""
+    """The kind of each agent: i % M for agent i, unless an assignment was given.
+
+    The default assignment is made only when it is asked for: a bound may be for more agents than
+    memory can list.
+    """
 
     num_agents: int
     num_kinds: int
@@ -63,26 +65,26 @@ class _Assigned:
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Federation(_Assigned):
-    """N agents that learn about the same question, each in its own environment and with its own
-    behaviour.
+    """N agents that solve one problem together, each in its environment and with its behaviour.
 
     Parameters
     ----------
     mdp : MDP, or a sequence of M of them
         One environment for all, or one per kind of agent; all with the same S, A and discount.
     behavior_policies : (M, S, A) array, or (S, A) for all, optional
-        What each kind does while it learns off-policy; None: every agent follows `target_policy`.
-        `OnPolicyTD` learns on the target policy's own paths and does not look at these.
+        The policy that each kind follows while it learns off-policy; by default every agent follows
+        `target_policy`. `OnPolicyTD` always follows the target policy and ignores these.
     num_agents : int
         N. Required.
     assignment : (N,) array of int, optional
         The kind of each agent; by default agent i is of kind i % M.
     target_policy : (S, A) array, optional
-        What is evaluated (Algorithms 2, 3 and 5).
+        The policy to evaluate (Algorithms 2, 3 and 5).
     features : (S, d) array, optional
-        Linear function approximation (Algorithms 2 and 5); columns must be linearly independent.
+        Features of a linear value function (Algorithms 2 and 5); the columns must be linearly
+        independent.
     initial_distribution : (S,) array, optional
-        Law of every agent's first state; uniform by default.
+        The distribution of every agent's first state; uniform by default.
 
     Attributes
     ----------
@@ -92,7 +94,7 @@ class Federation(_Assigned):
     discount : float
     assignment : (N,) int64 array
     kind_counts : (M,) int64 array
-        How many agents are of each kind.
+        The number of agents of each kind.
     target_policy : (S, A) array, or None
     features : (S, d) array, or None
     initial_distribution : (S,) array
@@ -159,8 +161,7 @@ class Federation(_Assigned):
     def __repr__(self) -> str:
         return (
             f"Federation(agents={self.num_agents}, kinds={self.num_kinds}, "
-            f"states={self.num_states}, "
-            f"actions={self.num_actions}, discount={self.discount})"
+            f"states={self.num_states}, actions={self.num_actions}, discount={self.discount})"
         )
 
     def _repr_html_(self) -> str:
@@ -223,7 +224,7 @@ class Federation(_Assigned):
         return self.mdps[0].discount
 
     def mdp_index(self, kind: int) -> int:
-        """Where in `mdps` the environment of a kind is.
+        """The index in `mdps` of a kind's environment.
 
         >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), [[[1.0]], [[1.0]]], num_agents=2).mdp_index(1)
         0
@@ -265,7 +266,7 @@ class MarkovNoise(_Assigned):
     assignment : (N,) array of int, optional
         The kind of each agent; by default agent i is of kind i % M.
     initial_distribution : (Y,) array, optional
-        Law of every agent's first state; uniform by default.
+        The distribution of every agent's first state; uniform by default.
 
     Attributes
     ----------
@@ -311,7 +312,10 @@ class MarkovNoise(_Assigned):
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        return f"MarkovNoise(agents={self.num_agents}, kinds={self.num_kinds}, states={self.num_states})"
+        return (
+            f"MarkovNoise(agents={self.num_agents}, kinds={self.num_kinds}, "
+            f"states={self.num_states})"
+        )
 
     @property
     def num_states(self) -> int:
@@ -335,7 +339,7 @@ class MarkovNoise(_Assigned):
 
 
 Problem = Federation | MarkovNoise
-"""What is learned, and by whom: agents in MDPs, or on Markov chains without actions."""
+"""What is learned and by which agents: agents in MDPs, or on Markov chains without actions."""
 
 
 def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
@@ -350,8 +354,7 @@ def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
             if given != expected:
                 raise ProblemError(
                     f"MDP {kind} has {name} {given} and MDP 0 has {expected}, but the agents "
-                    "share their parameters: "
-                    f"give MDPs of equal {name}"
+                    f"share their parameters: give MDPs of equal {name}"
                 )
     return mdps
 
@@ -363,8 +366,8 @@ def _check_behaviors(policies: ArrayLike, states: int, actions: int) -> FloatArr
     if table.ndim != 3 or len(table) == 0 or table.shape[1:] != (states, actions):
         raise ProblemError(
             f"behavior_policies has shape {np.shape(policies)}, but the MDP has {states} states "
-            f"and {actions} actions: "
-            f"give shape (M, {states}, {actions}), or ({states}, {actions}) for all agents"
+            f"and {actions} actions: give shape (M, {states}, {actions}), or ({states}, {actions}) "
+            "for all agents"
         )
     rows = stochastic_rows(
         sparse.csr_array(table.reshape(-1, actions)),
@@ -378,8 +381,7 @@ def _count_kinds(mdps: int, policies: int) -> int:
     if mdps not in (1, kinds) or policies not in (1, kinds):
         raise ProblemError(
             f"there are {mdps} MDPs and {policies} behavior_policies, but agent kind k has the "
-            "k-th of each: "
-            "give one of either, or as many of both"
+            "k-th of each: give one of either, or as many of both"
         )
     return kinds
 
@@ -389,18 +391,15 @@ def _check_features(features: ArrayLike, states: int) -> FloatArray:
     if table.ndim != 2 or table.shape[0] != states or table.shape[1] == 0:
         raise ProblemError(
             f"features has shape {table.shape}, but needs one row for each of the {states} "
-            "states: give shape "
-            f"({states}, d) with d at least 1"
+            f"states: give shape ({states}, d) with d at least 1"
         )
     columns = table.shape[1]
-    # The triangular factor has the same singular values and is small, however many states there
-    # are.
+    # The triangular factor has the same singular values, and its size does not grow with S.
     rank = int(np.linalg.matrix_rank(np.linalg.qr(table, mode="r")))
     if rank < columns:
         raise ProblemError(
             f"features has {columns} columns but rank {rank}, so the parameters are not "
-            "determined: "
-            "drop the columns that are combinations of others"
+            "determined: drop the columns that are combinations of others"
         )
     return read_only(table)
 

@@ -1,9 +1,8 @@
-"""The chain an agent walks: ergodicity and the stationary distribution mu of the paper's
-assumptions.
+"""The chain an agent walks: its ergodicity and its stationary distribution mu (the assumptions).
 
 Numba compiles the two loops that NumPy cannot express: the elimination of Grassmann, Taksar and
-Heyman, which finds the stationary law without a single subtraction, and the walk over the graph
-that finds the period.
+Heyman, which finds the stationary distribution without a single subtraction, and the search of the
+graph that finds the period.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from fegsam.problem.balance import RESIDUAL, solve_large_chain
 from fegsam.problem.checks import FloatArray
 
 ELIMINATION_LIMIT = 500
-"""Up to so many states the stationary law is found by elimination, beyond iteratively."""
+"""Chains of at most this many states are solved by elimination, larger ones iteratively."""
 
 
 def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
-    """Raise unless every state reaches every other (irreducible) and the chain has no period.
+    """Raise unless every state reaches every other (irreducible) and the chain is aperiodic.
 
     Parameters
     ----------
     kernel : (S, S) csr_array
         Rows sum to one; no explicit zeros.
     who : str
-        Whose chain it is, for the error.
+        The owner of the chain, for the error.
 
     Examples
     --------
@@ -53,8 +52,7 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
     if period > 1:
         raise ProblemError(
             f"{who}: its chain has period {period}, but must be aperiodic: let some state stay "
-            "where it is with "
-            "positive probability, or give the policy more actions"
+            "where it is with positive probability, or give the policy more actions"
         )
 
 
@@ -74,15 +72,16 @@ def _raise_reducible(
     )
     raise ProblemError(
         f"{who}: its chain is reducible: states [{named}] form a closed class that never reaches "
-        f"state {outside}: "
-        "give every action a positive probability, or drop the states that are not visited for ever"
+        f"state {outside}: give every action a positive probability, or drop the transient states"
     )
 
 
 @compiled(_nrt=True)
 def chain_period(indptr: NDArray[Any], indices: NDArray[Any]) -> Any:
-    """Period of an irreducible chain: gcd of level(u) + 1 - level(v) over its edges, levels by
-    breadth-first search."""
+    """The period of an irreducible chain: the gcd of level(u) + 1 - level(v) over its edges u -> v.
+
+    Levels are distances from state 0, found by breadth-first search.
+    """
     states = len(indptr) - 1
     level = np.full(states, -1, np.int64)
     queue = np.empty(states, np.int64)
@@ -106,12 +105,12 @@ def chain_period(indptr: NDArray[Any], indices: NDArray[Any]) -> Any:
 
 
 def stationary_law(kernel: sparse.csr_array) -> FloatArray:
-    """The stationary law of an ergodic chain.
+    """The stationary distribution of an ergodic chain.
 
-    Chains of up to 500 states are solved by elimination, with small relative error in every entry
-    however slowly they mix. Larger ones are solved until ``||mu P - mu||_1 <= 1e-13``, or an error
-    says how far that failed; the error of mu itself is at most about that residual times the steps
-    the chain takes to mix.
+    Chains of up to 500 states are solved by elimination, with a small relative error in every entry
+    however slowly they mix. Larger ones are solved to ``||mu P - mu||_1 <= 1e-13``; where that is
+    not reached, an error gives the residual. The error of mu itself is at most about the residual
+    times the number of steps in which the chain mixes.
 
     Parameters
     ----------
@@ -132,16 +131,15 @@ def stationary_law(kernel: sparse.csr_array) -> FloatArray:
     states = len(kernel.indptr) - 1
     if states <= ELIMINATION_LIMIT:
         return eliminated(kernel.toarray())
-    law, residual = solve_large_chain(kernel)
+    distribution, residual = solve_large_chain(kernel)
     if residual > RESIDUAL:
         raise ProblemError(
-            f"the stationary law of a chain of {states} states was found only to a residual of "
-            f"{residual:.1e} "
-            f"instead of {RESIDUAL:g}, for it mixes too slowly: use a policy that explores more, "
-            "or at most "
-            f"{ELIMINATION_LIMIT} states, where the law is found by elimination"
+            f"the stationary distribution of a chain of {states} states was found only to a "
+            f"residual of {residual:.1e} instead of {RESIDUAL:g}, because the chain mixes too "
+            f"slowly: use a policy that explores more, or at most {ELIMINATION_LIMIT} states, "
+            "where the distribution is found by elimination"
         )
-    return _positive(law)
+    return _positive(distribution)
 
 
 def eliminated(chain: FloatArray) -> FloatArray:
@@ -153,23 +151,22 @@ def eliminated(chain: FloatArray) -> FloatArray:
     return _positive(eliminate(chain))
 
 
-def _positive(law: FloatArray) -> FloatArray:
-    if law.min() <= 0.0:
+def _positive(distribution: FloatArray) -> FloatArray:
+    if distribution.min() <= 0.0:
         raise ProblemError(
-            f"the stationary law of state {np.argmin(law)} is too small for a floating-point "
-            "number, so the chain is "
-            "ergodic in name only: use a policy that explores more"
+            f"the stationary probability of state {np.argmin(distribution)} is too small for a "
+            "floating-point number, so the chain is not ergodic in double precision: use a policy "
+            "that explores more"
         )
-    return law
+    return distribution
 
 
 @compiled(_nrt=True)
 def eliminate(chain: FloatArray) -> FloatArray:
-    """GTH: censor the chain on fewer and fewer states, then put the weights back. Overwrites
-    `chain`.
+    """GTH elimination: censor the chain on fewer and fewer states, then restore their weights.
 
-    A diagonal entry is one minus the rest of its row; the rest is summed instead, so nothing is
-    ever subtracted.
+    It overwrites `chain`. One minus a diagonal entry is the sum of the rest of its row, and that
+    sum is taken instead, so that nothing is ever subtracted.
     """
     states = len(chain)
     for last in range(states - 1, 0, -1):
@@ -180,17 +177,17 @@ def eliminate(chain: FloatArray) -> FloatArray:
             if share > 0.0:
                 for j in range(last):
                     chain[i, j] += share * chain[last, j]
-    law = np.empty(states)
-    law[0] = 1.0
+    weights = np.empty(states)
+    weights[0] = 1.0
     for last in range(1, states):
-        law[last] = 0.0
+        weights[last] = 0.0
         for i in range(last):
-            law[last] += law[i] * chain[i, last]
-        if law[last] > 1e200:
-            scale = law[last]
+            weights[last] += weights[i] * chain[i, last]
+        if weights[last] > 1e200:
+            scale = weights[last]
             for i in range(last + 1):
-                law[i] /= scale
-    total = law.sum()
+                weights[i] /= scale
+    total = weights.sum()
     for i in range(states):
-        law[i] /= total
-    return law
+        weights[i] /= total
+    return weights

@@ -1,8 +1,7 @@
-"""The Markov decision process: transitions P, rewards R and discount gamma of the paper's
-preliminaries.
+"""The Markov decision process: transitions P, rewards R and discount gamma (preliminaries).
 
-Only the successors that can be reached are stored, so 10^6 states with five successors per action
-fit in memory.
+Only successors with a positive probability are stored, so 10^6 states with five successors per
+action fit in memory.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class MDP:
     discount : float
         Strictly between 0 and 1.
     labels : sequence of length S, optional
-        What each state is called; by default states have numbers alone.
+        A name for each state; by default states only have numbers.
 
     Attributes
     ----------
@@ -147,8 +146,7 @@ class MDP:
         """
         states, actions = self.rewards.shape
         weights = check_policy(policy, states, actions, "policy")
-        # Unused actions are dropped first: an explicit zero would count as an edge of the chain's
-        # graph.
+        # Drop unused actions first: an explicit zero would count as an edge of the chain's graph.
         row, action = np.nonzero(weights)
         choice = sparse.csr_array(
             (weights[row, action], (row, row * actions + action)), shape=(states, states * actions)
@@ -183,8 +181,7 @@ def _check_rewards(rewards: ArrayLike) -> FloatArray:
     if paid.ndim != 2 or 0 in paid.shape:
         raise ProblemError(
             f"rewards has shape {paid.shape}, but needs a row per state and a column per action, "
-            "at least one of each: "
-            "give shape (S, A)"
+            "at least one of each: give shape (S, A)"
         )
     return read_only(paid)
 
@@ -200,8 +197,8 @@ def _check_transitions(
     if rows.shape != expected:
         raise ProblemError(
             f"transitions has shape {rows.shape}, but rewards of shape {(states, actions)} call "
-            f"for {expected}: "
-            "give dense transitions as (S, A, S), or scipy sparse ones as (S*A, S) with row s*A + a"
+            f"for {expected}: give dense transitions as (S, A, S), or scipy sparse ones as "
+            "(S*A, S) with row s*A + a"
         )
     if not sparse.issparse(rows):
         rows = rows.reshape(states * actions, states)

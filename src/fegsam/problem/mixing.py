@@ -1,8 +1,8 @@
-"""How fast chains mix: constants (m, rho) of the paper's Assumption 3.1 that are certain, for one
-chain or for many small ones.
+"""How fast chains mix: rigorous constants (m, rho) of the paper's Assumption 3.1.
 
-Many chains are handled as one stack, for a federation may have a policy for each of its agents.
-Chains of a stack go through the same times together, and each leaves when it is done.
+They are computed for one chain or for a stack of small ones, since a federation may have a policy
+for each of its agents. The chains of a stack are evaluated at the same times; each leaves the stack
+when it is done.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from fegsam.problem.checks import FloatArray, fraction
 from fegsam.problem.markov_chain import check_ergodic
 
 MIXING_LIMIT = 2000
-"""Mixing constants take dense powers of the kernel, so there is a limit to the states."""
+"""The most states of a chain: the constants come from dense powers of its kernel."""
 PAIRWISE_LIMIT = 256
-"""All pairs of rows are compared up to this many states; beyond, each row is compared with the mean
-row."""
+"""Up to this many states all pairs of rows are compared; beyond, each row with the mean row."""
 SMALLEST_DISTANCE = 1e-10
-"""Distances below drown in rounding: they are taken to be this large."""
+"""Smaller distances are lost in rounding and are rounded up to this."""
 POINTS_PER_OCTAVE = 32
 
 
 @dataclass(frozen=True)
 class MixingConstants:
-    """The pair with ``TV(P^t(s, .), P^t(s', .)) <= m rho^t`` for all states s, s' and all t, hence
-    for mu too.
+    """m and rho with ``TV(P^t(s, .), P^t(s', .)) <= m rho^t`` for all states s, s' and all t.
+
+    The same then holds with mu in the place of ``P^t(s', .)``.
 
     >>> MixingConstants(m=1.0, rho=0.5).m
     1.0
@@ -49,9 +49,10 @@ def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingCo
     """A rigorous pair (m, rho) with total variation at most ``m rho^t`` at every t.
 
     The distance ``d(t) = max TV(P^t(s, .), P^t(s', .))`` over pairs of states never grows and is
-    submultiplicative, so any t0 with d(t0) < 1 gives ``rho = d(t0)^(1/t0)``, ``m = max_{r<t0} d(r)
-    rho^-r``. Of all t0 looked at, the pair is kept that promises a distance of `target` soonest.
-    Rounding in the powers is added to the distances.
+    submultiplicative, so any t0 with d(t0) < 1 gives a pair, ``rho = d(t0)^(1/t0)`` and
+    ``m = max_{r<t0} d(r) rho^-r``. The result is the pair, among those of all t0 that are tried,
+    that guarantees a distance of `target` soonest. Bounds on the rounding errors of the powers are
+    added to the distances.
 
     Parameters
     ----------
@@ -72,8 +73,7 @@ def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingCo
     if states > MIXING_LIMIT:
         raise ProblemError(
             f"mixing constants were asked for a chain of {states} states, but dense powers are "
-            "affordable up to "
-            f"{MIXING_LIMIT}: use a smaller problem"
+            f"affordable up to {MIXING_LIMIT}: use a smaller problem"
         )
     check_ergodic(kernel, "mixing constants")
     (m,), (rho,) = _pairs(kernel.toarray()[None], kernel, log_target)
@@ -81,8 +81,7 @@ def mixing_constants(kernel: sparse.csr_array, target: float = 1e-6) -> MixingCo
 
 
 def largest_mixing_constants(chains: FloatArray, target: float = 1e-6) -> MixingConstants:
-    """The largest m and the largest rho of `mixing_constants` over a stack of ergodic chains (k, S,
-    S).
+    """The largest m and the largest rho of a stack (k, S, S) of ergodic chains.
 
     Examples
     --------
@@ -97,8 +96,10 @@ def largest_mixing_constants(chains: FloatArray, target: float = 1e-6) -> Mixing
 def _pairs(
     chains: FloatArray, kernel: sparse.csr_array | None, log_target: float
 ) -> tuple[FloatArray, FloatArray]:
-    """(k,) m and (k,) rho of the chains (k, S, S); `kernel` is the only one as a sparse matrix,
-    where it is the only one."""
+    """(k,) m and (k,) rho of the chains (k, S, S).
+
+    Where there is a single chain, `kernel` may be that chain as a sparse matrix; else it is None.
+    """
     m, rho = np.ones(len(chains)), np.zeros(len(chains))
     slow = np.flatnonzero(_distance(chains) > _rounding(chains, 1))
     for members, times, distances in _scans(chains[slow], kernel):
@@ -128,8 +129,7 @@ def _best_pair(
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """Chains on their way: those of a stack that are left, and how far apart their rows were so
-    far.
+    """The chains of a stack that still have to mix, and their distances d(t) so far.
 
     >>> _Walk(np.arange(2), [0.0], [np.ones(2)]).only(np.array([False, True])).members
     array([1])
@@ -144,7 +144,7 @@ class _Walk:
             self.members[which], self.times, [distance[which] for distance in self.distances]
         )
 
-    def met(self, time: int, distances: FloatArray) -> _Walk:
+    def after(self, time: int, distances: FloatArray) -> _Walk:
         return _Walk(self.members, [*self.times, time], [*self.distances, distances])
 
 
@@ -152,11 +152,10 @@ Scan = tuple[NDArray[np.int64], FloatArray, FloatArray]
 
 
 def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan]:
-    """Members (k,), times 0 = t_0 < t_1 < ... (p,) and upper bounds on d(t_i) (p, k), down to
-    `SMALLEST_DISTANCE`.
+    """Members (k,), times 0 = t_0 < t_1 < ... (p,) and upper bounds on d(t_i) (p, k).
 
-    Squaring finds the octave in which a chain begins to mix; from there it is scanned in steps of
-    1/32 octave.
+    The times continue until the distance is at most `SMALLEST_DISTANCE`. Squaring finds the octave
+    in which a chain begins to mix; from there on the times are 1/32 octave apart.
     """
     walk = _Walk(np.arange(len(chains)), [0], [np.ones(len(chains))])
     squares = deque([chains], maxlen=POINTS_PER_OCTAVE.bit_length() + 1)
@@ -166,25 +165,21 @@ def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan
         begins = distance <= 0.5
         if begins.any():
             earlier = [square[begins] for square in squares]
-            if (
-                time > 1
-                # step back to where the distance was last above a half, which is on the list
-                # already
-            ):
+            if time > 1:
+                # Scan from the last time with a distance above 1/2, which is where `walk` ends.
                 yield from _scan(walk.only(begins), earlier[:-1], time // 2, kernel)
             else:
                 yield from _scan(
-                    walk.only(begins).met(time, distance[begins]), earlier, time, kernel
+                    walk.only(begins).after(time, distance[begins]), earlier, time, kernel
                 )
         if begins.all():
             return
         if _rounding(chains, time) > 0.25:
             raise ProblemError(
-                f"mixing constants: the chain has not mixed after {time} steps, more than "
-                "rounding allows to follow: "
-                "use a policy that explores more"
+                f"mixing constants: the chain has not mixed after {time} steps, and rounding "
+                "errors hide what follows: use a policy that explores more"
             )
-        walk = walk.only(~begins).met(time, distance[~begins])
+        walk = walk.only(~begins).after(time, distance[~begins])
         squares = deque([square[~begins] for square in squares], maxlen=squares.maxlen)
         squares.append(squares[-1] @ squares[-1])
         time *= 2
@@ -193,18 +188,20 @@ def _scans(chains: FloatArray, kernel: sparse.csr_array | None) -> Iterator[Scan
 def _scan(
     walk: _Walk, squares: list[FloatArray], time: int, kernel: sparse.csr_array | None
 ) -> Iterator[Scan]:
-    """`_scans` from `time` on, for chains that begin to mix there; the last of `squares` is their
-    power at `time`."""
+    """`_scans` from `time` on, for chains that begin to mix there.
+
+    The last of `squares` holds their powers at `time`.
+    """
     power = squares[-1]
     stride = max(1, time // POINTS_PER_OCTAVE)
-    # A single step is taken with the sparse kernel, which costs far less; powers of one chain
-    # commute.
+    # Single steps use the sparse kernel, which costs far less. The order of the factors does not
+    # matter: powers of one chain commute.
     step: Any = (
         kernel if stride == 1 and kernel is not None else squares[-(time // stride).bit_length()]
     )
     while True:
         for _ in range(POINTS_PER_OCTAVE):
-            # Below ten times the rounding a distance would promise less at the next time, not more.
+            # Below ten times the rounding error, the bound at the next time would be worse.
             done = walk.distances[-1] <= max(SMALLEST_DISTANCE, 10.0 * _rounding(power, time))
             if done.any():
                 finished = walk.only(done)
@@ -218,13 +215,13 @@ def _scan(
                 walk, power, step = walk.only(~done), power[~done], step[~done]
             power = step @ power if step is not kernel else (step @ power[0])[None]
             time += stride
-            walk = walk.met(time, np.minimum(walk.distances[-1], _bounded_distance(power, time)))
+            walk = walk.after(time, np.minimum(walk.distances[-1], _bounded_distance(power, time)))
         step = (step @ step).toarray()[None] if step is kernel else step @ step
         stride = 2 * stride
 
 
 def _rounding(chains: FloatArray, time: int) -> float:
-    """Every product may shift a row by S rounding errors in L1, and the shifts add up over time."""
+    """A bound on the error of a computed power, in L1: each step adds at most S rounding errors."""
     return chains.shape[-1] * time * float(np.finfo(np.float64).eps)
 
 
@@ -234,8 +231,10 @@ def _bounded_distance(powers: FloatArray, time: int) -> FloatArray:
 
 
 def _distance(powers: FloatArray) -> FloatArray:
-    """(k,): the largest total variation between two rows; for many rows, twice the largest to their
-    mean."""
+    """(k,): the largest total variation between two rows.
+
+    For more than `PAIRWISE_LIMIT` rows it is an upper bound: twice the largest to their mean.
+    """
     if powers.shape[-1] <= PAIRWISE_LIMIT:
         return _pairwise_distance(np.ascontiguousarray(powers))
     return np.abs(powers - powers.mean(axis=1, keepdims=True)).sum(axis=2).max(axis=1)

@@ -1,6 +1,7 @@
 """Policies: the probability of each action in each state, as an (S, A) array.
 
-The paper's pi (what is evaluated) and pi^i (what agent i follows while it learns).
+These are the paper's pi, the policy that is evaluated, and pi^i, the policy that agent i follows
+while it learns.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["epsilon_greedy", "greedy", "random", "uniform"]
 
 
 def uniform(states: int, actions: int) -> FloatArray:
-    """Every action with the same probability.
+    """The policy that takes every action with the same probability.
 
     Returns
     -------
@@ -42,7 +43,7 @@ def uniform(states: int, actions: int) -> FloatArray:
 
 
 def random(states: int, actions: int, count: int, seed: int) -> FloatArray:
-    """Policies drawn uniformly from all policies: every action keeps a positive probability.
+    """Policies drawn uniformly from all policies; every action has a positive probability.
 
     Returns
     -------
@@ -62,13 +63,12 @@ def random(states: int, actions: int, count: int, seed: int) -> FloatArray:
 
 
 def greedy(q: ArrayLike) -> FloatArray:
-    """The best action of each state with probability one; of several, the one with the lowest
-    index.
+    """The policy that takes the best action of each state; ties go to the lowest index.
 
     Parameters
     ----------
     q : (S, A) array
-        Worth of each action, for instance a learned Q table.
+        The value of each action, for instance a learned Q table.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def greedy(q: ArrayLike) -> FloatArray:
 
 
 def epsilon_greedy(q: ArrayLike, epsilon: float) -> FloatArray:
-    """With probability `epsilon` any action, else the greedy one.
+    """The policy that takes a uniform action with probability `epsilon`, else the greedy one.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def check_policy(policy: ArrayLike, states: int, actions: int, name: str) -> Flo
     Parameters
     ----------
     policy : (S, A) array
-        Rows sum to one within 1e-8, and are divided by their sum.
+        Rows must sum to one within 1e-8. They are divided by their sum.
     states, actions : int
         S and A.
     name : str
@@ -137,8 +137,7 @@ def check_policy(policy: ArrayLike, states: int, actions: int, name: str) -> Flo
     if table.shape != (states, actions):
         raise ProblemError(
             f"{name} has shape {table.shape}, but the MDP has {states} states and {actions} "
-            "actions: "
-            f"give shape {(states, actions)}"
+            f"actions: give shape {(states, actions)}"
         )
     rows = stochastic_rows(sparse.csr_array(table), lambda state: f"{name} in state {state}")
     return read_only(rows.toarray())
@@ -152,7 +151,7 @@ def check_coverage(target: FloatArray, behaviors: FloatArray, who: str) -> None:
     target : (S, A) array
     behaviors : (1 or M, S, A) array
     who : str
-        What needs the coverage, for the error.
+        The algorithm that needs the coverage, for the error.
 
     Examples
     --------
@@ -164,7 +163,6 @@ def check_coverage(target: FloatArray, behaviors: FloatArray, who: str) -> None:
         kind, state, action = (int(i) for i in missing[0])
         raise ProblemError(
             f"{who}: agent kind {kind} never takes action {action} in state {state}, but "
-            "target_policy does with "
-            f"probability {target[state, action]:g}: make behavior_policies[{kind}, {state}, "
-            f"{action}] positive"
+            f"target_policy does with probability {target[state, action]:g}: make "
+            f"behavior_policies[{kind}, {state}, {action}] positive"
         )

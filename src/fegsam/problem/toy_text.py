@@ -11,17 +11,17 @@ from fegsam.errors import ProblemError, shown
 from fegsam.problem.mdp import MDP
 
 _Outcomes = dict[int, list[tuple[float, int, float, bool]]]
-"""Of one state, by action: (probability, next state, reward, whether the episode ends)."""
+"""A state's outcomes by action: (probability, next state, reward, whether the episode ends)."""
 
 
 def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
-    """A toy-text environment of Gymnasium: FrozenLake, Taxi, CliffWalking, in the versions that are
-    installed.
+    """A toy-text environment of Gymnasium: FrozenLake, Taxi or CliffWalking.
 
-    States that cannot be reached from the start law are dropped; ``labels`` holds Gymnasium's
-    number of each state that is kept. The reward is E[r | s, a]. A state that ends the episode is
-    one whose every action pays 0 and leads to the start law, so that values include the episodes
-    that follow; there is no time limit.
+    Any installed version of them works. States that cannot be reached from the start are dropped;
+    ``labels`` holds Gymnasium's number of each state that is kept. The reward is E[r | s, a]. In a
+    state that ends the episode every action pays 0 and leads to a new start, drawn from the
+    environment's initial distribution. So values include the episodes that follow, and there is no
+    time limit.
 
     Parameters
     ----------
@@ -79,14 +79,12 @@ def _make(env_id: str, options: dict[str, Any]) -> Any:
     if not hasattr(env, "P") or not hasattr(env, "initial_state_distrib"):
         raise ProblemError(
             f"{env_id} does not publish its transition table, so it cannot be read as a finite "
-            "MDP: "
-            "use FrozenLake, Taxi or CliffWalking"
+            "MDP: use FrozenLake, Taxi or CliffWalking"
         )
     if getattr(env, "fickle_passenger", False):
         raise ProblemError(
-            f"{env_id} with fickle_passenger=True changes destinations in ways its transition "
-            "table leaves out: "
-            "use fickle_passenger=False"
+            f"{env_id} with fickle_passenger=True changes destinations in ways that its transition "
+            "table leaves out: use fickle_passenger=False"
         )
     return env
 
@@ -94,8 +92,7 @@ def _make(env_id: str, options: dict[str, Any]) -> Any:
 def _explore(
     env_id: str, table: Any, beginning: list[int]
 ) -> tuple[dict[int, _Outcomes], set[int]]:
-    """What can happen in each state that an episode visits and goes on from, and the states that
-    end one."""
+    """The outcomes of each reachable state that does not end an episode, and the states that do."""
     visited: dict[int, _Outcomes] = {}
     ends: set[int] = set()
     waiting = list(beginning)
@@ -115,8 +112,7 @@ def _explore(
     both = sorted(ends & visited.keys())
     if both:
         raise ProblemError(
-            f"{env_id}: state {both[0]} ends the episode when reached on some ways and not on "
-            "others, so it is not one "
-            "state of an MDP: use another environment"
+            f"{env_id}: state {both[0]} ends the episode after some transitions and not after "
+            "others, so it is not one state of an MDP: use another environment"
         )
     return visited, ends

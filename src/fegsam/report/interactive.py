@@ -133,7 +133,9 @@ def _band(main: dict[str, Any], colour: str) -> list[dict[str, Any]]:
 
 def _hover(figure: FigureData, series: Series, interval: bool) -> str:
     bounds = "<br>interval: %{customdata[0]:.3g} to %{customdata[1]:.3g}" if interval else ""
-    return f"<b>{_escaped(series.name)}</b><br>{_escaped(figure.x_label)}: %{{x:.6~g}}<br>value: %{{y:.4g}}{bounds}<extra></extra>"
+    place = f"{_escaped(figure.x_label)}: %{{x:.6~g}}"
+    value = f"value: %{{y:.4g}}{bounds}<extra></extra>"
+    return f"<b>{_escaped(series.name)}</b><br>{place}<br>{value}"
 
 
 def _layout(figure: FigureData) -> dict[str, Any]:

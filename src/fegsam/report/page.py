@@ -119,10 +119,7 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
 
 def _templates() -> Any:
     """The templates beside this file; all that they show is escaped, unless it is `Markup`."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ProblemError("The report needs Jinja2; run: pip install 'fegsam[report]'") from error
+    jinja2 = require_jinja2()
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("fegsam.report"),
         autoescape=True,
@@ -139,6 +136,14 @@ def _templates() -> Any:
         "setting_text": _setting_text,
     }
     return templates
+
+
+def require_jinja2() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ProblemError("The report needs Jinja2; run: pip install 'fegsam[report]'") from error
+    return jinja2
 
 
 def _part(name: str) -> str:

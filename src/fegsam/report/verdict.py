@@ -227,7 +227,8 @@ def _identities(verdicts: Sequence[Verdict]) -> str:
         return ""
     broken = sum(verdict.outcome != "holds" for verdict in found)
     fault = f", of which {broken} failed, a fault of the code" if broken else ""
-    return f"Not counted: {len(found)} {'identity' if len(found) == 1 else 'identities'}, true by algebra{fault}."
+    what = "identity" if len(found) == 1 else "identities"
+    return f"Not counted: {len(found)} {what}, true by algebra{fault}."
 
 
 def _cells(verdict: Verdict) -> tuple[str, ...]:

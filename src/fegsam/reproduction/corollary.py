@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import slope_estimate
 from fegsam.history import History
 from fegsam.problem import examples, policies
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.problem.mdp import MDP
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import (
@@ -176,8 +177,8 @@ def _check(
 
 
 def _run(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     plan: Schedule,
     spec: ClaimSpec,
     engine: str | Engine | None,

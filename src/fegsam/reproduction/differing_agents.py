@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+import fegsam as fg
+from fegsam.algorithms.rule import Algorithm
 from fegsam.problem import policies
 from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
@@ -50,7 +48,7 @@ def by_policies(place: str, strength: float, step_size: float) -> Case:
     return _case(
         5,
         f"{place}, opposite policies",
-        OffPolicyLinearTD(),
+        fg.OffPolicyLinearTD(),
         step_size,
         own=own,
         mdps=mdp,
@@ -69,7 +67,7 @@ def by_environments(
     mdps = [_other_rewards(mdp, end, strength) for end in (0, states - 1)]
     if not only_rewards:
         mdps = [_windy(mdp, wind, _MOST * strength) for wind in preferences(actions)]
-    algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning()}[number]
+    algorithm = {2: fg.OnPolicyTD(), 3: fg.OffPolicyTabularTD(), 4: fg.QLearning()}[number]
     what = "rewards alone differ" if only_rewards else "environments differ"
     return _case(
         number,
@@ -107,7 +105,7 @@ def _other_rewards(mdp: MDP, paid: int, strength: float) -> MDP:
 def _case(
     number: int,
     place: str,
-    algorithm: Any,
+    algorithm: Algorithm,
     step_size: float,
     *,
     own: Any,

@@ -23,9 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.td import require_federation
 from fegsam.exact.fixed_points import fixed_point, heterogeneity
 from fegsam.exact.moments import moments
 from fegsam.experiments.estimates import Estimate, mean_estimate, ratio_estimate, slope_estimate
+from fegsam.problem.federation import Problem
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.report.verdict import Outcome
 from fegsam.reproduction.differing_agents import by_environments, by_policies
@@ -146,21 +148,23 @@ def _drifts(
     )
 
 
-def _law(case: Case, problem: Any, point: np.ndarray, period: int) -> np.ndarray:
+def _law(case: Case, problem: Problem, point: np.ndarray, period: int) -> np.ndarray:
     """(d,): the drift to first order in the step size."""
     if not case.has_exact:
-        return MeanQLearning.of(problem).drift(point, case.step_size, period)
+        return MeanQLearning.of(require_federation(problem, case.algorithm)).drift(
+            point, case.step_size, period
+        )
     return small_step_law(
         problem, case.algorithm, step_size=case.step_size, sync_period=period
     ).drift
 
 
-def _long_run(case: Case, problem: Any, point: np.ndarray, period: int) -> np.ndarray:
+def _long_run(case: Case, problem: Problem, point: np.ndarray, period: int) -> np.ndarray:
     """(d,): the mean parameters after five relaxation times, for Q-learning those of a run without
     noise."""
     steps = round(5 * case.relaxation)
     if not case.has_exact:
-        return MeanQLearning.of(problem).after(
+        return MeanQLearning.of(require_federation(problem, case.algorithm)).after(
             point, case.step_size, period, math.ceil(steps / period)
         )
     common = {

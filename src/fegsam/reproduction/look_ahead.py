@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
+from fegsam.algorithms.rule import Algorithm
 from fegsam.experiments.estimates import (
     curve_estimate,
     mean_estimate,
     ratio_estimate,
     slope_estimate,
 )
+from fegsam.problem.federation import Problem
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.corollary import setting
 from fegsam.reproduction.problems import ALGORITHMS, relaxation
@@ -244,8 +246,8 @@ def measured_speed_up(
 def _long_run(
     spec: ClaimSpec,
     number: int,
-    problem: Any,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     settings: dict[str, Any],
     engine: Any,
 ) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.algorithms.alg4_q_learning import QLearning
+import fegsam as fg
 from fegsam.exact.chains import kind_weights, visit_frequencies
 from fegsam.problem import policies
 from fegsam.problem.federation import Federation
@@ -50,7 +50,7 @@ class MeanQLearning:
 
     @classmethod
     def of(cls, problem: Federation) -> MeanQLearning:
-        visits = visit_frequencies(problem, QLearning())
+        visits = visit_frequencies(problem, fg.QLearning())
         mdps = problem.mdps if len(visits) == len(problem.mdps) else problem.mdps * len(visits)
         moves = np.stack([mdp.transitions.toarray() for mdp in mdps])
         rewards = np.stack([mdp.rewards.ravel() for mdp in mdps])

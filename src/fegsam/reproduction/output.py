@@ -15,6 +15,7 @@ import numpy as np
 
 import fegsam as fg
 from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_estimate
+from fegsam.problem.federation import Problem
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds
@@ -122,7 +123,7 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
     return verdicts, _figure(case, times[ends], found, exact), note
 
 
-def _exact_random(case: Case, problem: Any, decay: float, length: int, period: int) -> float:
+def _exact_random(case: Case, problem: Problem, decay: float, length: int, period: int) -> float:
     settings: dict[str, Any] = {
         "step_size": case.step_size,
         "sync_period": period,

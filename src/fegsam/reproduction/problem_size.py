@@ -23,10 +23,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fegsam as fg
+from fegsam.algorithms.rule import Algorithm
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
 from fegsam.theory.bound.orders import spelled
 
+
+class Examined(NamedTuple):
+    """An algorithm of a corollary, with the number of actions of the problems that it runs on."""
+
+    name: str
+    algorithm: Algorithm
+    actions: int
+
+
+EXAMINED = (
+    Examined("Off-policy tabular TD", fg.OffPolicyTabularTD(), 1),
+    Examined("Q-learning", fg.QLearning(), 2),
+)
 NAMES = {"mu_min": "1 / mu_min", "1-gamma": "1 / (1 - gamma)", "|S|": "|S|"}
 
 
@@ -41,8 +55,8 @@ def examine(spec: ClaimSpec) -> Section:
     figures: list[FigureData] = []
     for parameter in NAMES:
         curves: list[Growth] = []
-        for algorithm in (fg.OffPolicyTabularTD(), fg.QLearning()):
-            curves += growths(spec, algorithm, parameter)
+        for examined in EXAMINED:
+            curves += growths(spec, examined, parameter)
         verdicts += [verdict for curve in curves for verdict in growth_verdicts(spec, curve)]
         figures.append(_figure(parameter, curves))
     return Section(
@@ -137,11 +151,9 @@ def _problem(
     return fg.Federation(mdp, uniform[None], num_agents=sizes.agents, target_policy=uniform)
 
 
-def growths(spec: ClaimSpec, algorithm: Any, parameter: str) -> list[Growth]:
+def growths(spec: ClaimSpec, examined: Examined, parameter: str) -> list[Growth]:
     """The variance's constant, the bound's number of steps, and the true number of steps."""
-    name, actions = (
-        ("Q-learning", 2) if isinstance(algorithm, fg.QLearning) else ("Off-policy tabular TD", 1)
-    )
+    name, algorithm, actions = examined
     x, problems = family(parameter, actions, spec.sizes)
     orders = fg.theory.orders(algorithm)
     logs = np.array([2 * math.log(math.log(problem.num_states * actions)) for problem in problems])

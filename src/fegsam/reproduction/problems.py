@@ -14,17 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+import fegsam as fg
+from fegsam.algorithms.rule import Algorithm
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem import examples, policies
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Federation, MarkovNoise, Problem
 from fegsam.problem.mdp import MDP
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.theory.small_step.agent_noise import agent_noises
+from fegsam.theory.small_step.noises import agent_noises
 
 ALGORITHMS = {
     1: "Linear stochastic approximation",
@@ -60,7 +57,7 @@ class Case:
 
     number: int
     place: str
-    algorithm: Any
+    algorithm: Algorithm
     federate: Callable[[int], Federation | MarkovNoise]
     step_size: float
     relaxation: float
@@ -171,15 +168,13 @@ def behaviors(states: int, actions: int, kinds: int, *, share: float = 0.5) -> n
     )
 
 
-def relaxation(
-    number: int, problem: Federation | MarkovNoise, algorithm: Any, step_size: float
-) -> float:
+def relaxation(number: int, problem: Problem, algorithm: Algorithm, step_size: float) -> float:
     """Steps in which the slowest part of the mean error falls by the factor e."""
     rates = np.linalg.eigvals(-mean_matrix(number, problem, algorithm)).real
     return float(1.0 / (step_size * rates.min()))
 
 
-def mean_matrix(number: int, problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+def mean_matrix(number: int, problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """(d, d): how the mean increment of an agent changes with the parameters, at the fixed
     point."""
     point = fixed_point(problem, algorithm)
@@ -230,13 +225,16 @@ def ingredients(
     if number == 1:
         # Least mean squares: fit the reward by features along the path of the uniform policy.
         chain, rewards = mdp.policy_chain(target), mdp.policy_rewards(target)
-        regression = LinearSA(
+        regression = fg.LinearSA(
             -features[:, :, None] * features[:, None, :], features * rewards[:, None]
         )
         return regression, lambda agents: MarkovNoise(chain.toarray(), num_agents=agents)
-    algorithm = {2: OnPolicyTD(), 3: OffPolicyTabularTD(), 4: QLearning(), 5: OffPolicyLinearTD()}[
-        number
-    ]
+    algorithm = {
+        2: fg.OnPolicyTD(),
+        3: fg.OffPolicyTabularTD(),
+        4: fg.QLearning(),
+        5: fg.OffPolicyLinearTD(),
+    }[number]
     followed = None if number == 2 else own
     linear = {"features": features} if number in (2, 5) else {}
     return algorithm, lambda agents: Federation(

@@ -61,11 +61,12 @@ def reproduce(
     """
     from fegsam.report.figures import require_matplotlib
     from fegsam.report.interactive import require_plotly
-    from fegsam.report.page import write_report
+    from fegsam.report.page import require_jinja2, write_report
 
     # Whatever is missing is said before the work, not after it.
     require_matplotlib()
     require_plotly()
+    require_jinja2()
     if not quick:
         from_gymnasium("FrozenLake-v1", discount=0.9)
     target = Path(directory)
@@ -103,5 +104,6 @@ def reproduce(
 
 
 def _say(progress: bool, text: str, end: str = "\n") -> None:
+    """Lines and not a `Progress` bar, because the outcome of each claim stays to be read."""
     if progress:
         print(text, end=end, file=sys.stderr, flush=True)

@@ -9,14 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import fegsam as fg
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.foreign_code import TrustError
 from fegsam.experiments.spec.spec_text import SpecText
+from fegsam.experiments.spec.study_tables import OwnAlgorithm
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
 from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import flat_params
+from fegsam.problem.federation import Problem
 
 MOST_BUILT = 100
 """Of the different problems of a study, so many are built to check them; later ones fail, if they
@@ -40,12 +43,12 @@ def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
             break
 
 
-def build_checked(source: SpecText, cell: Cell) -> tuple[fg.Federation | fg.MarkovNoise, Any]:
+def build_checked(source: SpecText, cell: Cell) -> tuple[Problem, Algorithm]:
     """The cell's problem and algorithm, or an error that names the key in the spec."""
     try:
         problem, algorithm = cell.build()
-        _require_tables(cell, problem, algorithm)
-        algorithm.check(problem)
+        _require_tables(cell, problem)
+        check_algorithm(algorithm, problem)
         check_chains(problem, algorithm.policies(problem))
         dimension = algorithm.dimension(problem)
         arguments = cell.arguments(dimension)
@@ -70,23 +73,22 @@ def inner(error: ProblemError) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-def _require_tables(cell: Cell, problem: fg.Federation | fg.MarkovNoise, algorithm: Any) -> None:
-    """What an algorithm needs, in the words of a spec."""
-    name = cell.algorithm.name
-    on_noise = isinstance(algorithm, fg.LinearSA | fg.StochasticApproximation)
-    if isinstance(problem, fg.MarkovNoise) != on_noise:
-        wanted = "generator = 'noise'" if on_noise else "the generator of an MDP"
-        raise ProblemError(f"{name} needs a [problem] with {wanted}: choose such a one")
+def _require_tables(cell: Cell, problem: Problem) -> None:
+    """What an algorithm of the package needs, in the words of a spec; others say it themselves."""
+    spec = cell.algorithm
+    if isinstance(spec, OwnAlgorithm):
+        return
+    if isinstance(problem, fg.MarkovNoise) != spec.on_noise:
+        wanted = "generator = 'noise'" if spec.on_noise else "the generator of an MDP"
+        raise ProblemError(f"{spec.name} needs a [problem] with {wanted}: choose such a one")
     if isinstance(problem, fg.MarkovNoise):
         return
-    missing = {
-        "target": hasattr(algorithm, "horizon") and problem.target_policy is None,
-        "features": algorithm.form == "row" and problem.features is None,
-        "behavior": problem.behavior_policies is None and problem.target_policy is None,
-    }
-    for table, lacks in missing.items():
-        if lacks:
-            raise ProblemError(f"{name} needs the table [problem.{table}]: add it")
+    policies = problem.target_policy, problem.behavior_policies
+    given = {"target": policies[0], "features": problem.features}
+    missing = [table for table in spec.needs if given[table] is None]
+    missing += ["behavior"] if all(policy is None for policy in policies) else []
+    if missing:
+        raise ProblemError(f"{spec.name} needs the table [problem.{missing[0]}]: add it")
 
 
 def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:

@@ -15,9 +15,10 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.spec.build_checks import build_checked, inner
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.grid import Axis, moves, overridden
+from fegsam.experiments.spec.own_algorithms import read_algorithm
 from fegsam.experiments.spec.problems import ProblemSpec, read_problem
 from fegsam.experiments.spec.spec_text import SpecText
-from fegsam.experiments.spec.study_tables import ALGORITHMS, AlgorithmSpec, RunTable
+from fegsam.experiments.spec.study_tables import AlgorithmSpec, RunTable
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
 
@@ -79,7 +80,7 @@ class CellMaker:
         if root == "problem":
             return read_problem(self.source, table, moved)
         if root == "algorithm":
-            return self.source.choose(table, ALGORITHMS, ("algorithm",), moved)
+            return read_algorithm(self.source, table, moved)
         return self.source.check(table, RunTable, ("run",), moved)
 
     def _check_times(self, run: RunTable) -> None:

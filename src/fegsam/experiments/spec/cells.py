@@ -13,12 +13,14 @@ from typing import Any, Literal
 import numpy as np
 
 import fegsam as fg
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import load_array
 from fegsam.experiments.spec.foreign_code import Trust, check_trust
 from fegsam.experiments.spec.problems import ProblemSpec, build_algorithm
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
 from fegsam.experiments.spec.tables import canonical
+from fegsam.problem.federation import Problem
 
 FORMAT = 1
 """Raised whenever the same spec would give other data, so that no cell is taken for what it is
@@ -135,7 +137,7 @@ class Cell:
             return np.unique([0, *growing, self.num_steps])
         return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
 
-    def build(self) -> tuple[fg.Federation | fg.MarkovNoise, Any]:
+    def build(self) -> tuple[Problem, Algorithm]:
         """The problem and the algorithm; `TrustError` where that would run code that nobody has
         allowed."""
         check_trust(self)
@@ -165,7 +167,7 @@ class Cell:
     def run(self, engine: Any = None) -> fg.History:
         """Run it, on its own engine or on another."""
         problem, algorithm = self.build()
-        algorithm.check(problem)
+        check_algorithm(algorithm, problem)
         return fg.run(
             problem,
             algorithm,

@@ -25,13 +25,20 @@ import numpy as np
 from scipy import sparse
 
 import fegsam as fg
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.solvers import optimal_q
 from fegsam.experiments.spec import problem_tables as tables
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import FileRef, array_names, file_ref, load_array
+from fegsam.experiments.spec.own_algorithms import build_own
 from fegsam.experiments.spec.spec_text import SpecText
-from fegsam.experiments.spec.study_tables import AlgorithmSpec, LinearNStep, NStep, OwnRule
+from fegsam.experiments.spec.study_tables import (
+    AlgorithmSpec,
+    LinearSASpec,
+    OwnAlgorithm,
+    OwnRule,
+)
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
 
@@ -125,24 +132,35 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     return ProblemSpec(environment, **chosen)
 
 
-def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Any:
+def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Algorithm:
     """The algorithm that a spec names.
 
-    >>> build_algorithm(NStep(name="on_policy_td", horizon=3), None)
+    >>> build_algorithm(OnPolicyNStep(name="on_policy_td", horizon=3), None)
     OnPolicyTD(horizon=3)
     """
-    if isinstance(spec, OwnRule):
-        order = 2 if spec.norm == "2" else np.inf
-        return fg.StochasticApproximation(_function(spec.rule), spec.dim, order, spec.assumptions)
-    if isinstance(spec, LinearNStep):
-        return fg.OffPolicyLinearTD(spec.horizon, spec.preconditioned)
-    if isinstance(spec, NStep):
-        return {"on_policy_td": fg.OnPolicyTD, "off_policy_tabular_td": fg.OffPolicyTabularTD}[
-            spec.name
-        ](spec.horizon)
-    if spec.name == "q_learning":
-        return fg.QLearning()
-    noise = problem.environment
+    match spec:
+        case OwnAlgorithm():
+            return build_own(spec)
+        case OwnRule(rule=rule, dim=dim, norm=norm, assumptions=assumptions):
+            order = 2 if norm == "2" else np.inf
+            return fg.StochasticApproximation(_function(rule), dim, order, assumptions)
+        case LinearSASpec():
+            return _linear_sa(problem.environment)
+        case _:
+            fields = type(spec).model_fields.keys() - {"name"}
+            return _OF_FIELDS[spec.name](**{name: getattr(spec, name) for name in fields})
+
+
+_OF_FIELDS: dict[str, type[Any]] = {
+    "on_policy_td": fg.OnPolicyTD,
+    "off_policy_tabular_td": fg.OffPolicyTabularTD,
+    "q_learning": fg.QLearning,
+    "off_policy_linear_td": fg.OffPolicyLinearTD,
+}
+"""The algorithms whose fields are the keys of their table."""
+
+
+def _linear_sa(noise: tables.Environment) -> fg.LinearSA:
     if not isinstance(noise, tables.Noise) or noise.matrices is None or noise.offsets is None:
         raise ProblemError(
             "linear_sa needs a [problem] with generator = 'noise' that has matrices and offsets: "

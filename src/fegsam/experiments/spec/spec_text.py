@@ -158,7 +158,8 @@ def _sentence(error: Mapping[str, Any], model: type[Table], key: Key, when: str)
     if kind == "extra_forbidden":
         owner = _model_at(model, error["loc"][:-1]) or model
         names = [name for name in owner.model_fields if name != owner.tag]
-        return f"is not a key that is known here{f' ({when})' if when else ''}{nearest(error['loc'][-1], names)}"
+        where = f" ({when})" if when else ""
+        return f"is not a key that is known here{where}{nearest(error['loc'][-1], names)}"
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":

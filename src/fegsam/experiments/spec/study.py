@@ -26,8 +26,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from fegsam.errors import SpecError
 from fegsam.experiments.spec.array_values import INPUTS, FileRef
 from fegsam.experiments.spec.build_checks import check_builds
@@ -39,6 +37,7 @@ from fegsam.experiments.spec.problems import ProblemSpec
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, FigureSpec, StudyTable
 from fegsam.experiments.spec.toml_lines import Key
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.experiments.spec.wording import nearest, show
 from fegsam.safe_files import read_plain, whole
 
@@ -177,14 +176,14 @@ class Study:
                     )
             inner[last] = value
             try:
-                tomli_w.dumps({last: value})
+                toml_text({last: value})
             except TypeError:
                 raise self.source.error(
                     (*way, last),
                     f"cannot be {value!r}: give what TOML can hold, such as text, Python's "
                     "numbers, lists and dicts of them",
                 ) from None
-        text = tomli_w.dumps(tables | {"grid": flat_grids(tables["grid"])})
+        text = toml_text(tables | {"grid": flat_grids(tables["grid"])})
         return parse_study(text, self.source.name, self.source.directory, trust=self.source.trust)
 
     def check(self) -> None:

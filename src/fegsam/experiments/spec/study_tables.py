@@ -3,7 +3,7 @@ points of [grid]."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fegsam.experiments.spec.tables import (
     Array,
@@ -67,14 +67,24 @@ class AlgorithmSpec(Table):
     """Which algorithm: its table [algorithm]."""
 
     tag = "name"
+    on_noise: ClassVar[bool] = False
+    """Whether it runs on Markov noise rather than on MDPs."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """The tables of [problem] without which it cannot run."""
+
     name: str
 
 
 class NStep(AlgorithmSpec):
+    needs = ("target",)
     horizon: Annotated[int, Field(ge=1, le=10**4)] = 1
 
 
-class LinearNStep(NStep):
+class OnPolicyNStep(NStep):
+    needs = ("target", "features")
+
+
+class LinearNStep(OnPolicyNStep):
     preconditioned: bool = False
 
 
@@ -85,18 +95,30 @@ class QLearningSpec(AlgorithmSpec):
 class LinearSASpec(AlgorithmSpec):
     """Its matrices and offsets stand in [problem]."""
 
+    on_noise = True
+
 
 class OwnRule(AlgorithmSpec):
     """Algorithm 1 with a function ``rule(params, y, kind, out)`` of your own."""
 
+    on_noise = True
     rule: Function
     dim: Annotated[int, Field(ge=1, le=10**6)]
     norm: Literal["2", "sup"] = "2"
     assumptions: dict[str, float] | None = None
 
 
+class OwnAlgorithm(AlgorithmSpec):
+    """An algorithm from outside the package: `name` is an import path or an entry point."""
+
+    options: dict[str, Any]
+    """The other keys of the table: fields of the class."""
+    stored: bool = Field(default=False, exclude=True)
+    """Whether the spec is a copy that lies with results."""
+
+
 ALGORITHMS: dict[str, type[AlgorithmSpec]] = {
-    "on_policy_td": NStep,
+    "on_policy_td": OnPolicyNStep,
     "off_policy_tabular_td": NStep,
     "q_learning": QLearningSpec,
     "off_policy_linear_td": LinearNStep,

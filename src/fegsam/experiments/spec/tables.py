@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_values import FileRef, array_value, file_ref
 from fegsam.experiments.spec.wording import show
@@ -19,6 +21,7 @@ try:
         ValidationError,
         ValidationInfo,
         WrapValidator,
+        create_model,
         model_validator,
     )
 except ImportError:
@@ -30,6 +33,7 @@ __all__ = [
     "Table",
     "ValidationError",
     "canonical",
+    "create_model",
     "either",
     "model_validator",
 ]
@@ -37,6 +41,12 @@ __all__ = [
 
 def _array(value: Any, info: ValidationInfo) -> Any:
     return array_value(value, _directory(info))
+
+
+def _numbers(value: Any) -> Any:
+    if not isinstance(value, list):
+        raise ValueError(f"is {show(value)}, but must be a list of numbers: write such a one")
+    return np.array(array_value(value, Path()), dtype=np.float64)
 
 
 def _function(value: Any, info: ValidationInfo) -> Any:
@@ -76,6 +86,7 @@ Open = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Array = Annotated[Any, BeforeValidator(_array)]
+Numbers = Annotated[Any, BeforeValidator(_numbers)]
 Function = Annotated[Any, BeforeValidator(_function)]
 Kinds = Annotated[int, Field(ge=1, le=10**6), either("agents")]
 """How many kinds of agents: a number, or one for each agent."""
@@ -100,7 +111,10 @@ def canonical(value: Any) -> Any:
     [1, {'name': 'rewards', 'sha256': 'ab12'}]
     """
     if isinstance(value, Table):
-        return canonical({name: getattr(value, name) for name in type(value).model_fields})
+        fields = type(value).model_fields
+        return canonical(
+            {name: getattr(value, name) for name, field in fields.items() if not field.exclude}
+        )
     if isinstance(value, dict):
         return {key: canonical(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, FileRef):

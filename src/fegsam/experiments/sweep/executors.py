@@ -38,7 +38,10 @@ _TRIES = 3
 """How often a cell is begun whose process dies; processes die of lack of memory, too."""
 
 
-_START = "import sys; sys.path[:] = sys.argv[1:]; from fegsam.experiments.sweep.worker import serve; serve()"
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from fegsam.experiments.sweep.worker import serve; serve()"
+)
 
 
 class Executor(Protocol):

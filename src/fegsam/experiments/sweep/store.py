@@ -158,5 +158,8 @@ class Store:
         try:
             yield
         except OSError as error:
-            what = f"{str(error.filename or self.directory)!r} cannot be used ({error.strerror or error})"
-            raise ProblemError(f"{what}; make room there, or choose another directory.") from error
+            place = str(error.filename or self.directory)
+            raise ProblemError(
+                f"{place!r} cannot be used ({error.strerror or error}); make room there, or choose "
+                "another directory."
+            ) from error

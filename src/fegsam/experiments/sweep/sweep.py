@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,14 +20,11 @@ from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.experiments.sweep.executors import Executor, make_executor
 from fegsam.experiments.sweep.store import Store, describe
 from fegsam.history.history import History
+from fegsam.progress import Progress
 
 if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
     from fegsam.experiments.spec.study import Study
-
-_PATIENCE = 2.0
-"""Seconds before a bar appears: what is over sooner needs none."""
-
 
 _NAMED = 5
 """Cells that a message names; of more it says the number."""
@@ -163,8 +159,7 @@ def run_sweep(
         left = _left(store, results.cells, engine)
         sweep = _Sweep(store, len(results.cells), left)
         if left:
-            with _View(sweep, progress) as view:
-                sweep.run(opened, engine, view)
+            sweep.run(opened, engine, progress)
         sweep.conclude()
     return results
 
@@ -249,9 +244,12 @@ class _Sweep:
         self._failed: list[tuple[str, str, str]] = []
         self._diverged: list[str] = []
 
-    def run(self, executor: Executor, engine: Any, view: _View) -> None:
+    def run(self, executor: Executor, engine: Any, watched: bool) -> None:
+        steps = sum(cell.agent_steps for cell in self.left)
         try:
             with (
+                # Cells end now and then: only the mean speed says something about the time left.
+                Progress(steps, " agent-steps", wanted=watched, smoothing=0) as progress,
                 _kept_interrupts() as interrupted,
                 contextlib.closing(executor.outcomes(self.left, engine)) as outcomes,  # pyright: ignore[reportArgumentType]
             ):
@@ -260,7 +258,7 @@ class _Sweep:
                         self._take(*outcome)
                     if interrupted.is_set():
                         raise KeyboardInterrupt
-                    view.show()
+                    progress.show(self.steps, f"{self.stored} of {self.total} cells")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"Stopped: {self.stored} of {self.total} cells are stored in "
@@ -303,41 +301,3 @@ class _Sweep:
 def _some(places: Sequence[str]) -> str:
     more = [f"and {len(places) - _NAMED} more"] if len(places) > _NAMED else []
     return "; ".join([*places[:_NAMED], *more])
-
-
-class _View:
-    """Cells done, agent-steps per second and the time left, on a terminal or in a notebook."""
-
-    def __init__(self, sweep: _Sweep, wanted: bool) -> None:
-        self._sweep = sweep
-        self._bar: Any = None
-        if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            with contextlib.suppress(ImportError):
-                from tqdm.auto import tqdm
-
-                # Cells end now and then: only the mean speed says something about the time left.
-                self._bar = tqdm(
-                    total=sum(cell.agent_steps for cell in sweep.left),
-                    desc=self._cells(),
-                    unit=" agent-steps",
-                    unit_scale=True,
-                    smoothing=0,
-                    delay=_PATIENCE,
-                    leave=False,
-                )
-
-    def _cells(self) -> str:
-        return f"{self._sweep.stored} of {self._sweep.total} cells"
-
-    def show(self) -> None:
-        if self._bar is not None:
-            self._bar.set_description(self._cells(), refresh=False)
-            self._bar.update(self._sweep.steps - self._bar.n)
-            self._bar.refresh()
-
-    def __enter__(self) -> _View:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()

@@ -19,13 +19,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from fegsam.errors import ProblemError, SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES, load_study
 from fegsam.experiments.spec.tables import Seed, Table, Text
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.credentials import (
     make_authority,
@@ -101,16 +100,25 @@ class NodeSide:
             check_trust(load_study(self.experiment, trust=self.trust).cells()[0])
 
 
+@dataclass(frozen=True)
+class Entrance:
+    """How nodes reach the server."""
+
+    hosts: Sequence[str]
+    """its names and addresses; nodes use the first by default"""
+    port: int
+    insecure: bool = False
+    """plain text, and nodes without keys"""
+
+
 def init(
     directory: Path,
     spec: Path,
+    entrance: Entrance,
     *,
-    seed: int | None,
-    hosts: Sequence[str],
-    port: int,
-    num_nodes: int | None,
-    rules: Mapping[str, Any],
-    insecure: bool,
+    seed: int | None = None,
+    num_nodes: int | None = None,
+    rules: Mapping[str, Any] | None = None,
     trust: bool | None = None,
 ) -> list[Path]:
     """Write the directories of a federation; the nodes' directories.
@@ -118,26 +126,28 @@ def init(
     Parameters
     ----------
     spec : a study; its first cell is run, under `seed` or its first seed
-    hosts : under which nodes reach the server, the first of them by default
     num_nodes : number of nodes to which the agents are dealt; one node for each agent by default
-    rules : what differs from `Rules`
+    rules : what differs from the defaults of `Rules`
     trust : as in `load_study`
     """
+    rules, insecure = dict(rules or {}), entrance.insecure
     experiment = Experiment.from_spec(spec, seed, trust=trust)
     dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
     _check_rules(rules, str(directory / "server" / SERVER_FILE)).check(experiment.num_agents)
-    if not hosts:
+    if not entrance.hosts:
         raise FederationError(
             "the server has no host: give the name or address under which nodes reach it."
         )
-    local = all(_is_loopback(host) for host in hosts)
+    local = all(_is_loopback(host) for host in entrance.hosts)
     private_directory(directory)
     server = private_directory(directory / "server")
     keys = private_directory(server / "nodes")
     if not insecure:
-        make_server(server, hosts, make_authority(private_directory(directory / "authority")))
-    head = {"listen": address("127.0.0.1" if local else "0.0.0.0", port), "insecure": insecure}
-    write_new(server / SERVER_FILE, tomli_w.dumps({"server": head, "rules": dict(rules)}).encode())
+        authority = make_authority(private_directory(directory / "authority"))
+        make_server(server, entrance.hosts, authority)
+    listen = address("127.0.0.1" if local else "0.0.0.0", entrance.port)
+    head = {"listen": listen, "insecure": insecure}
+    write_new(server / SERVER_FILE, toml_text({"server": head, "rules": rules}).encode())
     save_terms(experiment.terms(), server / TERMS_FILE)
     private_directory(directory / "nodes")
     nodes = []
@@ -149,13 +159,13 @@ def init(
             write_new(node / "ca.pem", (server / "ca.pem").read_bytes())
         head = {
             "name": name,
-            "server": address(hosts[0], port),
+            "server": address(entrance.hosts[0], entrance.port),
             "agents": agents,
             "insecure": insecure,
         }
         write_new(
             node / NODE_FILE,
-            tomli_w.dumps({"node": head | hand_over(experiment, spec, agents, node)}).encode(),
+            toml_text({"node": head | hand_over(experiment, spec, agents, node)}).encode(),
         )
         nodes.append(node)
     return nodes

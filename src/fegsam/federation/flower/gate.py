@@ -86,9 +86,9 @@ class Gate:
     def __init__(
         self, host: str, port: int, upstream: tuple[str, int], tls: Tls | None, log: Path
     ) -> None:
-        self._log = _Log(log)
+        self._log = _GateLog(log)
         try:
-            self._server = _Server((host, port), upstream, tls, self._log)
+            self._server = _GateServer((host, port), upstream, tls, self._log)
         except OSError as error:
             raise FederationError(
                 f"the address {host}:{port} cannot be listened on ({error.strerror}): choose "
@@ -110,7 +110,7 @@ class Gate:
         self._log.close()
 
 
-class _Log:
+class _GateLog:
     """One line for each refusal; the file is rolled over, so that a flood of strangers cannot fill
     the disk."""
 
@@ -159,13 +159,13 @@ class _Used:
         return signed in self._until
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _GateServer(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: _Log
+        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: _GateLog
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
@@ -223,8 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
     _upstream: http.client.HTTPConnection | None = None
 
     @property
-    def _gate(self) -> _Server:
-        return cast(_Server, self.server)
+    def _gate(self) -> _GateServer:
+        return cast(_GateServer, self.server)
 
     def do_POST(self) -> None:
         if (length := self._body_length()) is None or (headers := self._passed_on()) is None:

@@ -14,7 +14,14 @@ from typing import Any
 
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError
-from fegsam.federation.flower.deployment import SERVER_FILE, NodeSide, init, load_node, load_server
+from fegsam.federation.flower.deployment import (
+    SERVER_FILE,
+    Entrance,
+    NodeSide,
+    init,
+    load_node,
+    load_server,
+)
 from fegsam.federation.flower.server import HISTORY_FILE
 from fegsam.federation.flower.superlink import HOST
 from fegsam.federation.flower.supervisor import Supervisor
@@ -57,12 +64,10 @@ def run_locally(
         init(
             deployment,
             spec,
+            Entrance([HOST], port=0, insecure=insecure),
             seed=seed,
-            hosts=[HOST],
-            port=0,
             num_nodes=num_nodes,
-            rules=rules or {},
-            insecure=insecure,
+            rules=rules,
             trust=trust,
         )
     side = load_server(deployment / "server")

@@ -1,8 +1,8 @@
 """The server on Flower: a ServerApp that runs the server loop over the Grid.
 
 Flower starts it in a process of its own. What it needs is named in its environment: the directory
-of the server's files, and the directory of results. There it says how it is doing (`Job`), since
-Flower takes a server app that was killed for running.
+of the server's files, and the directory of results. There it says how it is doing (`AppStatus`),
+since Flower takes a server app that was killed for running.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fegsam.federation.flower.deployment import load_server
 from fegsam.federation.flower.grid_transport import GridTransport
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_terms
+from fegsam.safe_files import whole
 
 try:
     from flwr.app import Context
@@ -38,7 +39,7 @@ app = ServerApp()
 
 
 @dataclass(frozen=True)
-class Job:
+class AppStatus:
     """How a server app is doing: it runs, it finished, or it failed with an error."""
 
     pid: int
@@ -46,20 +47,19 @@ class Job:
     error: str = ""
 
     def write(self, directory: Path) -> None:
-        waiting = Job._path(directory).with_suffix(".part")
-        waiting.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        waiting.replace(Job._path(directory))
+        with whole(AppStatus._path(directory)) as temporary:
+            temporary.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @staticmethod
-    def read(directory: Path) -> Job | None:
+    def read(directory: Path) -> AppStatus | None:
         try:
-            return Job(**json.loads(Job._path(directory).read_text(encoding="utf-8")))
+            return AppStatus(**json.loads(AppStatus._path(directory).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
 
     @staticmethod
     def clear(directory: Path) -> None:
-        Job._path(directory).unlink(missing_ok=True)
+        AppStatus._path(directory).unlink(missing_ok=True)
 
     @staticmethod
     def _path(directory: Path) -> Path:
@@ -70,13 +70,13 @@ class Job:
 def main(grid: Grid, context: Context) -> None:
     output, pid = Path(os.environ[OUTPUT]), os.getpid()
     home = output / FLOWER_FOLDER
-    Job(pid, "running").write(home)
+    AppStatus(pid, "running").write(home)
     try:
         _run(grid, output)
     except ProblemError as error:
-        Job(pid, "failed", str(error)).write(home)
+        AppStatus(pid, "failed", str(error)).write(home)
         raise
-    Job(pid, "finished").write(home)
+    AppStatus(pid, "finished").write(home)
 
 
 def _run(grid: Grid, directory: Path) -> None:

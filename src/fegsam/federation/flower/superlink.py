@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower import commands as flower_commands
 from fegsam.federation.flower.gate import Tls
@@ -59,7 +58,7 @@ class SuperLink:
         )
         home.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(
-            tomli_w.dumps({"superlink": {_NAME: connection}}), encoding="utf-8"
+            toml_text({"superlink": {_NAME: connection}}), encoding="utf-8"
         )
 
     @property

@@ -19,13 +19,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
+from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.deployment import NodeSide, ServerSide, address
 from fegsam.federation.flower.gate import Gate
 from fegsam.federation.flower.processes import alive, end, end_all, environment, program, start
-from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER, Job
+from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER, AppStatus
 from fegsam.federation.flower.superlink import HOST, SuperLink, free_port
 from fegsam.federation.protocol.ledger import EVENTS_FILE, Event
 from fegsam.federation.protocol.state import append_event, held
@@ -80,7 +79,7 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     more = ({} if side.seed is None else {"seed": side.seed}) | (
         {"trust": True} if side.trust else {}
     )
-    (home / "node-config.toml").write_text(tomli_w.dumps(config | more), encoding="utf-8")
+    (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:
         keys = [
@@ -199,7 +198,7 @@ class Supervisor:
         forget_apps(self._home)
         self._app = self._home / "app"
         self._app.mkdir(exist_ok=True)
-        (self._app / "pyproject.toml").write_text(tomli_w.dumps(APP), encoding="utf-8")
+        (self._app / "pyproject.toml").write_text(toml_text(APP), encoding="utf-8")
         log = self._output / EVENTS_FILE
         self._read = log.stat().st_size if log.exists() else 0
         environ = environment(
@@ -256,17 +255,17 @@ class Supervisor:
         """Run the app; a run that was under way is ended, its checkpoint stays."""
         file = self._home / "run"
         before = file.read_text() if file.exists() else None
-        job = Job.read(self._home)
+        job = AppStatus.read(self._home)
         if job is not None:
             end(
                 job.pid, self._mark
             )  # cut off from its SuperLink it would go on for a while, and hold the checkpoint
-        Job.clear(self._home)
+        AppStatus.clear(self._home)
         file.write_text(self._superlink.prepare(self._side.node_keys, self._app, before))
         self._submitted = time.monotonic()
 
     def _finished(self) -> bool:
-        job = Job.read(self._home)
+        job = AppStatus.read(self._home)
         if job is not None and job.state == "failed":
             self._show_events()
             raise FederationError(job.error)
@@ -280,7 +279,7 @@ class Supervisor:
         self._submit()
 
     def _care_for_server_app(self) -> None:
-        job = Job.read(self._home)
+        job = AppStatus.read(self._home)
         if job is None:
             if time.monotonic() - self._submitted > _START:
                 raise FederationError(

@@ -23,7 +23,7 @@ import numpy as np
 from fegsam.engines.agent import Agent
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
-from fegsam.federation.protocol.state import AgentFile, Computed, HeldError, append_event
+from fegsam.federation.protocol.state import AgentFile, ComputedRound, HeldError, append_event
 from fegsam.federation.protocol.wire import (
     FROM_SERVER,
     Ask,
@@ -124,7 +124,7 @@ class Node:
                 )
         before = actor.time
         params = _follow(actor, request)
-        computed = Computed(request.round, request.digest, params)
+        computed = ComputedRound(request.round, request.digest, params)
         file.write(actor.save(), computed)
         self._log("computed", agent=agent, round=request.round, first=before, last=actor.time - 1)
         return self._reply(agent, request, actor.time, params)

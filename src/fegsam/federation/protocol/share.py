@@ -2,7 +2,9 @@
 its terms.
 
 So a machine need not have the study, which says everything of everybody. Sealed files (see
-`state`): plain numbers, no code.
+`state`): plain numbers, no code. An algorithm is written as its name and its fields, and read by
+looking the name up among those that are installed (`fegsam.algorithms.installed`): no file can make
+a machine import a module.
 """
 
 from __future__ import annotations
@@ -14,10 +16,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.installed import algorithm_class, algorithm_name
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment, Terms
@@ -27,9 +27,8 @@ from fegsam.history.settings import Settings
 from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
 
-_ALGORITHMS = {
-    kind.__name__: kind for kind in (OnPolicyTD, OffPolicyTabularTD, QLearning, OffPolicyLinearTD)
-}
+_FIELD = "algorithm "
+"""What the names of the algorithm's own arrays begin with."""
 _OPTIONAL = ("behavior_policies", "target_policy", "features", "initial_distribution", "assignment")
 
 
@@ -49,12 +48,14 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
     ((1, 3), True)
     """
     part = experiment.only(agents)
-    problem, name = part.problem, type(part.algorithm).__name__
-    if not isinstance(problem, Federation) or name not in _ALGORITHMS:
+    problem, (options, own_arrays) = part.problem, _fields(part.algorithm)
+    if not isinstance(problem, Federation):
         raise ProblemError(
-            f"{name} has no share that could be written: give its machines the study."
+            f"{type(part.algorithm).__name__} has no share that could be written, as it runs on "
+            "Markov noise: give its machines the study."
         )
-    arrays = {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
+    arrays = {_FIELD + name: value for name, value in own_arrays.items()}
+    arrays |= {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
     for number, mdp in enumerate(problem.mdps):
         rows = mdp.transitions
         arrays |= {
@@ -70,7 +71,7 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
         "num_agents": problem.num_agents,
         "discount": problem.discount,
         "num_mdps": len(problem.mdps),
-        "algorithm": [name, vars(part.algorithm)],
+        "algorithm": [algorithm_name(type(part.algorithm)), options],
         "numbers": {
             name: getattr(part, name)
             for name in ("step_size", "sync_period", "num_steps", "seed", "sampling")
@@ -96,15 +97,52 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         )
     name, options = header["algorithm"]
     problem = Federation(
-        mdps, num_agents=header["num_agents"], **{name: arrays.get(name) for name in _OPTIONAL}
+        mdps, num_agents=header["num_agents"], **{part: arrays.get(part) for part in _OPTIONAL}
     )
     return Experiment(
         problem,
-        _ALGORITHMS[name](**options),
+        _algorithm(name, options, arrays),
         agreed=header["fingerprint"],
         present=tuple(header["present"]),
         **header["numbers"],
     )
+
+
+def _fields(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The fields of an algorithm: numbers and words, and arrays."""
+    if not dataclasses.is_dataclass(algorithm):
+        raise ProblemError(
+            f"{type(algorithm).__name__} has no share that could be written, as it is not a "
+            "dataclass: give its machines the study."
+        )
+    plain: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    names = [field.name for field in dataclasses.fields(algorithm) if field.init]
+    for name, value in ((name, getattr(algorithm, name)) for name in names):
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            arrays[name] = value
+        elif value is None or isinstance(value, bool | int | float | str):
+            plain[name] = value
+        elif isinstance(value, np.generic):
+            plain[name] = value.item()
+        else:
+            raise ProblemError(
+                f"{type(algorithm).__name__} has no share that could be written, as its field "
+                f"{name} is neither a number, a text nor an array: give its machines the study."
+            )
+    return plain, arrays
+
+
+def _algorithm(name: str, options: dict[str, Any], arrays: dict[str, np.ndarray]) -> Algorithm:
+    kind = algorithm_class(name)
+    own = {key.removeprefix(_FIELD): arrays[key] for key in arrays if key.startswith(_FIELD)}
+    try:
+        return kind(**options, **own)
+    except TypeError:
+        raise StateError(
+            f"The share has the fields {', '.join([*options, *own])} of the algorithm {name!r}, "
+            "which is installed here with others; install the same version everywhere."
+        ) from None
 
 
 def save_terms(terms: Terms, path: str | pathlib.Path) -> None:

@@ -124,7 +124,7 @@ def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Computed:
+class ComputedRound:
     """A round that an agent computed, and what came out."""
 
     round: int
@@ -146,7 +146,7 @@ class AgentFile:
         """Two processes never work on one agent."""
         return held(self.folder / f".agent-{self._agent}.lock", f"agent {self._agent}")
 
-    def read(self) -> tuple[dict[str, np.ndarray], Computed] | None:
+    def read(self) -> tuple[dict[str, np.ndarray], ComputedRound] | None:
         """What was kept, or None where the agent has not begun."""
         try:
             header, arrays = read_sealed(self.path)
@@ -159,9 +159,9 @@ class AgentFile:
                 f"not of agent {self._agent} of {self._fingerprint[:16]}; put the right file there."
             )
         result = arrays.pop("result")
-        return arrays, Computed(header["round"], header["request"], result)
+        return arrays, ComputedRound(header["round"], header["request"], result)
 
-    def write(self, state: Mapping[str, np.ndarray], computed: Computed) -> None:
+    def write(self, state: Mapping[str, np.ndarray], computed: ComputedRound) -> None:
         """Keep a position and the round that led to it, both or neither."""
         header = {
             "fingerprint": self._fingerprint,

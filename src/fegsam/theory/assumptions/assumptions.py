@@ -22,14 +22,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.alg1_stochastic_approximation import StochasticApproximation
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import Opaque, Structure, TemporalDifference, structure_of
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.fixed_points import agent_fixed_points, fixed_point
@@ -37,11 +35,11 @@ from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
 from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.checks import flat_params
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.problem.mixing import MixingConstants
 from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.drift import contraction
-from fegsam.theory.assumptions.horizons import horizon_threshold
+from fegsam.theory.assumptions.horizons import has_threshold, horizon_threshold
 from fegsam.theory.assumptions.mixing import chain_mixing, mixing_rates
 from fegsam.theory.assumptions.norms import Contraction, can_search
 from fegsam.theory.assumptions.sharp import StepBounds, step_bounds
@@ -155,7 +153,8 @@ class Assumptions:
 
     @property
     def _title(self) -> str:
-        return f"{self.algorithm} with {self.num_agents} agents, d = {self.dimension}, n = {self.horizon}"
+        agents, dimension = self.num_agents, self.dimension
+        return f"{self.algorithm} with {agents} agents, d = {dimension}, n = {self.horizon}"
 
     @property
     def _verdict(self) -> str:
@@ -221,7 +220,7 @@ def _digits(value: float) -> str:
 
 
 def assumptions(
-    problem: Federation | MarkovNoise, algorithm: Any, *, initial_params: ArrayLike | None = None
+    problem: Problem, algorithm: Algorithm, *, initial_params: ArrayLike | None = None
 ) -> Assumptions:
     """Check Assumptions 3.1 to 3.3 for an algorithm on a problem, and find their constants.
 
@@ -264,7 +263,11 @@ def assumptions(
     start error    1.667   distance of the start from the fixed point
     """
     check_algorithm(algorithm, problem)
-    found = _contraction(problem, algorithm)
+    structure = structure_of(algorithm, problem)
+    # Names all that is missing, not gamma_c alone.
+    stated = stated_constants(structure) if isinstance(structure, Opaque) else {}
+    found = contraction(algorithm, problem)
+    assert found is not None
     dimension = algorithm.dimension(problem)
     start = (
         np.zeros(dimension)
@@ -272,14 +275,7 @@ def assumptions(
         else flat_params(initial_params, "initial_params", dimension)
     )
     point, spread = _points(problem, algorithm, found)
-    if isinstance(algorithm, StochasticApproximation):
-        stated = stated_constants(algorithm)
-        A_1, A_2, B = stated["A_1"], stated["A_2"], stated["B"]
-        bounds = StepBounds(max(A_1, A_2), B, max(A_1, A_2), B, is_sharp=False)
-    else:
-        stated = {}
-        bounds = step_bounds(algorithm, problem, point, found)
-        A_1 = A_2 = bounds.lipschitz
+    bounds = step_bounds(algorithm, problem, point, found)
     mixing, rates = _mixing(problem, algorithm, found, bounds, stated)
     return Assumptions(
         algorithm=type(algorithm).__name__,
@@ -291,8 +287,8 @@ def assumptions(
         weight=found.norm.weight,
         beta=found.beta,
         contraction=found.factor,
-        A_1=A_1,
-        A_2=A_2,
+        A_1=stated.get("A_1", bounds.lipschitz),
+        A_2=stated.get("A_2", bounds.lipschitz),
         B=bounds.noise,
         A_cap=bounds.lipschitz_cap,
         B_cap=bounds.noise_cap,
@@ -306,25 +302,12 @@ def assumptions(
         agent_heterogeneity=spread,
         heterogeneity=float(kind_weights(problem, problem.num_kinds) @ spread),
         start_error=float(found.norm.of(start - point)),
-        n_threshold=_threshold(problem, algorithm),
+        n_threshold=_threshold(problem, algorithm, structure),
     )
 
 
-def _contraction(problem: Federation | MarkovNoise, algorithm: Any) -> Contraction:
-    if isinstance(algorithm, StochasticApproximation):
-        stated_constants(algorithm)  # names all that is missing, not gamma_c alone
-    found = contraction(algorithm, problem)
-    if found is None:
-        raise ProblemError(
-            f"The assumptions of {type(algorithm).__name__} are not known to fegsam; use one of "
-            "its algorithms, or state them "
-            "in StochasticApproximation(..., assumptions=...)."
-        )
-    return found
-
-
 def _points(
-    problem: Federation | MarkovNoise, algorithm: Any, found: Contraction
+    problem: Problem, algorithm: Algorithm, found: Contraction
 ) -> tuple[np.ndarray, np.ndarray]:
     """(d,) and (M,): theta*, and how far from it the kinds' own fixed points lie; NaN where there
     are none."""
@@ -340,7 +323,7 @@ def _points(
         return point, nothing  # an agent on its own may have a singular matrix
 
 
-def _own_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray:
+def _own_points(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """(M, d): `agent_fixed_points`, for linear mean fields all at once."""
     field = mean_field(algorithm, problem)
     if not isinstance(field, LinearField) or len(field) == 1:
@@ -356,8 +339,8 @@ def _own_points(problem: Federation | MarkovNoise, algorithm: Any) -> np.ndarray
 
 
 def _mixing(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     found: Contraction,
     bounds: StepBounds,
     stated: dict[str, float],
@@ -380,7 +363,7 @@ def _mixing(
     ) | {"m_3": m_3}
 
 
-def _threshold(problem: Any, algorithm: Any) -> int | None:
-    return (
-        horizon_threshold(problem, algorithm) if isinstance(algorithm, OffPolicyLinearTD) else None
-    )
+def _threshold(problem: Problem, algorithm: Algorithm, structure: Structure) -> int | None:
+    if not isinstance(structure, TemporalDifference) or structure.is_on_policy:
+        return None
+    return horizon_threshold(problem, algorithm) if has_threshold(structure) else None

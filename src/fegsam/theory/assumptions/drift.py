@@ -23,20 +23,22 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import Any
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import Algorithm
+from fegsam.algorithms.structure import (
+    Control,
+    LinearOperator,
+    Opaque,
+    TemporalDifference,
+    structure_of,
+)
+from fegsam.algorithms.td import require_federation
 from fegsam.exact.chains import kind_weights, visit_frequencies
 from fegsam.exact.linear_field import LinearField
 from fegsam.exact.mean_fields import mean_field
 from fegsam.exact.rule_field import given_contraction
 from fegsam.problem.chains import distinct_stationary_laws
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.norms import Contraction, Norm, linear_contraction
 
 
@@ -70,7 +72,7 @@ class Drift:
 NO_NORM = Drift(contraction=math.nan, drift=math.nan, beta=1.0, norm_found=False)
 
 
-def drift(problem: Federation | MarkovNoise, algorithm: Any) -> Drift:
+def drift(problem: Problem, algorithm: Algorithm) -> Drift:
     """gamma_c, phi_2 and beta of an algorithm on a problem.
 
     Examples
@@ -92,49 +94,37 @@ def drift(problem: Federation | MarkovNoise, algorithm: Any) -> Drift:
     )
 
 
-@singledispatch
-def contraction(algorithm: Any, problem: Any) -> Contraction | None:
+def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
     """The norm in which the mean operators of all agents contract, and by how much; None where
     nothing is known of it."""
-    return None
+    match structure_of(algorithm, problem):
+        case TemporalDifference(features=None, horizon=horizon):
+            discount = require_federation(problem, algorithm).discount
+            rarest = float(distinct_stationary_laws(problem, algorithm.policies(problem)).min())
+            gap = -rarest * math.expm1(horizon * math.log(discount))
+            return Contraction("sup", Norm("sup"), gap, 1.0)
+        case Control():
+            discount = require_federation(problem, algorithm).discount
+            rarest = float(visit_frequencies(problem, algorithm).min())
+            return Contraction("sup", Norm("sup"), rarest * (1 - discount), 1.0)
+        case TemporalDifference() | LinearOperator():
+            return _searched_contraction(algorithm, problem)
+        case Opaque() as known:
+            given = given_contraction(known)
+            norm = Norm(algorithm.norm)
+            return None if given is None else Contraction("given", norm, 1 - given, 1.0)
 
 
-@contraction.register(OnPolicyTD)
-@contraction.register(OffPolicyLinearTD)
-@contraction.register(LinearSA)
-def _(algorithm: Any, problem: Any) -> Contraction:
+def _searched_contraction(algorithm: Algorithm, problem: Problem) -> Contraction:
+    """Of a linear algorithm. The search for a weighted norm may take seconds, and every run of a
+    study asks for it: it is kept with the problem."""
     field = mean_field(algorithm, problem)
     assert isinstance(field, LinearField)
-    # The search for a weighted norm may take seconds, and every run of a study asks for it: keep it
-    # with the problem.
     kept: dict[bytes, Contraction] = problem.__dict__.setdefault("_contractions", {})
     key = hashlib.sha256(field.matrices.tobytes()).digest()
     if key not in kept:
         kept[key] = linear_contraction(field, kind_weights(problem, len(field)))
     return kept[key]
-
-
-@contraction.register
-def _(algorithm: OffPolicyTabularTD, problem: Federation) -> Contraction:
-    rarest = float(distinct_stationary_laws(problem, algorithm.policies(problem)).min())
-    return Contraction(
-        "sup",
-        Norm("sup"),
-        -rarest * math.expm1(algorithm.horizon * math.log(problem.discount)),
-        1.0,
-    )
-
-
-@contraction.register
-def _(algorithm: QLearning, problem: Federation) -> Contraction:
-    rarest = float(visit_frequencies(problem, algorithm).min())
-    return Contraction("sup", Norm("sup"), rarest * (1 - problem.discount), 1.0)
-
-
-@contraction.register
-def _(algorithm: StochasticApproximation, problem: MarkovNoise) -> Contraction | None:
-    given = given_contraction(algorithm)
-    return None if given is None else Contraction("given", Norm(algorithm.norm), 1 - given, 1.0)
 
 
 def smooth_drift(found: Contraction) -> Drift:

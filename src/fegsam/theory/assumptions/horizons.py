@@ -17,20 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.td import features, target_policy
+from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.structure import TemporalDifference, temporal_difference
+from fegsam.algorithms.td import require_federation
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
-from fegsam.exact.linear_field import LinearField
-from fegsam.exact.mean_fields import mean_field
+from fegsam.exact.linear_field import LinearField, projected_field
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import integer, several
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, Problem
 from fegsam.text import text_table
 from fegsam.theory.assumptions.norms import linear_contraction
 
@@ -75,9 +73,7 @@ class HorizonScan:
         return f"{table}\nThe level is identity for every n >= {self.threshold}."
 
 
-def scan_horizons(
-    problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD, horizons: Sequence[int]
-) -> HorizonScan:
+def scan_horizons(problem: Problem, algorithm: Algorithm, horizons: Sequence[int]) -> HorizonScan:
     """The norm that the theorem finds for each look-ahead n in `horizons`, whatever the horizon of
     `algorithm` is.
 
@@ -96,21 +92,20 @@ def scan_horizons(
     >>> scan.levels[-1], scan.threshold > 5
     ('identity', True)
     """
-    _require_linear(algorithm)
+    structure, federation = _require_linear(algorithm, problem)
+    policies = algorithm.policies(problem)
     steps = [
         integer(n, "horizon")
         for n in several(horizons, "horizons", "but must be a list: give several, as range(1, 9)")
     ]
     levels, factors, norms = [], [], []
     for n in steps:
-        looking = replace(algorithm, horizon=n)
-        looking.check(problem)
-        field = mean_field(looking, problem)
-        assert isinstance(field, LinearField)
+        looking = replace(structure, horizon=n)
+        field = projected_field(federation, looking, policies)
         found = linear_contraction(field, kind_weights(problem, len(field)))
         levels.append(found.level)
         factors.append(found.factor)
-        norms.append(_operator_norm(problem, looking, field))
+        norms.append(_operator_norm(federation, looking, policies, field))
     return HorizonScan(
         tuple(steps),
         tuple(levels),
@@ -120,7 +115,7 @@ def scan_horizons(
     )
 
 
-def horizon_threshold(problem: Federation, algorithm: OnPolicyTD | OffPolicyLinearTD) -> int:
+def horizon_threshold(problem: Problem, algorithm: Algorithm) -> int:
     """The n from which on the 2-norm is known to do without looking at P; 1 on-policy.
 
     Examples
@@ -135,39 +130,54 @@ def horizon_threshold(problem: Federation, algorithm: OnPolicyTD | OffPolicyLine
     >>> horizon_threshold(fed, fg.OffPolicyLinearTD())
     1
     """
-    _require_linear(algorithm)
-    if isinstance(algorithm, OnPolicyTD):
+    structure, federation = _require_linear(algorithm, problem)
+    if structure.is_on_policy and not structure.is_preconditioned:
         return 1
     laws = distinct_stationary_laws(problem, algorithm.policies(problem))
     largest = float(laws.min()) ** -0.5
-    if algorithm.preconditioned:
-        phi = features(problem, algorithm)
+    if structure.is_preconditioned:
+        phi = structure.linear_features
         smallest = np.linalg.eigvalsh(np.einsum("ks,si,sj->kij", laws, phi, phi)).min()
         largest = float(np.linalg.norm(phi, axis=1).max() / math.sqrt(smallest))
-    return max(1, math.floor(math.log(largest) / -math.log(problem.discount)) + 1)
+    return max(1, math.floor(math.log(largest) / -math.log(federation.discount)) + 1)
 
 
-def _operator_norm(problem: Federation, algorithm: Any, field: LinearField) -> float:
-    if getattr(algorithm, "preconditioned", False):
+def _operator_norm(
+    problem: Federation, structure: TemporalDifference, policies: np.ndarray, field: LinearField
+) -> float:
+    if structure.is_preconditioned:
         return float(
             np.linalg.norm(np.eye(field.matrices.shape[1]) - field.matrices, 2, axis=(1, 2)).max()
         )
-    policy = target_policy(problem, algorithm)
     ahead = [
-        problem.discount**algorithm.horizon
-        * np.linalg.matrix_power(mdp.policy_chain(policy).toarray(), algorithm.horizon)
+        problem.discount**structure.horizon
+        * np.linalg.matrix_power(
+            mdp.policy_chain(structure.target_policy).toarray(), structure.horizon
+        )
         for mdp in problem.mdps
     ]
-    roots = np.sqrt(distinct_stationary_laws(problem, algorithm.policies(problem)))
+    roots = np.sqrt(distinct_stationary_laws(problem, policies))
     return max(
         float(np.linalg.norm(root[:, None] * ahead[problem.mdp_index(kind)] / root, 2))
         for kind, root in enumerate(roots)
     )
 
 
-def _require_linear(algorithm: Any) -> None:
-    if not isinstance(algorithm, OnPolicyTD | OffPolicyLinearTD):
+def has_threshold(structure: TemporalDifference) -> bool:
+    """Whether the look-ahead decides over the norm: temporal differences with features whose rows
+    are the features, preconditioned or not."""
+    own_rows = structure.rows is not None and not structure.is_preconditioned
+    return not structure.is_tabular and not own_rows
+
+
+def _require_linear(
+    algorithm: Algorithm, problem: Problem
+) -> tuple[TemporalDifference, Federation]:
+    check_algorithm(algorithm, problem)
+    structure = temporal_difference(algorithm, problem)
+    if structure is None or not has_threshold(structure):
         raise ProblemError(
-            f"The look-ahead of {type(algorithm).__name__} decides over no norm; ask about "
-            "OnPolicyTD or OffPolicyLinearTD."
+            f"The look-ahead of {type(algorithm).__name__} decides over no norm; ask about a "
+            "temporal difference with features, as OnPolicyTD or OffPolicyLinearTD."
         )
+    return structure, require_federation(problem, algorithm)

@@ -24,16 +24,16 @@ B.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.problem.chains import chain_stacks, check_chains, distinct_chains, has_small_chains
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.problem.mixing import MixingConstants, largest_mixing_constants, mixing_constants
 
 
-def chain_mixing(problem: Federation | MarkovNoise, algorithm: Any) -> MixingConstants:
+def chain_mixing(problem: Problem, algorithm: Algorithm) -> MixingConstants:
     """m and rho that hold for the chain of states of every kind of agent.
 
     Examples

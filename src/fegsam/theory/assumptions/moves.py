@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.td import importance_ratios, stacked_rewards
+from fegsam.algorithms.td import stacked_rewards
+from fegsam.exact.windows import continuations, count_paths
 from fegsam.problem.federation import Federation
 
 RATIOS_AT_ONCE = 2**20
@@ -34,7 +33,7 @@ class Moves:
     action: np.ndarray
     next: np.ndarray
     ratio: np.ndarray
-    """(k, E); one on-policy and in Q-learning"""
+    """(k, E); one where there are no importance ratios"""
     reward: np.ndarray
 
     def largest_errors(self, values: np.ndarray, discount: float, horizon: int) -> np.ndarray:
@@ -63,23 +62,14 @@ class Moves:
 
     def count(self, horizon: int) -> float:
         """How many windows of `horizon` transitions there are, for all the kinds together."""
-        paths = np.ones(int(self.state[-1]) + 1)
-        for _ in range(horizon):
-            paths = np.bincount(self.state, paths[self.next])
-        return len(self.kinds) * float(paths.sum())
+        return len(self.kinds) * count_paths(self.state, self.next, len(self._start) - 1, horizon)
 
     def windows(self, horizon: int) -> np.ndarray:
         """(W, n): every window of `horizon` transitions, as indices of moves."""
-        begin = np.flatnonzero(np.r_[True, np.diff(self.state) > 0])
-        many = np.diff(np.r_[begin, len(self.state)])
         found = np.arange(len(self.state))[:, None]
         for _ in range(1, horizon):
-            reached = self.next[found[:, -1]]
-            parent = np.repeat(np.arange(len(found)), many[reached])
-            place = np.arange(len(parent)) - np.repeat(
-                np.cumsum(many[reached]) - many[reached], many[reached]
-            )
-            found = np.column_stack([found[parent], begin[reached[parent]] + place])
+            _, parent, step = continuations(self._start, self.next[found[:, -1]])
+            found = np.column_stack([found[parent], step])
         return found
 
     def weights(
@@ -100,13 +90,19 @@ class Moves:
 
     def largest_from_each(self, amounts: np.ndarray) -> np.ndarray:
         """(k, S): the largest of `amounts` (k, E) from each state."""
-        return np.maximum.reduceat(
-            amounts, np.flatnonzero(np.r_[True, np.diff(self.state) > 0]), axis=1
-        )
+        return np.maximum.reduceat(amounts, self._start[:-1], axis=1)
+
+    @cached_property
+    def _start(self) -> np.ndarray:
+        """(S + 1,): the moves from state s are start[s] .. start[s + 1] - 1."""
+        return np.r_[np.flatnonzero(np.r_[True, np.diff(self.state) > 0]), len(self.state)]
 
 
-def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
-    """The moves of all kinds of agents, once where all kinds make the same.
+def kind_moves(
+    problem: Federation, policies: np.ndarray, ratios: np.ndarray | None = None
+) -> Iterator[Moves]:
+    """The moves of all kinds of agents that follow `policies` (1 or M, S, A), once where all kinds
+    make the same.
 
     Examples
     --------
@@ -114,14 +110,12 @@ def kind_moves(problem: Federation, algorithm: Any) -> Iterator[Moves]:
     >>> fed = fg.Federation(
     ...     fg.MDP([[[0.5, 0.5]], [[1.0, 0.0]]], [[0.0], [1.0]], 0.5), [[1.0], [1.0]], num_agents=3
     ... )
-    >>> [moves] = kind_moves(fed, fg.QLearning())
+    >>> [moves] = kind_moves(fed, fg.QLearning().policies(fed))
     >>> moves.state, moves.next
     (array([0, 0, 1]), array([0, 1, 0]))
     """
-    policies = algorithm.policies(problem)
     rewards = stacked_rewards(problem)
-    is_weighted = isinstance(algorithm, OffPolicyTabularTD | OffPolicyLinearTD)
-    ratios = importance_ratios(problem, algorithm) if is_weighted else np.ones_like(policies)
+    ratios = np.ones_like(policies) if ratios is None else ratios
     for kinds in _alike(problem, policies):
         kind = int(kinds[0])
         transitions = problem.mdps[kind % len(problem.mdps)].transitions

@@ -200,7 +200,7 @@ def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
     found = minimize_scalar(
         lambda s: -margin(s), bounds=(0.0, largest), options={"xatol": 1e-8 * largest}
     )
-    best = float(found.x)
+    best = float(found.x)  # pyright: ignore[reportAttributeAccessIssue]
     gained = min(margin(best), 1.0)
     return (gained / (1 + math.sqrt(1 - gained)), 1 / best) if gained > 0 else None
 

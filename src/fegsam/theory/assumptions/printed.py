@@ -14,36 +14,42 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.td import importance_ratios
+from fegsam.algorithms.rule import Algorithm
+from fegsam.algorithms.structure import Control, TemporalDifference, structure_of
+from fegsam.algorithms.td import require_federation
 from fegsam.exact.linear_field import projected_field
 from fegsam.problem.chains import distinct_stationary_laws
-from fegsam.problem.federation import Federation
+from fegsam.problem.federation import Federation, Problem
 from fegsam.theory.assumptions.assumptions import Assumptions
 
 
-def printed_assumptions(problem: Any, algorithm: Any, corrected: Assumptions) -> Assumptions:
+def printed_assumptions(
+    problem: Problem, algorithm: Algorithm, corrected: Assumptions
+) -> Assumptions:
     """`corrected` with the values that the paper's lemmas print."""
-    return _printed(algorithm, problem, corrected)
+    match structure_of(algorithm, problem):
+        case TemporalDifference(features=None) as structure:
+            federation = require_federation(problem, algorithm)
+            laws = distinct_stationary_laws(problem, algorithm.policies(problem))
+            return _tabular(structure, federation, float(laws.min()), corrected)
+        case TemporalDifference(ratios=None, rows=None) as structure:
+            federation = require_federation(problem, algorithm)
+            field = projected_field(federation, structure, algorithm.policies(problem))
+            return _on_policy(structure, np.linalg.eigvals(field.matrices), corrected)
+        case Control():
+            return _q_learning(require_federation(problem, algorithm), corrected)
+        case _:
+            return corrected
 
 
-@singledispatch
-def _printed(algorithm: Any, problem: Any, corrected: Assumptions) -> Assumptions:
-    return corrected
-
-
-@_printed.register
-def _(algorithm: OffPolicyTabularTD, problem: Federation, corrected: Assumptions) -> Assumptions:
-    rarest = float(distinct_stationary_laws(problem, algorithm.policies(problem)).min())
-    largest = float(importance_ratios(problem, algorithm).max())
-    n, discount = algorithm.horizon, problem.discount
+def _tabular(
+    structure: TemporalDifference, problem: Federation, rarest: float, corrected: Assumptions
+) -> Assumptions:
+    largest = 1.0 if structure.ratios is None else float(structure.ratios.max())
+    n, discount = structure.horizon, problem.discount
     products = sum((discount * largest) ** k for k in range(n))
     A = 1 + (1 + discount) * products
     return replace(
@@ -59,8 +65,7 @@ def _(algorithm: OffPolicyTabularTD, problem: Federation, corrected: Assumptions
     )
 
 
-@_printed.register
-def _(algorithm: QLearning, problem: Federation, corrected: Assumptions) -> Assumptions:
+def _q_learning(problem: Federation, corrected: Assumptions) -> Assumptions:
     return replace(
         corrected,
         dimension=problem.num_states,
@@ -74,10 +79,10 @@ def _(algorithm: QLearning, problem: Federation, corrected: Assumptions) -> Assu
     )
 
 
-@_printed.register
-def _(algorithm: OnPolicyTD, problem: Federation, corrected: Assumptions) -> Assumptions:
-    eigenvalues = np.linalg.eigvals(projected_field(problem, algorithm).matrices)
-    largest, slowest = float(np.abs(eigenvalues).max()), float(eigenvalues.real.min())
+def _on_policy(
+    structure: TemporalDifference, eigenvalues: np.ndarray, corrected: Assumptions
+) -> Assumptions:
+    largest, slowest = float(np.abs(eigenvalues).max()), float(np.real(eigenvalues).min())
     beta = 2 * largest * largest / slowest
     # I + M / beta is a mixture of I and of I + M / beta_0, with weight beta_0 / beta on the latter.
     weight = corrected.beta / beta
@@ -89,7 +94,7 @@ def _(algorithm: OnPolicyTD, problem: Federation, corrected: Assumptions) -> Ass
         A_1=A,
         A_2=A,
         B=B,
-        m_1=2 * A * _forgotten(corrected, algorithm.horizon),
+        m_1=2 * A * _forgotten(corrected, structure.horizon),
         m_2=2 * B * corrected.mixing.m,
         m_3=0.0,
         m_4=0.0,

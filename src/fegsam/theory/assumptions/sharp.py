@@ -23,22 +23,23 @@ paper has 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.algorithms.td import features, importance_ratios
-from fegsam.errors import ProblemError
+from fegsam.algorithms.rule import Algorithm
+from fegsam.algorithms.structure import (
+    Control,
+    LinearOperator,
+    Opaque,
+    TemporalDifference,
+    structure_of,
+)
+from fegsam.algorithms.td import require_federation
 from fegsam.problem.chains import distinct_chains
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Federation, Problem
 from fegsam.theory.assumptions.moves import Moves, kind_moves
 from fegsam.theory.assumptions.norms import Contraction
+from fegsam.theory.assumptions.stated import stated_constants
 
 MOST_WINDOWS = 20_000_000
 """Where the agents can meet more windows than this, A is bounded instead."""
@@ -79,8 +80,9 @@ class StepBounds:
     lagged_noise: float = 0.0
 
 
-@singledispatch
-def step_bounds(algorithm: Any, problem: Any, point: np.ndarray, found: Contraction) -> StepBounds:
+def step_bounds(
+    algorithm: Algorithm, problem: Problem, point: np.ndarray, found: Contraction
+) -> StepBounds:
     """A, B and their caps for `algorithm` on `problem` at the fixed point `point` (d,), in the norm
     and scaling `found`.
 
@@ -94,34 +96,38 @@ def step_bounds(algorithm: Any, problem: Any, point: np.ndarray, found: Contract
     ... ).noise
     0.0
     """
-    raise ProblemError(
-        f"The constants of {type(algorithm).__name__} are not known to fegsam; use one of its "
-        "algorithms, or state them in "
-        "StochasticApproximation(..., assumptions=...)."
-    )
+    policies = algorithm.policies(problem)
+    match structure_of(algorithm, problem):
+        case TemporalDifference() as structure:
+            federation = require_federation(problem, algorithm)
+            return _TemporalDifferenceBounds(federation, structure, policies, found).at(point)
+        case Control():
+            return _control_bounds(require_federation(problem, algorithm), policies, point)
+        case LinearOperator() as operator:
+            return _operator_bounds(*operator.of_kinds(problem.num_kinds), point, found)
+        case Opaque() as known:
+            stated = stated_constants(known)
+            A, B = max(stated["A_1"], stated["A_2"]), stated["B"]
+            return StepBounds(A, B, A, B, is_sharp=False)
 
 
-@step_bounds.register
-def _(
-    algorithm: LinearSA, problem: MarkovNoise, point: np.ndarray, found: Contraction
+def _operator_bounds(
+    matrices: np.ndarray, offsets: np.ndarray, point: np.ndarray, found: Contraction
 ) -> StepBounds:
-    tables, norm = algorithm.tables(problem), found.norm
-    operators = np.eye(len(point)) + tables.matrices / found.beta
-    noise = norm.of(tables.matrices @ point + tables.offsets) / found.beta
-    largest = norm.of_matrices(tables.matrices).max() / found.beta
+    norm = found.norm
+    operators = np.eye(len(point)) + matrices / found.beta
+    noise = norm.of(matrices @ point + offsets) / found.beta
+    largest = norm.of_matrices(matrices).max() / found.beta
     return StepBounds(
         lipschitz=float(norm.of_matrices(operators).max()),
         noise=float(noise.max()),
         lipschitz_cap=float(1 + largest),
-        noise_cap=float(largest * norm.of(point) + norm.of(tables.offsets).max() / found.beta),
+        noise_cap=float(largest * norm.of(point) + norm.of(offsets).max() / found.beta),
         is_sharp=True,
     )
 
 
-@step_bounds.register
-def _(
-    algorithm: QLearning, problem: Federation, point: np.ndarray, found: Contraction
-) -> StepBounds:
+def _control_bounds(problem: Federation, policies: np.ndarray, point: np.ndarray) -> StepBounds:
     table = point.reshape(problem.num_states, problem.num_actions)
     best = table.max(axis=1)
     noise = max(
@@ -132,103 +138,147 @@ def _(
                 - table[moves.state, moves.action]
             ).max()
         )
-        for moves in kind_moves(problem, algorithm)
+        for moves in kind_moves(problem, policies)
     )
-    rewards = max(float(np.abs(mdp.rewards).max()) for mdp in problem.mdps)
     alone = len(point) == 1  # then no cell is left that the step does not visit
     return StepBounds(
         problem.discount if alone else 1.0,
         noise,
         2.0,
-        2 * rewards / (1 - problem.discount),
+        2 * _largest_reward(problem) / (1 - problem.discount),
         is_sharp=True,
     )
 
 
-@step_bounds.register(OnPolicyTD)
-@step_bounds.register(OffPolicyTabularTD)
-@step_bounds.register(OffPolicyLinearTD)
-def _(algorithm: Any, problem: Federation, point: np.ndarray, found: Contraction) -> StepBounds:
-    is_tabular = isinstance(algorithm, OffPolicyTabularTD)
-    values = point if is_tabular else features(problem, algorithm) @ point
-    rows = _row_norms(problem, algorithm, found)
-    moves = list(kind_moves(problem, algorithm))
-    noise = np.zeros(algorithm.horizon)
-    for possible in moves:
-        by_length = possible.largest_errors(values, problem.discount, algorithm.horizon)
-        noise = np.maximum(noise, (by_length * rows[possible.kinds % len(rows)]).max(axis=(1, 2)))
-    lipschitz, is_sharp = _lipschitz(problem, algorithm, found, moves, rows)
-    cap, noise_cap = _caps(
-        problem, algorithm, found, float(rows.max()), float(np.abs(values).max())
-    )
-    return StepBounds(
-        lipschitz, float(noise[-1]), cap, noise_cap, is_sharp, float(noise[:-1].sum())
-    )
+def _largest_reward(problem: Federation) -> float:
+    return max(float(np.abs(mdp.rewards).max()) for mdp in problem.mdps)
 
 
-def _row_norms(problem: Federation, algorithm: Any, found: Contraction) -> np.ndarray:
-    """(1 or M, S): ||row(s) / beta||_c, how far an error of one moves the parameters."""
-    if isinstance(algorithm, OffPolicyTabularTD):
-        return np.ones((1, problem.num_states))
-    rows = algorithm.tables(problem).rows
-    return found.norm.of(rows).reshape(-1, problem.num_states) / found.beta
+@dataclass(frozen=True, eq=False)
+class _TemporalDifferenceBounds:
+    """A temporal difference on a problem, whose steps are measured in the norm and scaling
+    `found`."""
 
+    problem: Federation
+    structure: TemporalDifference
+    policies: np.ndarray
+    """(1 or M, S, A): what the agents follow"""
+    found: Contraction
 
-def _lipschitz(
-    problem: Federation, algorithm: Any, found: Contraction, moves: list[Moves], rows: np.ndarray
-) -> tuple[float, bool]:
-    """A, and whether it is the least one."""
-    if isinstance(algorithm, OnPolicyTD):
-        if len(moves) * problem.num_states**2 <= MOST_PAIRS:
-            return _on_policy_lipschitz(problem, algorithm, found), True
-    elif sum(possible.count(algorithm.horizon) for possible in moves) <= MOST_WINDOWS:
-        return max(
-            _largest_lipschitz(problem, algorithm, found, possible) for possible in moves
-        ), True
-    settings = problem.discount, algorithm.horizon
-    if isinstance(algorithm, OffPolicyTabularTD):
-        sizes = np.ones(problem.num_states)
-        return max(
-            [
-                1.0,
-                *(
-                    float(possible.largest_weights(sizes, *settings, 1.0).max())
-                    for possible in moves
-                ),
-            ]
-        ), False
-    sizes = found.norm.dual(features(problem, algorithm))
-    if isinstance(algorithm, OnPolicyTD):
-        return float(
-            1 + (rows * (sizes + problem.discount**algorithm.horizon * sizes.max())).max()
-        ), False
-    largest = max(
-        float((rows[some.kinds % len(rows)] * some.largest_weights(sizes, *settings, 0.0)).max())
-        for some in moves
-    )
-    return 1 + largest, False
+    def at(self, point: np.ndarray) -> StepBounds:
+        """A, B and their caps at the fixed point `point` (d,)."""
+        values = point if self.structure.is_tabular else self.structure.linear_features @ point
+        rows = self._row_norms()
+        moves = list(kind_moves(self.problem, self._policies_of_rows(), self.structure.ratios))
+        noise = np.zeros(self.structure.horizon)
+        for some in moves:
+            by_length = some.largest_errors(values, *self._steps)
+            noise = np.maximum(noise, (by_length * rows[some.kinds % len(rows)]).max(axis=(1, 2)))
+        lipschitz, is_sharp = self._lipschitz(moves, rows)
+        cap, noise_cap = self._caps(float(rows.max()), float(np.abs(values).max()))
+        return StepBounds(
+            lipschitz, float(noise[-1]), cap, noise_cap, is_sharp, float(noise[:-1].sum())
+        )
 
+    @property
+    def _steps(self) -> tuple[float, int]:
+        return self.problem.discount, self.structure.horizon
 
-def _largest_lipschitz(
-    problem: Federation, algorithm: Any, found: Contraction, moves: Moves
-) -> float:
-    """A over all windows of these moves."""
-    windows = moves.windows(algorithm.horizon)
-    states = np.column_stack([moves.state[windows], moves.next[windows[:, -1]]])
-    largest = 0.0
-    for kinds, weights in moves.weights(windows, problem.discount):
-        if isinstance(algorithm, OffPolicyTabularTD):
-            largest = max(largest, _tabular_lipschitz(states, weights))
-        else:
-            rows = algorithm.tables(problem).rows.reshape(
-                -1, problem.num_states, algorithm.dimension(problem)
+    def _policies_of_rows(self) -> np.ndarray:
+        """The policies, one for each kind where the kinds have rows of their own."""
+        own_rows = self.structure.rows
+        if own_rows is None or len(self.policies) > 1 or len(self.problem.mdps) > 1:
+            return self.policies
+        return np.repeat(self.policies, len(own_rows), axis=0)
+
+    def _row_norms(self) -> np.ndarray:
+        """(1 or M, S): ||row(s) / beta||_c, how far an error of one moves the parameters."""
+        if self.structure.is_tabular:
+            return np.ones((1, self.problem.num_states))
+        rows = self.structure.directions
+        norms = self.found.norm.of(rows.reshape(-1, rows.shape[2]))
+        return norms.reshape(-1, self.problem.num_states) / self.found.beta
+
+    def _lipschitz(self, moves: list[Moves], rows: np.ndarray) -> tuple[float, bool]:
+        """A, and whether it is the least one."""
+        if self._telescopes:
+            if len(moves) * self.problem.num_states**2 <= MOST_PAIRS:
+                return self._on_policy_lipschitz(), True
+        elif sum(some.count(self.structure.horizon) for some in moves) <= MOST_WINDOWS:
+            return max(self._largest_lipschitz(some) for some in moves), True
+        if self.structure.is_tabular:
+            sizes = np.ones(self.problem.num_states)
+            most = [float(some.largest_weights(sizes, *self._steps, 1.0).max()) for some in moves]
+            return max(1.0, *most), False
+        sizes = self.found.norm.dual(self.structure.linear_features)
+        if self._telescopes:
+            ahead = self.problem.discount**self.structure.horizon
+            return float(1 + (rows * (sizes + ahead * sizes.max())).max()), False
+        largest = max(
+            float(
+                (
+                    rows[some.kinds % len(rows)] * some.largest_weights(sizes, *self._steps, 0.0)
+                ).max()
             )
+            for some in moves
+        )
+        return 1 + largest, False
+
+    @property
+    def _telescopes(self) -> bool:
+        """Whether A depends on the first and the last state of a window alone."""
+        return self.structure.is_on_policy and not self.structure.is_tabular
+
+    def _largest_lipschitz(self, moves: Moves) -> float:
+        """A over all windows of these moves."""
+        windows = moves.windows(self.structure.horizon)
+        states = np.column_stack([moves.state[windows], moves.next[windows[:, -1]]])
+        largest = 0.0
+        for kinds, weights in moves.weights(windows, self.problem.discount):
+            if self.structure.is_tabular:
+                largest = max(largest, _tabular_lipschitz(states, weights))
+                continue
+            rows, phi = self.structure.directions, self.structure.linear_features
             own = rows[kinds % len(rows)] if len(rows) > 1 else rows
-            largest = max(
-                largest,
-                _linear_lipschitz(states, weights, own, features(problem, algorithm), found),
+            largest = max(largest, _linear_lipschitz(states, weights, own, phi, self.found))
+        return largest
+
+    def _on_policy_lipschitz(self) -> float:
+        """The largest norm of I + row(s) (gamma^n phi(s') - phi(s))' / beta, s' a state that s
+        reaches in n steps."""
+        phi, rows = self.structure.linear_features, self.structure.directions
+        norm, ahead = self.found.norm, self.problem.discount**self.structure.horizon
+        largest = 0.0
+        for k, chain in enumerate(distinct_chains(self.problem, self._policies_of_rows())):
+            one_step = (chain.toarray() > 0).astype(np.float64)
+            reached = np.eye(len(phi))
+            for _ in range(self.structure.horizon):
+                reached = (reached @ one_step > 0).astype(np.float64)
+            for s, row in enumerate(rows[k % len(rows)]):
+                functionals = ahead * phi[reached[s] > 0] - phi[s]
+                sizes = (norm.of(row) * norm.dual(functionals) / self.found.beta) ** 2
+                products = functionals @ row / self.found.beta
+                largest = max(largest, float(rank_one_norm(products, sizes, len(row)).max()))
+        return largest
+
+    def _caps(self, row: float, value: float) -> tuple[float, float]:
+        """Closed forms for A and B, from the largest ratio, reward, feature, `row` norm and
+        |`value`| at the fixed point."""
+        discount, n = self._steps
+        reward = _largest_reward(self.problem)
+        ratios = self.structure.ratios
+        ratio = 1.0 if ratios is None else float(ratios.max())
+        with np.errstate(over="ignore"):
+            weight = ratio * float(((discount * ratio) ** np.arange(n)).sum())
+        if self.structure.is_tabular:
+            return 1 + (1 + discount) * weight, 2 * reward / (1 - discount) * weight
+        size = row * float(self.found.norm.dual(self.structure.linear_features).max())
+        if self._telescopes:
+            ahead = discount**n
+            return 1 + (1 + ahead) * size, row * (
+                reward * (1 - ahead) / (1 - discount) + (1 + ahead) * value
             )
-    return largest
+        return 1 + (1 + discount) * weight * size, row * weight * (reward + (1 + discount) * value)
 
 
 def _tabular_lipschitz(states: np.ndarray, weights: np.ndarray) -> float:
@@ -261,27 +311,6 @@ def _linear_lipschitz(
     return float(rank_one_norm(products, sizes, phi.shape[1]).max())
 
 
-def _on_policy_lipschitz(problem: Federation, algorithm: OnPolicyTD, found: Contraction) -> float:
-    """The largest norm of I + phi(s) (gamma^n phi(s') - phi(s))' / beta, s' a state that s reaches
-    in n steps."""
-    phi = features(problem, algorithm)
-    norm, ahead = found.norm, problem.discount**algorithm.horizon
-    largest = 0.0
-    for chain in distinct_chains(problem, algorithm.policies(problem)):
-        one_step = (chain.toarray() > 0).astype(np.float64)
-        reached = np.eye(len(phi))
-        for _ in range(algorithm.horizon):
-            reached = (reached @ one_step > 0).astype(np.float64)
-        for s in range(len(phi)):
-            functionals = ahead * phi[reached[s] > 0] - phi[s]
-            sizes = (norm.of(phi[s]) * norm.dual(functionals) / found.beta) ** 2
-            largest = max(
-                largest,
-                float(rank_one_norm(functionals @ phi[s] / found.beta, sizes, phi.shape[1]).max()),
-            )
-    return largest
-
-
 def rank_one_norm(products: np.ndarray, sizes: np.ndarray, dim: int) -> np.ndarray:
     """``||I + u w'||_2`` for ``products = u'w`` and ``sizes = |u|^2 |w|^2`` in `dim` dimensions.
 
@@ -294,25 +323,3 @@ def rank_one_norm(products: np.ndarray, sizes: np.ndarray, dim: int) -> np.ndarr
         return np.abs(1 + products)
     spread = np.sqrt(np.maximum(sizes * (sizes + 4 + 4 * products), 0.0))
     return np.sqrt((2 + 2 * products + sizes + spread) / 2)
-
-
-def _caps(
-    problem: Federation, algorithm: Any, found: Contraction, row: float, value: float
-) -> tuple[float, float]:
-    """Closed forms for A and B, from the largest ratio, reward, feature, `row` norm and |`value`|
-    at the fixed point."""
-    discount, n = problem.discount, algorithm.horizon
-    reward = max(float(np.abs(mdp.rewards).max()) for mdp in problem.mdps)
-    if isinstance(algorithm, OnPolicyTD):
-        ahead = discount**n
-        size = row * float(found.norm.dual(features(problem, algorithm)).max())
-        return 1 + (1 + ahead) * size, row * (
-            reward * (1 - ahead) / (1 - discount) + (1 + ahead) * value
-        )
-    ratio = float(importance_ratios(problem, algorithm).max())
-    with np.errstate(over="ignore"):
-        weight = ratio * float(((discount * ratio) ** np.arange(n)).sum())
-    if isinstance(algorithm, OffPolicyTabularTD):
-        return 1 + (1 + discount) * weight, 2 * reward / (1 - discount) * weight
-    size = row * float(found.norm.dual(features(problem, algorithm)).max())
-    return 1 + (1 + discount) * weight * size, row * weight * (reward + (1 + discount) * value)

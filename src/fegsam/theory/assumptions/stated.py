@@ -1,9 +1,9 @@
-"""The constants that a user states for a rule of their own, `StochasticApproximation(...,
-assumptions=...)`."""
+"""The constants that the author of a rule states for it, in `StochasticApproximation(...,
+assumptions=...)` or in the `Opaque` structure of an algorithm."""
 
 from __future__ import annotations
 
-from fegsam.algorithms.alg1_stochastic_approximation import StochasticApproximation
+from fegsam.algorithms.structure import Opaque
 from fegsam.errors import ProblemError
 from fegsam.exact.rule_field import given_contraction
 
@@ -12,29 +12,22 @@ MIXING = ("m_1", "m_2", "m_3", "m_4", "rho")
 """These follow from the chains where none of them is stated."""
 
 
-def stated_constants(algorithm: StochasticApproximation) -> dict[str, float]:
+def stated_constants(known: Opaque) -> dict[str, float]:
     """The stated constants, checked: all of `NEEDED`, and all or none of `MIXING`.
 
     Examples
     --------
-    >>> import fegsam as fg
-    >>> def rule(params, y, kind, out):
-    ...     out[0] = y - params[0]
-    >>> stated_constants(
-    ...     fg.StochasticApproximation(
-    ...         rule, dim=1, assumptions={"gamma_c": 0, "A_1": 0, "A_2": 0, "B": 1}
-    ...     )
-    ... )
+    >>> stated_constants(Opaque({"gamma_c": 0, "A_1": 0, "A_2": 0, "B": 1}))
     {'gamma_c': 0.0, 'A_1': 0.0, 'A_2': 0.0, 'B': 1.0}
     """
-    given_contraction(algorithm)
-    stated = algorithm.assumptions or {}
+    given_contraction(known)
+    stated = known.assumptions
     wanted = NEEDED + MIXING if any(name in stated for name in MIXING) else NEEDED
     missing = [name for name in wanted if name not in stated]
     if missing:
         raise ProblemError(
             f"The theorem needs {', '.join(missing)} of your rule; give them in "
-            "StochasticApproximation(..., assumptions=...)."
+            "StochasticApproximation(..., assumptions=...), or say the structure of your algorithm."
         )
     for name in wanted:
         value = stated[name]

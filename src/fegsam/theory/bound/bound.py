@@ -24,14 +24,14 @@ import math
 import warnings
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError, shown
 from fegsam.pictures import bars, card
 from fegsam.problem.checks import LARGEST_ENTRY, LARGEST_LENGTH, integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.conditions import (
@@ -222,8 +222,8 @@ class Bound:
 
 
 def error_bound(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float,
     sync_period: int,

@@ -16,24 +16,23 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.bisection import last_real, last_whole
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import bound_from
 from fegsam.theory.bound.conditions import largest_alpha, largest_period, step_conditions
 from fegsam.theory.bound.constants import constants_from
 from fegsam.theory.bound.corollary import Schedule, schedule
-from fegsam.theory.small_step.agent_noise import agent_noises
+from fegsam.theory.small_step.noises import agent_noises
 from fegsam.theory.small_step.small_step import SmallStepLaw, small_step_law
 
 __all__ = ["Complexity", "Schedule", "complexity", "complexity_from_bound", "schedule"]
@@ -110,8 +109,8 @@ class Complexity:
 
 
 def complexity(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     accuracy: float,
     source: str = "small_step",
@@ -147,7 +146,7 @@ def complexity(
     return complexity_from_bound(assumptions(problem, algorithm), goal)
 
 
-def _from_small_step_law(problem: Any, algorithm: Any, accuracy: float) -> Complexity:
+def _from_small_step_law(problem: Problem, algorithm: Algorithm, accuracy: float) -> Complexity:
     check_algorithm(algorithm, problem)
     point = fixed_point(problem, algorithm)
     matrix = np.sum(

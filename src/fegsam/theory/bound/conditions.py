@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.bisection import last_real, last_whole
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import LARGEST_LENGTH, integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.constants import constants_from, numbers_at
 
@@ -141,9 +141,7 @@ def length_conditions(tau: float, sync_period: int, num_steps: int) -> list[Cond
     ]
 
 
-def largest_step(
-    problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1
-) -> float:
+def largest_step(problem: Problem, algorithm: Algorithm, *, sync_period: int = 1) -> float:
     """The largest step size that the theorem admits.
 
     Parameters
@@ -211,9 +209,7 @@ def _last_passing(passes: Callable[[float], bool], low: float, high: float) -> f
     return high if passes(high) else last_real(passes, low, high)
 
 
-def largest_sync_period(
-    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float
-) -> int:
+def largest_sync_period(problem: Problem, algorithm: Algorithm, *, step_size: float) -> int:
     """The largest sync period K that passes c2a and c2b at a step size; 1 where none above does.
 
     Examples

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import flag, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.assumptions.drift import sup_norm_drift
@@ -125,8 +126,8 @@ class Constants(Mapping[str, float]):
 
 
 def constants(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float | None = None,
     printed: bool = False,

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.problem.checks import LARGEST_LENGTH, flag, integer
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.text import html_table, number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import Bound, bound_from, warn_unless_finite
@@ -102,8 +102,8 @@ class Schedule:
 
 
 def schedule(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     num_steps: int,
     heterogeneous: bool | None = None,

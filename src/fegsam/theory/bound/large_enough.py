@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.bisection import last_whole
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.conditions import (
     length_conditions,
@@ -104,7 +104,7 @@ class LargeEnough:
 
 
 def large_enough(
-    problem: Federation | MarkovNoise, algorithm: Any, *, heterogeneous: bool | None = None
+    problem: Problem, algorithm: Algorithm, *, heterogeneous: bool | None = None
 ) -> LargeEnough:  # fmt: skip
     """The number of steps from which on the theorem admits the corollary's step size and sync
     period.

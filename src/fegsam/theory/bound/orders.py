@@ -17,13 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg4_q_learning import QLearning
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError, shown
 from fegsam.text import html_table, text_table
 
@@ -113,13 +108,14 @@ def spelled(exponents: Exponents) -> str:
     return above if not below else f"{above} / ({below})" if " " in below else f"{above} / {below}"
 
 
-def orders(algorithm: Any) -> Orders:
+def orders(algorithm: Algorithm | type[Algorithm]) -> Orders:
     """How the terms of an algorithm's theorem grow, as printed and corrected.
 
     Parameters
     ----------
     algorithm
-        An algorithm or its class; exponents of I_max are those for its horizon, 1 for a class.
+        An algorithm or its class, with the attribute `theorem` that says which theorem of the paper
+        is its own; exponents of I_max are those for its window n, 1 for a class.
 
     Returns
     -------
@@ -134,24 +130,26 @@ def orders(algorithm: Any) -> Orders:
     (-3, -2)
     """
     kind = algorithm if isinstance(algorithm, type) else type(algorithm)
-    if issubclass(kind, OffPolicyTabularTD):
-        horizon = 1 if isinstance(algorithm, type) else algorithm.horizon
-        return Orders(
-            kind.__name__, f"Theorem fed_TD_off, n = {horizon}", _sup_norm_rows(horizon, {"|S|": 1})
-        )
-    if issubclass(kind, QLearning):
-        return Orders(kind.__name__, "Theorem fed_Q", _sup_norm_rows(None, {"|S|": 1, "|A|": 1}))
-    if issubclass(kind, OnPolicyTD):
-        return Orders(kind.__name__, "Theorem fed_TD_on", _general_rows(heterogeneous=False))
-    if issubclass(kind, OffPolicyLinearTD):
-        return Orders(kind.__name__, "Theorem fed_TD_off_lin", _general_rows(heterogeneous=True))
-    if issubclass(kind, (LinearSA, StochasticApproximation)):
-        return Orders(
-            kind.__name__, "Theorem main_body and its corollary", _general_rows(heterogeneous=True)
-        )
-    raise ProblemError(
-        f"orders was given {shown(algorithm)}; give one of fegsam's algorithms or its class."
-    )
+    theorem = getattr(kind, "theorem", None)
+    title, rows = f"Theorem {theorem}", _general_rows(heterogeneous=True)
+    match theorem:
+        case "fed_TD_off":
+            horizon = 1 if isinstance(algorithm, type) else algorithm.window
+            title, rows = f"{title}, n = {horizon}", _sup_norm_rows(horizon, {"|S|": 1})
+        case "fed_Q":
+            rows = _sup_norm_rows(None, {"|S|": 1, "|A|": 1})
+        case "fed_TD_on":
+            rows = _general_rows(heterogeneous=False)
+        case "main_body":
+            title = f"{title} and its corollary"
+        case "fed_TD_off_lin":
+            pass
+        case _:
+            raise ProblemError(
+                f"orders was given {shown(algorithm)}; give one of fegsam's algorithms or its "
+                "class, or one with a class attribute theorem, for example theorem = 'fed_TD_off'."
+            )
+    return Orders(kind.__name__, title, rows)
 
 
 def _sup_norm_rows(horizon: int | None, size: Exponents) -> tuple[Order, ...]:

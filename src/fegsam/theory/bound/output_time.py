@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import (
     LARGEST_LENGTH,
@@ -30,7 +29,7 @@ from fegsam.problem.checks import (
     positive,
     real_array,
 )
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.theory.assumptions.drift import drift
 
 
@@ -171,7 +170,7 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
 
 
 def default_output_decay(
-    problem: Federation | MarkovNoise, algorithm: Any, step_size: float, num_steps: int
+    problem: Problem, algorithm: Algorithm, step_size: float, num_steps: int
 ) -> float:
     """The theorem's ``c = 1 - alpha phi_2 / 2``, with ``alpha beta`` for alpha in the linear
     algorithms.

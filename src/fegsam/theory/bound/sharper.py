@@ -20,14 +20,15 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.bisection import last_real
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import LARGEST_LENGTH, fraction, integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.text import number, text_table
 from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.bound import Comparison
@@ -115,8 +116,8 @@ class SharperBound:
 
 
 def sharper_error_bound(
-    problem: Federation | MarkovNoise,
-    algorithm: Any,
+    problem: Problem,
+    algorithm: Algorithm,
     *,
     step_size: float,
     num_steps: int,
@@ -424,9 +425,7 @@ def _remembered(output: OutputTimeDistribution, begin: int, rate: float) -> floa
     return total * math.expm1(c) / math.expm1(c * output.num_steps)
 
 
-def largest_sharper_step(
-    problem: Federation | MarkovNoise, algorithm: Any, *, sync_period: int = 1
-) -> float:
+def largest_sharper_step(problem: Problem, algorithm: Algorithm, *, sync_period: int = 1) -> float:
     """The largest step size for which the long run of `sharper_error_bound` is finite, to a
     thousandth.
 

@@ -19,20 +19,17 @@ windows there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
 
-from fegsam.algorithms.alg1_stochastic_approximation import LinearSA
-from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
-from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
-from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
-from fegsam.errors import ProblemError
+from fegsam.algorithms.rule import Algorithm
+from fegsam.algorithms.structure import LinearOperator
 from fegsam.exact.chains import kind_chains, kind_stationary_laws
 from fegsam.exact.windows import Windows, chain_windows
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import MarkovNoise, Problem
 from fegsam.theory.small_step.lag_sums import lag_sums
 
 
@@ -71,8 +68,8 @@ class AgentNoise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StateNoise:
-    """`LinearSA`: the matrix and the offset are functions of the state of the chain, which is its
-    mode; m = Y."""
+    """A linear operator: the matrix and the offset are functions of the state of the chain, which
+    is its mode; m = Y."""
 
     chain: sparse.csr_array
     """(Y, Y)"""
@@ -244,48 +241,34 @@ class WindowNoise:
         return self._times_rows(np.bincount(windows.first_state, changes, minlength=len(self.law)))
 
 
-@singledispatch
-def agent_noises(
-    algorithm: Any, problem: Any, fixed_point: np.ndarray
-) -> list[tuple[float, AgentNoise]]:
-    """The noise of the kinds of agents that there are, each with its share of the agents; like
-    kinds count as one."""
-    raise ProblemError(
-        f"{type(algorithm).__name__} is not linear in its parameters, so its small-step law is "
-        "not known; "
-        "use LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning."
-    )
-
-
-@agent_noises.register
-def _(
-    algorithm: LinearSA, problem: MarkovNoise, fixed_point: np.ndarray
-) -> list[tuple[float, AgentNoise]]:
-    laws = kind_stationary_laws(problem, algorithm)
-    tables = algorithm.tables(problem)
+def state_noises(
+    problem: MarkovNoise, operator: LinearOperator, laws: np.ndarray, fixed_point: np.ndarray
+) -> list[tuple[float, StateNoise]]:
+    """The noise of the kinds of agents of a linear operator, each with its share of the agents;
+    `laws` (M, Y) are their stationary distributions."""
+    matrices, offsets = operator.of_kinds(problem.num_kinds)
     return [
         (
             float(problem.kind_counts[kind] / problem.num_agents),
             StateNoise(
                 problem.kernels[kind],
                 laws[kind],
-                tables.matrices[kind],
-                tables.offsets[kind] + tables.matrices[kind] @ fixed_point,
+                matrices[kind],
+                offsets[kind] + matrices[kind] @ fixed_point,
             ),
         )
         for kind in np.flatnonzero(problem.kind_counts)
     ]
 
 
-@agent_noises.register(OnPolicyTD)
-@agent_noises.register(OffPolicyTabularTD)
-@agent_noises.register(OffPolicyLinearTD)
-def _(
-    algorithm: Any, problem: Federation, fixed_point: np.ndarray
-) -> list[tuple[float, AgentNoise]]:
+def window_noises(
+    algorithm: Algorithm, problem: Problem, fixed_point: np.ndarray
+) -> list[tuple[float, WindowNoise]]:
+    """The noise of the kinds of agents of a temporal difference, each with its share of the agents;
+    like kinds count as one."""
     chains, laws = kind_chains(problem, algorithm), kind_stationary_laws(problem, algorithm)
     shares: dict[int, float] = {}
-    distinct: dict[int, AgentNoise] = {}
+    distinct: dict[int, WindowNoise] = {}
     for kind, windows in enumerate(chain_windows(problem, algorithm)):
         if problem.kind_counts[kind] == 0:
             continue

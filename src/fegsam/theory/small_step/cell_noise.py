@@ -18,11 +18,10 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from fegsam.algorithms.alg4_q_learning import QLearning
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_chains, kind_stationary_laws
 from fegsam.problem.federation import Federation
-from fegsam.theory.small_step.agent_noise import AgentNoise, agent_noises
 from fegsam.theory.small_step.lag_sums import lag_sums
 
 TIE = 1e-9
@@ -114,16 +113,17 @@ class CellNoise:
         return self.frequency / self.law[self.state]
 
 
-@agent_noises.register
-def _(
-    algorithm: QLearning, problem: Federation, fixed_point: np.ndarray
-) -> list[tuple[float, AgentNoise]]:
+def cell_noises(
+    algorithm: Algorithm, problem: Federation, fixed_point: np.ndarray
+) -> list[tuple[float, CellNoise]]:
+    """The noise of the kinds of agents of Q-learning, each with its share of the agents; like kinds
+    count as one."""
     states, actions = problem.num_states, problem.num_actions
     greedy = greedy_cells(fixed_point.reshape(states, actions))
     policies = algorithm.policies(problem)
     chains, laws = kind_chains(problem, algorithm), kind_stationary_laws(problem, algorithm)
     alike = max(len(problem.mdps), len(policies)) == 1
-    found: list[tuple[float, AgentNoise]] = []
+    found: list[tuple[float, CellNoise]] = []
     for kind in [0] if alike else np.flatnonzero(problem.kind_counts):
         mdp, policy = problem.mdps[kind % len(problem.mdps)], policies[kind % len(policies)]
         cell = np.repeat(np.arange(states * actions), np.diff(mdp.transitions.indptr))

@@ -41,20 +41,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fegsam.algorithms.rule import check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem.checks import integer, positive
-from fegsam.problem.federation import Federation, MarkovNoise
+from fegsam.problem.federation import Problem
 from fegsam.text import aligned
-from fegsam.theory.small_step.agent_noise import AgentNoise, agent_noises
+from fegsam.theory.small_step.agent_noise import AgentNoise
 from fegsam.theory.small_step.cell_noise import CellNoise
 from fegsam.theory.small_step.curvature import NO_CURVATURE, curvature
 from fegsam.theory.small_step.lyapunov import slowest_rate, stationary_covariance
+from fegsam.theory.small_step.noises import agent_noises
 
 SAME_MATRIX = 1e-12
 """Mean matrices whose entries differ by at most this part of the largest entry are the same."""
@@ -183,7 +183,7 @@ class SmallStepLaw:
 
 
 def small_step_law(
-    problem: Federation | MarkovNoise, algorithm: Any, *, step_size: float, sync_period: int
+    problem: Problem, algorithm: Algorithm, *, step_size: float, sync_period: int
 ) -> SmallStepLaw:
     """Variance and bias of the agents' average in the long run, for small steps, without sampling.
 
@@ -199,6 +199,7 @@ def small_step_law(
     ----------
     problem : Federation or MarkovNoise
     algorithm : LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning
+        Or one of your own whose structure is one of theirs.
     step_size : float
         alpha.
     sync_period : int
