@@ -37,33 +37,33 @@ def lay_out(
     sampling: str = "markov",
     team: int = 1,
 ) -> Layout:
-    plan, settings = PLANNED
-    plan = dataclasses.replace(
-        plan,
-        form=form,
-        dimension=dim,
-        num_agents=num_agents,
-        window=window,
-        start=dataclasses.replace(plan.start, time=start),
-    )
     settings = dataclasses.replace(
-        settings,
+        JOB.settings,
+        num_agents=num_agents,
         sync_period=period,
         num_steps=num_steps,
         record=np.array(record),
         sampling=sampling,
     )
-    return Layout(plan, settings, team)
+    job = dataclasses.replace(
+        JOB,
+        settings=settings,
+        form=form,
+        dimension=dim,
+        window=window,
+        start=dataclasses.replace(JOB.start, time=start),
+    )
+    return Layout(job, settings, team)
 
 
-def planned() -> tuple[Any, Any]:
-    """The plan and the settings of a small run, whose sizes `lay_out` changes."""
-    seen: list[tuple[Any, Any]] = []
-    case("alg4").run(alpha=0.1, K=2, T=3, engine=lambda *given: seen.append(given))
+def small_job() -> Any:
+    """A small run, whose sizes `lay_out` changes."""
+    seen: list[Any] = []
+    case("alg4").run(alpha=0.1, K=2, T=3, engine=seen.append)
     return seen[0]
 
 
-PLANNED = planned()
+JOB = small_job()
 SHAPES = [
     {"form": form, "dim": dim, "num_agents": agents, "period": period}
     for form, dim, agents, period in itertools.product(
