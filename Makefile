@@ -1,11 +1,12 @@
-# Two commands from a bare checkout: make demo, make test. Each sets up what it needs and is quick when run again.
+# From a bare checkout, run `make demo` or `make test`. Each installs what it needs, once.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# One process a core, a test file to each; their linear algebra is small, and a thread of its own for it would only wait.
+# One process per core, each with one test file at a time. The tests' linear algebra is small, so BLAS threads would only
+# wait for each other.
 PARALLEL := --numprocesses auto --dist loadfile
 export OPENBLAS_NUM_THREADS := 1
 
@@ -15,15 +16,15 @@ setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	@echo 'installing what the tests need; a minute or two'
+	@echo 'installing the packages that the tests need; this takes a minute or two'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	./.ci/browser
 	touch $@
 
-# The demo does without what only the tests need: Ray, Flower, a browser.
+# The demo does not need the packages that only the tests use: Ray, Flower, a browser.
 $(DEMO): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	@echo 'installing what the demo needs; a minute'
+	@echo 'installing the packages that the demo needs; this takes a minute'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[experiments,gymnasium,report]'
 	touch $@
 
@@ -36,7 +37,7 @@ test: $(READY)
 test-all: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL) -m 'slow or not slow'
 
-# Line coverage of src/: the ordinary tests, and the tiny agreement tests with the compiled code interpreted.
+# Line coverage of src/: the ordinary tests, then the tiny agreement tests with the compiled code interpreted.
 coverage: $(READY)
 	rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -q
@@ -52,7 +53,7 @@ lint: $(READY)
 	$(BIN)/pyright
 	$(BIN)/python .ci/public_types
 
-# The site, in docs/_build/index.html; a warning or a dead link is an error.
+# Build the site in docs/_build/index.html; a warning or a dead link is an error.
 docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build
 

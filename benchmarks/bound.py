@@ -1,21 +1,24 @@
-"""How many times the exact error the theorem's bound is, before and after its constants were
-sharpened, on random problems.
+"""Ratio of the theorem's bound to the exact error on random problems, before and after sharpening.
 
     python benchmarks/bound.py [--problems 50] [--quick]
 
-`--problems` of each of four families are drawn: `LinearSA`, on-policy TD, off-policy tabular TD and
-off-policy linear TD, with one to 10^6 agents of one kind or two, two or three states and one or two
-parameters. T is 10^18, and the exact error of the output is that of `exact.weighted_error`. The
-columns, at the largest step that the plain theorem admits:
+The script draws `--problems` problems of each of four families: `LinearSA`, on-policy TD,
+off-policy tabular TD and off-policy linear TD, with one to 10^6 agents of one or two kinds, two or
+three states and one or two parameters. T is 10^18, and `exact.weighted_error` gives the exact error
+of the output. The first five columns are ratios at the largest step size that the plain theorem
+admits:
 
-    lemma          K = 1: the plain theorem with the paper's lemma on the average noise, B^2/N + B
-    m_4 rho^r sharper lemma  K = 1: the same with B^2/N + (m_4 rho^r)^2, what `error_bound` gives
-    theorem        K = 1: `sharper_error_bound` plain, theorem K = 20: `error_bound` and
-    `sharper_error_bound`
+    lemma          K = 1: the plain theorem with the paper's lemma on the average noise,
+                   B^2/N + B m_4 rho^r
+    sharper lemma  K = 1: the same with B^2/N + (m_4 rho^r)^2, as in `error_bound`
+    theorem        K = 1: `sharper_error_bound`
+    plain, K=20    K = 20: `error_bound`
+    theorem, K=20  K = 20: `sharper_error_bound`
 
-and how many times larger the step is that the sharper theorem admits at K = 1, with its ratio at a
-tenth of that step. For the tabular algorithm the bound is on the sup norm and the exact error that
-in the 2-norm, at most |S| times as large.
+`step gained` is the factor by which the sharper theorem admits a larger step size at K = 1, and
+`larger step` is the ratio of `sharper_error_bound` at a tenth of its largest step size. For the
+tabular algorithm the bound is on the squared sup norm and the exact error is in the squared 2-norm,
+which is at most |S| times as large.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ STEPS = 10**18
 
 
 def draw(family: str, rng: np.random.Generator) -> tuple[Any, Any, Assumptions]:
-    """Draws until the theorem applies."""
+    """Draw problems until the theorem applies to one."""
     while True:
         kinds, states, dim = (int(rng.integers(*limits)) for limits in ((1, 3), (2, 4), (1, 3)))
         agents = int(rng.choice([n for n in AGENTS if n >= kinds]))
@@ -79,7 +82,7 @@ def draw(family: str, rng: np.random.Generator) -> tuple[Any, Any, Assumptions]:
 
 
 def papers_last_term(c: Constants) -> float:
-    """The fifth term from the paper's lemma."""
+    """The fifth term with the paper's lemma."""
     r2, rest = (c.u_cD / c.l_cD) ** 2, c.B * c.m_4
     C_10, C_13 = (
         8 * math.sqrt(r2 * rest) / (1 - math.sqrt(c.rho)),
@@ -92,8 +95,7 @@ def papers_last_term(c: Constants) -> float:
 
 
 def ratios(family: str, seed: int) -> list[float]:
-    """Bound / exact in the order of the columns, and how much larger a step the sharper theorem
-    admits."""
+    """One row of the table: bound / exact for each column, and the gain in step size."""
     problem, algorithm, given = draw(family, np.random.default_rng([seed, FAMILIES.index(family)]))
     to_2_norm = 1.0 if given.weight is None else 1 / float(np.linalg.eigvalsh(given.weight)[0])
     plain = largest_alpha(given, 1) / given.beta

@@ -1,14 +1,13 @@
-"""Cost of the exact moments against states, parameters, sync period, kinds, horizon and order of
-truncation.
+"""Cost of the exact moments against the size of the problem, the horizon and the truncation order.
 
     python benchmarks/exact.py [--repeats 3] [--quick] [--only SECTION]
 
-Processor time, best of the repeats. `set-up` is a call of `exact.moments` for the first
-synchronisation alone, on a problem whose chains nobody has looked at yet: fixed point, windows, the
-K steps of a round, one round. `per round` is what each further round takes, its error, mean and
-sync error included. A million agents cost as much as two. The cases in the sections `reach` and
-`limits` are whole calls as a user makes them, each in a process of its own for its peak memory:
-those of `reach` in seconds on the wall.
+Times are processor time, the best of the repeats. `set-up` is a call of `exact.moments` for the
+first synchronisation alone, on a fresh problem without cached chains: fixed point, windows, the K
+steps of a round, one round. `per round` is the time of each further round, including its error,
+mean and sync error. A million agents cost as much as two. The sections `reach` and `limits` time
+whole calls as a user makes them, each in a separate process to measure its peak memory; `reach`
+shows wall time.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ STEP_SIZE = 0.01
 
 
 class Case(NamedTuple):
-    """A dense Garnet, where every state can follow every other, and what is asked about it."""
+    """A dense Garnet, where every state can follow every other, and the settings of the call."""
 
     states: int = 20
     dimension: int | None = 5
@@ -41,7 +40,7 @@ class Case(NamedTuple):
     kinds: int = 1
     horizon: int = 1
     order: int | None = 1
-    """None: as many as are needed."""
+    """None: as high as needed."""
     actions: int = 3
 
     def problem(self) -> fg.Federation:
@@ -73,7 +72,7 @@ class Case(NamedTuple):
 
 
 def seconds(case: Case, times: Any, repeats: int) -> float:
-    """The best of the repeats, each on a fresh problem, the making of which is not timed."""
+    """The best of the repeats, each on a fresh problem, whose construction is not timed."""
     taken = []
     for _ in range(repeats):
         problem = case.problem()
@@ -150,7 +149,7 @@ class Reach(NamedTuple):
 
 
 def reach(case: Case, times: np.ndarray) -> Reach:
-    """One call; run in a process of its own."""
+    """One call; it runs in a separate process."""
     problem = case.problem()
     began = time.perf_counter()
     found = case.moments(problem, times)
@@ -254,7 +253,7 @@ LIMITS: dict[str, Callable[[], float]] = {
 
 
 def timed(name: str) -> tuple[float, float, int]:
-    """The answer, its processor time and the peak memory; run in a process of its own."""
+    """The answer, its processor time and the peak memory; it runs in a separate process."""
     began = time.process_time()
     found = float(LIMITS[name]())
     return found, time.process_time() - began, peak_bytes()
@@ -263,7 +262,7 @@ def timed(name: str) -> tuple[float, float, int]:
 def section_limits(_: int, quick: bool) -> None:
     print("\nLimits: whole calls as a user makes them, processor time of one thread")
     print(f"{'':<26} {'seconds':>8} {'peak MB':>8} {'answer':>12}")
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # which the new processes read
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # inherited by the new processes
     spawn = multiprocessing.get_context("spawn")
     for name in list(LIMITS)[2 if quick else 0 :]:
         with ProcessPoolExecutor(1, mp_context=spawn) as process:

@@ -1,14 +1,13 @@
-"""What a round of a federation costs beside the local steps and the transport, against d and the
-number of agents.
+"""Cost of a federation's round without local steps and transport, against d and number of agents.
 
     python benchmarks/federation.py [--rounds 20] [--directory DIR]
 
-Milliseconds, of processor time and on the wall, the least over the rounds. The server's share: ask
+Times are milliseconds of processor and wall time, the minimum over the rounds. For the server: ask
 (encode the request for each node), check (decode and check every reply), average, and the whole
-round as the server ran it with nodes that answer at once: with records, log and checkpoint. A
-node's share, for one agent: its state read, its state written, its reply encoded. `fsync` is what
-the disk under DIR takes to confirm one small file: the server waits for that three times in a round
-that is recorded (twice in one that is not), a node twice.
+round, including records, log and checkpoint, with nodes that answer at once. For a node with one
+agent: read its state, write its state, encode its reply. `fsync` is the time that the disk under
+DIR takes to sync one small file; the server waits for this three times in a recorded round (twice
+in others), and a node twice.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def now() -> np.ndarray:
 
 
 def timed(rounds: int, work: Callable[[int], Any]) -> Times:
-    """Least milliseconds of `work(number)`."""
+    """Minimum milliseconds of `work(number)`."""
     spent = []
     for number in range(rounds):
         began = now()
@@ -83,15 +82,14 @@ def experiment_of(dim: int, agents: int, rounds: int) -> Experiment:
 
 
 class Instant:
-    """One node per agent; every request is answered with parameters made before, in no time that
-    the server sees."""
+    """A transport with one node per agent, which answers at once with prepared parameters."""
 
     def __init__(self, experiment: Experiment, agents: int, dim: int) -> None:
         self._print, self._agents = experiment.fingerprint, agents
         self._params = np.random.default_rng(0).normal(size=(agents, dim))
         self._queue: list[tuple[str, bytes]] = []
         self.away = np.zeros(2)
-        """seconds that the nodes took"""
+        """processor and wall seconds spent in the nodes"""
 
     def nodes(self) -> list[str]:
         return [str(agent) for agent in range(self._agents)]
@@ -115,7 +113,7 @@ class Instant:
 
 
 def whole_rounds(experiment: Experiment, agents: int, dim: int, folder: pathlib.Path) -> Times:
-    """Least milliseconds of a server's round, without its nodes' share."""
+    """Minimum milliseconds of a server's round, without the time of its nodes."""
     transport, marks = Instant(experiment, agents, dim), []
 
     def mark(event: dict[str, Any]) -> None:
@@ -177,7 +175,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument(
-        "--directory", help="where state is kept; by default the system's temporary directory"
+        "--directory", help="where to store state; by default the system's temporary directory"
     )
     arguments = parser.parse_args()
     columns = ("ask", "check", "average", "round", "read", "write", "reply", "fsync")

@@ -1,8 +1,10 @@
-"""How long is a round on this GPU?  python benchmarks/gpu_rounds.py
+"""Time of one round on this GPU.
 
-Q-learning on a Garnet with 100 states, 5 actions and full branching, all agents of one kind, in
-float32. A round's time is what further rounds add to a run; what a run costs whatever its length
-stands beside it.
+    python benchmarks/gpu_rounds.py
+
+The problem is Q-learning on a Garnet with 100 states, 5 actions and full branching, with all agents
+of one kind, in float32. The time of a round is the time that further rounds add to a run; the last
+column is the fixed cost of a run.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _REPEATS = 3
 
 
 def measure(num_agents: int, period: int) -> tuple[float, float]:
-    """Seconds of a round, and of a run beyond its rounds."""
+    """Seconds per round, and the fixed cost of a run in seconds."""
     mdp = fg.examples.garnet(100, 5, 100, discount=0.9, seed=0)
     fed = fg.Federation(mdp, fg.policies.uniform(100, 5), num_agents=num_agents)
     rounds = 1000 if num_agents * period < 10**5 else 200 if num_agents < 10**5 else 20

@@ -1,10 +1,13 @@
-"""How much hangs on the way JAX is written?  python benchmarks/jax_forms.py [agents ...]
+"""How much the speed of Q-learning in JAX depends on how it is written.
 
-`fegsam bench` races the engine against the fastest Q-learning in JAX that we could write. Here are
-the ways in which one would write it first: a scan over an agent's steps under vmap, keys that are
-split, and what `jax.random` has to draw from a finite law; then alias tables in their place, and
-then the bench's own. All on JAX's default device, float32, K = 10, beside `cuda` where there is a
-GPU, else `cpu`; and first on a small problem, where every form must learn what `cpu` learns.
+    python benchmarks/jax_forms.py [agents ...]
+
+`fegsam bench` compares the engine with the fastest Q-learning in JAX that we could write. This
+script times the forms that one would write first: a scan over an agent's steps under vmap, with
+split keys, and with the functions of `jax.random` that draw from a finite distribution; then the
+same with alias tables; then the benchmark's own program. All run on JAX's default device in float32
+with K = 10, next to `cuda` if there is a GPU, otherwise `cpu`. Before the timing, every form must
+learn what `cpu` learns on a small problem.
 """
 
 from __future__ import annotations
@@ -40,8 +43,10 @@ jnp = jax.numpy
 def make_draws(
     federation: Any, tables: BaselineTables, form: str
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """How an action is drawn from (key, policy, state), and a next state from (key, state,
-    action)."""
+    """Functions that draw an action and a next state.
+
+    The first takes (key, policy, state), the second (key, state, action).
+    """
     states, actions = federation.num_states, federation.num_actions
     policies = jnp.asarray(federation.behavior_policies, np.float32)
     kernel = jnp.asarray(
@@ -89,7 +94,7 @@ def make_draws(
 
 
 def enter(form: str, case: BenchCase) -> Run:
-    """Q-learning as one would write it first: the flat average after so many rounds."""
+    """Q-learning as one would write it first: rounds -> the flat average after them."""
     federation, tables = make_problem(case.setting)[0], q_learning_tables(case.job)
     draw_action, draw_state = make_draws(federation, tables, form)
     rewards = jnp.asarray(federation.mdps[0].rewards, np.float32)
@@ -120,21 +125,23 @@ def enter(form: str, case: BenchCase) -> Run:
 
 
 def check(forms: list[Contestant]) -> bool:
-    """Whether all forms learn what `cpu` learns, told by how far two of its runs with seeds of
-    their own are apart."""
+    """Whether all forms learn what `cpu` learns.
+
+    The unit of distance is that between two runs of `cpu` with different seeds.
+    """
     case = make_case(dataclasses.replace(CHECKED, num_seeds=2))
     one, other = engines.Cpu()(case.lasting(_ROUNDS)).data.final_params.values
     case, noise = make_case(CHECKED), np.abs(one - other).max()
     apart = {form.name: np.abs(form.enter(case)(_ROUNDS) - one).max() / noise for form in forms}
     print(
-        "apart from cpu, in distances of two runs: "
+        "distance from cpu, in units of the distance between two runs of it: "
         + "; ".join(f"{name} {ratio:.2f}" for name, ratio in apart.items())
     )
     return max(apart.values()) < _APART
 
 
 def compare(num_agents: int, contestants: list[Contestant]) -> None:
-    """Print a line for each; the first is what the others are measured by."""
+    """Print one line for each contestant; the first is the unit for the others."""
     setting = BenchSetting(num_agents=num_agents)
     entries = Field(EFFORT).race("agents", make_case(setting), contestants)
     for entry in entries:
@@ -154,8 +161,8 @@ def main() -> None:
     forms.append(dataclasses.replace(known["JAX float32"], family="JAX, fastest"))
     print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}")
     if not check(forms):
-        sys.exit("A form learns something else than the engines.")
-    print(f"{'agents':>9} {'':17} {'µs a round':>11} {'ns a step':>11} {'x engine':>8}")
+        sys.exit("A form does not learn what the engines learn.")
+    print(f"{'agents':>9} {'':17} {'µs/round':>11} {'ns/step':>11} {'x engine':>8}")
     for text in sys.argv[1:] or AGENTS:
         compare(int(text), [known["cpu" if gpu_missing() else "cuda float32"], *forms])
 

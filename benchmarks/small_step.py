@@ -1,11 +1,10 @@
-"""Cost of the small-step law against the number of states and parameters, beside one exact solve of
-the mean field.
+"""Cost of the small-step law against the number of states and parameters.
 
     python benchmarks/small_step.py [--repeats 3] [--quick] [--only SECTION]
 
-Seconds of processor time and on the wall, best of the repeats. `fixed point` is the time of
-`fg.fixed_point` on a problem whose chains nobody has looked at yet, `law` that of `small_step_law`
-on another such; the law includes the fixed point.
+Times are seconds of processor and wall time, the best of the repeats. `fixed point` is the time of
+`fg.fixed_point` on a fresh problem without cached chains, for comparison; `law` is the time of
+`small_step_law` on another fresh problem, including the fixed point.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Make = Callable[[], fg.Federation]
 
 
 def best_of(repeats: int, make: Make, work: Callable[[fg.Federation], Any]) -> tuple[float, float]:
-    """Processor and wall seconds of `work` on a fresh problem; `make` is not timed."""
+    """Best processor and wall seconds of `work` on a fresh problem; `make` is not timed."""
     cpu, wall = [], []
     for _ in range(repeats):
         problem = make()
@@ -83,7 +82,7 @@ def section_features(repeats: int, quick: bool) -> None:
 
 
 def section_horizon(repeats: int, quick: bool) -> None:
-    heading("The same, n steps ahead: windows instead of states")
+    heading("The same, with n-step look-ahead: windows instead of states")
     for states, horizon in (
         ((1000, 2), (50, 3)) if quick else ((1000, 2), (5000, 2), (50, 3), (200, 3))
     ):
@@ -102,7 +101,7 @@ def section_tabular(repeats: int, quick: bool) -> None:
 
 
 def section_slow(repeats: int, quick: bool) -> None:
-    heading("A walk on a line, which mixes in about |S|^2 steps; d = 3")
+    heading("Random walk on a line, which mixes in about |S|^2 steps; d = 3")
     for states in (1000,) if quick else (1000, 4000):
         for period in (1, 1000, 10**6):
             report(

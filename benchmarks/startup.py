@@ -1,7 +1,8 @@
-"""From the start of a process to its first result, and the memory that many agents take, each in a
-process of its own.
+"""Time from the start of a process to its first result, and peak memory with many agents.
 
-python benchmarks/startup.py
+    python benchmarks/startup.py
+
+Each measurement runs in a separate process.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 
 
 def fresh_process(*, num_agents: int, num_steps: int, cache: str | None = None) -> dict[str, float]:
-    """What the process prints; `cache` is where it keeps compiled code."""
+    """The JSON object that the process prints; `cache` is its folder for compiled code."""
     command = [
         sys.executable,
         "-m",
@@ -33,7 +34,7 @@ def fresh_process(*, num_agents: int, num_steps: int, cache: str | None = None) 
 
 def main() -> None:
     print(
-        "From the start of a process to its first result, seconds (in brackets: the run without "
+        "Seconds from the start of a process to its first result (in brackets: the run without "
         "imports)"
     )
     with tempfile.TemporaryDirectory() as cache:

@@ -1,5 +1,7 @@
-"""The site: Markdown pages, and what is generated from the code: the API, the keys of a study, the
-command line."""
+"""Sphinx configuration: Markdown pages, and pages generated from the code.
+
+The API reference, the keys of a study and the command line's help are generated.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
-# A missing target of a link is an error; types that other packages define, and shapes such as "(S,
-# A) array", are no links.
+# A link without a target is an error, except for types that other packages define and for shapes
+# such as "(S, A) array".
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r".*"),
@@ -51,4 +53,3 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
 exclude_patterns = ["_build"]
-# Pages that come with other parts of the package are listed where they are there.

@@ -1,9 +1,8 @@
-"""Draw the picture of the README, docs/speed_up.svg: the error that remains against the number of
-agents.
+"""Draw the picture of the README, docs/speed_up.svg: remaining error against number of agents.
 
     python docs/make_picture.py
 
-The points are runs, the line is exact; nothing in the picture is typed by hand.
+The points are runs and the line is exact; no number in the picture is typed by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 640, 330, 90, 60
 
 
 def federation(agents: int) -> fg.Federation:
-    """A random walk whose values are learned as a line."""
+    """A random walk whose values are approximated by a line."""
     line = np.column_stack([np.ones(9), np.linspace(-1, 1, 9)])
     walk = fg.examples.random_walk(9, discount=0.8)
     return fg.Federation(
@@ -32,8 +31,7 @@ def federation(agents: int) -> fg.Federation:
 
 
 def data() -> dict[int, tuple[Estimate, float]]:
-    """For each number of agents: mean of the late error over seeds in its 95 % interval, and the
-    exact value."""
+    """The late error for each number of agents: its mean over seeds, and the exact value."""
     found = {}
     settings = {"step_size": STEP_SIZE, "sync_period": SYNC_PERIOD}
     times = np.arange(NUM_STEPS // 4, NUM_STEPS + 1, SYNC_PERIOD)
@@ -53,8 +51,7 @@ def data() -> dict[int, tuple[Estimate, float]]:
 
 
 def svg(points: dict[int, tuple[Estimate, float]]) -> str:
-    """Both axes logarithmic, a decade as long on one as on the other is not needed: the slope is
-    said in words."""
+    """The picture: both axes are logarithmic, and the title states the gain in words."""
     top = np.ceil(np.log10(max(found.high for found, _ in points.values())))
     low = np.floor(np.log10(min(found.low for found, _ in points.values())))
 
@@ -91,7 +88,7 @@ def svg(points: dict[int, tuple[Estimate, float]]) -> str:
         )
         parts.append(_text(x(agents), HEIGHT - BOTTOM + 20, str(agents), 12))
     parts.append(
-        _text((LEFT + WIDTH - 30) / 2, HEIGHT - 18, "number of agents, who meet every 10 steps", 13)
+        _text((LEFT + WIDTH - 30) / 2, HEIGHT - 18, "number of agents, averaged every 10 steps", 13)
     )
     said = (
         (f"runs: mean of {len(SEEDS)} seeds, 95 % interval", BLUE),
@@ -104,7 +101,7 @@ def svg(points: dict[int, tuple[Estimate, float]]) -> str:
     parts.append(
         f'<text transform="translate(20 {HEIGHT / 2}) rotate(-90)" font-size="13" '
         f'text-anchor="middle" fill="{INK}">'
-        "squared error that remains</text>"
+        "remaining squared error</text>"
     )
     frame = (
         f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif"'
@@ -119,8 +116,7 @@ def _gain(points: dict[int, tuple[Estimate, float]]) -> float:
 
 
 def _said(points: dict[int, tuple[Estimate, float]]) -> str:
-    """The numbers of the picture, for a reader who cannot see it and for the test that makes them
-    again."""
+    """The numbers of the picture, for readers who cannot see it and for the test."""
     return "; ".join(
         f"{n} agents: {found.value:.4g} in {found.low:.4g} to {found.high:.4g}, exactly {exact:.4g}"
         for n, (found, exact) in points.items()

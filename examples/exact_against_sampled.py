@@ -1,5 +1,4 @@
-"""The expected error without sampling, beside the mean of runs: they agree within the runs'
-intervals."""
+"""The exact expected error next to the mean over runs; they agree within the standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ def main() -> None:
         federation, fg.OnPolicyTD(), num_steps=TIMES[-1], record=TIMES, seeds=range(400), **SETTINGS
     )
     sampled = history.data.squared_error_2
-    print("   time      exact     mean of 400 runs, in standard errors of it")
+    print("   time      exact     mean of 400 runs, difference in standard errors")
     for index, time in enumerate(TIMES):
         runs = sampled[:, index].values
         off = (runs.mean() - exact.mse[index]) / max(stats.sem(runs), 1e-300) if index else 0.0

@@ -1,5 +1,7 @@
-"""A real federation on this machine: two agents as processes of their own, over TLS, with the
-simulator's numbers."""
+"""A real federation on one machine: two agents in separate processes, connected over TLS.
+
+Its result equals the simulator's.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def main() -> None:
     simulated = parse_study(STUDY).cells()[0].run()
     apart = abs(deployed.data.final_params - simulated.data.final_params).max()
     print(
-        f"after {deployed.settings.communications} communications, as simulated to "
-        f"{float(apart):.0e}"
+        f"after {deployed.settings.communications} communications, the largest difference from "
+        f"the simulation is {float(apart):.0e}"
     )
 
 

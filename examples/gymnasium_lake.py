@@ -1,5 +1,4 @@
-"""Ten agents cross Gymnasium's frozen lake, each in its own way, and learn the best way
-together."""
+"""Ten agents with different policies explore Gymnasium's frozen lake and learn the best policy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Agents that disagree: more local steps cost an error that more agents do not cure (linear
-features, private policies)."""
+"""Agents with different fixed points: the error from local steps does not fall with more agents.
+
+The agents evaluate one policy with linear features, each with its own private behaviour policy.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,10 @@ def federation(agents: int) -> fg.Federation:
 def main() -> None:
     td = fg.OffPolicyLinearTD()
     print(
-        f"mean distance of an agent's own fixed point from the common one: "
+        f"mean distance of the agents' own fixed points from the common one: "
         f"{fg.heterogeneity(federation(2), td):.4f}"
     )
-    print("exact squared error that remains:")
+    print("exact remaining squared error:")
     print("  agents " + "".join(f"{f'K = {period}':>12}" for period in PERIODS))
     for agents in (2, 200, 20_000):
         errors = [

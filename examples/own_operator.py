@@ -1,5 +1,7 @@
-"""Algorithm 1 with an operator of your own: four hospitals fit one logistic regression, each on its
-own patients."""
+"""Algorithm 1 with your own operator: four hospitals fit one logistic regression together.
+
+Each hospital uses only its own patients.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ RECOVERS = np.array([[0.8, 0.3], [0.7, 0.4]])
 
 
 def rule(params, y, kind, out):
-    """The gradient of the log-likelihood of one patient, less a ridge."""
+    """The gradient of the log-likelihood of one patient, minus a ridge penalty."""
     score = 0.0
     for j in range(2):
         score += CASES[y, j] * params[j]

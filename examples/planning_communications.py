@@ -1,5 +1,7 @@
-"""How seldom may a hundred agents meet and still reach an accuracy? The planner finds it and checks
-it by a run."""
+"""How rarely may a hundred agents synchronise and still reach an accuracy?
+
+The planner finds the answer and verifies it with a run.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A hundred agents with private policies learn Q* of one environment: problem, algorithm, run,
-answer."""
+"""A hundred agents with private policies learn Q* of one environment together."""
 
 from __future__ import annotations
 

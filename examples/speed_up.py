@@ -1,7 +1,7 @@
-"""Linear speed-up on one page: N agents reach N times less error than one, at the same step size
-and number of steps each.
+"""Linear speed-up: at the same step size and number of steps, N agents leave 1/N of the error.
 
-Federated Q-learning on a Garnet; prints a table with confidence intervals and writes the figure.
+The script runs federated Q-learning on a Garnet, prints a table with confidence intervals, and
+writes a figure.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fegsam.experiments.plateaus import find_plateau
 AGENTS = (1, 2, 4, 8, 16, 32, 64)
 SEEDS = range(32)
 STEP_SIZE, SYNC_PERIOD, NUM_STEPS = 0.02, 10, 60_000
-# Okabe and Ito's palette: told apart by the colour-blind too.
+# Okabe and Ito's palette, which colour-blind readers can distinguish.
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")
 
 
 def study() -> dict[int, fg.History]:
-    """One run of all seeds for each number of agents, on shared paths."""
+    """Run all seeds for each number of agents, on shared paths."""
     mdp = fg.examples.garnet(states=10, actions=2, branching=10, discount=0.7, seed=3)
     policy = fg.policies.uniform(10, 2)
     histories = {}
@@ -51,9 +51,9 @@ def study() -> dict[int, fg.History]:
 
 
 def print_table(histories: dict[int, fg.History]) -> float:
-    """The error that remains against N; returns the slope of its logarithm."""
+    """Print the remaining error against N, and return the slope of its logarithm."""
     one = plateau(histories[1]).mean()
-    print("\n  agents   E||Q - Q*||^2 that remains     one agent's error over it")
+    print("\n  agents   remaining E||Q - Q*||^2        one agent's error / this error")
     for agents, history in histories.items():
         found = mean_estimate(plateau(history), positive=True)
         print(
@@ -67,8 +67,8 @@ def print_table(histories: dict[int, fg.History]) -> float:
     ]
     if short:
         print(
-            f"\n  No plateau was reached by T = {NUM_STEPS} with N = {', '.join(short)}. Run for "
-            "longer."
+            f"\n  No plateau was reached by T = {NUM_STEPS} with N = {', '.join(short)}; "
+            "run for longer."
         )
     slope = slope_estimate(
         list(histories),
@@ -125,8 +125,8 @@ def main() -> None:
     )
     folder = parser.parse_args().output
     print(
-        f"Federated Q-learning, {NUM_STEPS} steps each, {len(SEEDS)} seeds (the first run "
-        "compiles, once):"
+        f"Federated Q-learning, {NUM_STEPS} steps per agent, {len(SEEDS)} seeds (the first run "
+        "includes compilation):"
     )
     histories = study()
     slope = print_table(histories)

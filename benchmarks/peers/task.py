@@ -1,8 +1,8 @@
-"""The task that every peer is given: Q* of one random MDP, as arrays in a file; and how close an
-answer comes.
+"""The task for every package: find Q* of one random MDP, stored as arrays in a file.
 
-python benchmarks/peers/task.py task.npz        with fegsam installed; the other scripts need only
-NumPy and their package
+    python benchmarks/peers/task.py task.npz
+
+This script needs fegsam; the others need only NumPy and their package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AGENTS, SYNC_PERIOD, STEP_SIZE = 16, 20, 0.1
 
 
 def make(path: str) -> None:
-    """The MDP, Q* from fegsam, and what fegsam itself does with the task."""
+    """Store the MDP and its Q*, and report fegsam's own result for the task."""
     import fegsam as fg
 
     mdp = fg.examples.garnet(STATES, ACTIONS, 4, discount=DISCOUNT, seed=0)
@@ -33,7 +33,7 @@ def make(path: str) -> None:
     begun = time.perf_counter()
     history = fg.run(fed, fg.QLearning(), num_steps=steps, record=steps, **settings)
     seconds = time.perf_counter() - begun
-    tell(
+    report(
         "fegsam",
         q_star,
         history.data.final_params[0].values.reshape(STATES, ACTIONS),
@@ -43,15 +43,13 @@ def make(path: str) -> None:
 
 
 def load() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Transitions (S, A, S), rewards (S, A) and Q* (S, A) from the file named on the command
-    line."""
+    """Transitions (S, A, S), rewards (S, A) and Q* (S, A), from the file on the command line."""
     stored = np.load(sys.argv[1])
     return stored["transitions"], stored["rewards"], stored["q_star"]
 
 
-def tell(package: str, q_star: np.ndarray, q: np.ndarray, speed: float | None, own: str) -> None:
-    """One line of JSON: the largest error of the answer, agent-steps a second, and what the script
-    had to write itself."""
+def report(package: str, q_star: np.ndarray, q: np.ndarray, speed: float | None, own: str) -> None:
+    """Print one line of JSON: the largest error of `q`, the speed, and what was written by hand."""
     found = {
         "package": package,
         "version": version(package),

@@ -1,5 +1,7 @@
-"""Flower: its weighted average of arrays; the learner is written here. python
-benchmarks/peers/with_flower.py task.npz"""
+"""Flower: its weighted average of arrays; this script implements the learner.
+
+python benchmarks/peers/with_flower.py task.npz
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import time
 
 import numpy as np
 from flwr.server.strategy.aggregate import aggregate
-from task import ACTIONS, AGENTS, DISCOUNT, STATES, STEP_SIZE, SYNC_PERIOD, load, tell
+from task import ACTIONS, AGENTS, DISCOUNT, STATES, STEP_SIZE, SYNC_PERIOD, load, report
 
 ROUNDS = 2_000
 transitions, rewards, q_star = load()
@@ -33,4 +35,4 @@ for _ in range(ROUNDS):
     states = [s for _, s in done]
     (q,) = aggregate([([table], SYNC_PERIOD) for table, _ in done])
 speed = AGENTS * SYNC_PERIOD * ROUNDS / (time.perf_counter() - begun)
-tell("flwr", q_star, q, speed, "sampling, the update, the local loop")
+report("flwr", q_star, q, speed, "sampling, the update, the local loop")

@@ -1,5 +1,7 @@
-"""mdptoolbox-hiive: its `QLearning`, one agent, its own step sizes. python
-benchmarks/peers/with_mdptoolbox.py task.npz"""
+"""mdptoolbox-hiive: its `QLearning`, one agent, at a constant step size.
+
+python benchmarks/peers/with_mdptoolbox.py task.npz
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import time
 
 import numpy as np
 from hiive.mdptoolbox.mdp import QLearning
-from task import DISCOUNT, load, tell
+from task import DISCOUNT, load, report
 
 STEPS = 200_000
 transitions, rewards, q_star = load()
@@ -24,7 +26,7 @@ learner = QLearning(
 )
 begun = time.perf_counter()
 learner.run()
-tell(
+report(
     "mdptoolbox-hiive",
     q_star,
     np.asarray(learner.Q),

@@ -1,13 +1,16 @@
-"""QuantEcon: `DiscreteDP` solves the MDP. python benchmarks/peers/with_quantecon.py task.npz"""
+"""QuantEcon: `DiscreteDP` solves the MDP.
+
+python benchmarks/peers/with_quantecon.py task.npz
+"""
 
 from __future__ import annotations
 
 import quantecon
-from task import DISCOUNT, load, tell
+from task import DISCOUNT, load, report
 
 transitions, rewards, q_star = load()
 solved = quantecon.markov.DiscreteDP(rewards, transitions, DISCOUNT).solve(
     method="policy_iteration"
 )
 q = rewards + DISCOUNT * transitions @ solved.v
-tell("quantecon", q_star, q, None, "nothing; no sampling is involved")
+report("quantecon", q_star, q, None, "nothing; no sampling is involved")

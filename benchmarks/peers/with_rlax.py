@@ -1,5 +1,7 @@
-"""RLax: `q_learning` gives the temporal difference; the rest is written here. python
-benchmarks/peers/with_rlax.py task.npz"""
+"""RLax: `q_learning` gives the temporal difference; this script implements the rest.
+
+python benchmarks/peers/with_rlax.py task.npz
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import rlax
-from task import ACTIONS, AGENTS, DISCOUNT, STATES, STEP_SIZE, SYNC_PERIOD, load, tell
+from task import ACTIONS, AGENTS, DISCOUNT, STATES, STEP_SIZE, SYNC_PERIOD, load, report
 
 ROUNDS = 2_000
 transitions, rewards, q_star = load()
@@ -42,4 +44,4 @@ for key in keys[:ROUNDS]:
     q, states = one_round(q, states, key)
 jax.block_until_ready(q)
 speed = AGENTS * SYNC_PERIOD * ROUNDS / (time.perf_counter() - begun)
-tell("rlax", q_star, np.asarray(q), speed, "sampling, the loop, the averaging")
+report("rlax", q_star, np.asarray(q), speed, "sampling, the loop, the averaging")

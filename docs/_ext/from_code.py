@@ -1,5 +1,7 @@
-"""What is written once, in the code, and shown in the site: public names, the keys of a study, the
-command line's help."""
+"""Directives that generate parts of the site from the code.
+
+They show public names, the keys of a study, and the command line's help.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PROTOCOL = "check, dimension, policies, tables, rule, window, form, norm, user_r
 
 
 class _Text(Directive):
-    """A directive whose body is made here, as reStructuredText."""
+    """A directive whose body is generated as reStructuredText."""
 
     required_arguments = 1
     final_argument_whitespace = True
@@ -48,7 +50,7 @@ class _Text(Directive):
 
 
 class PublicNames(_Text):
-    """``.. public-names:: fegsam.exact``: each name of its ``__all__``, from its docstring."""
+    """``.. public-names:: fegsam.exact``: the docstring of each name in ``__all__``."""
 
     def lines(self) -> Iterator[str]:
         shown = self.arguments[0]
@@ -66,8 +68,7 @@ class PublicNames(_Text):
 
 
 class SpecTable(_Text):
-    """``.. spec-table:: module:NAME``: the keys of a pydantic model, or of each model of a
-    dictionary."""
+    """``.. spec-table:: module:NAME``: the keys of one pydantic model, or of a dict of models."""
 
     def lines(self) -> Iterator[str]:
         module, _, name = self.arguments[0].partition(":")
@@ -77,8 +78,8 @@ class SpecTable(_Text):
             if kind:
                 yield f'``{model.tag} = "{kind}"``' if model.tag else f"``{kind}``"
             own = inspect.cleandoc(model.__doc__ or "")
-            # A model that serves one table is named after it, as the heading above is; others
-            # inherit what they do not say.
+            # The heading above already names a model that serves a single table, and an inherited
+            # docstring describes another model.
             own = own if "__doc__" in vars(model) and not own.startswith("[") else ""
             yield (
                 textwrap.indent(
@@ -131,7 +132,7 @@ def _default(value: Any) -> str:
 
 
 def _name(item: Any) -> str:
-    """Of the function that a validator calls, if it does."""
+    """The name of the function that a validator calls, or an empty string."""
     return getattr(getattr(item, "func", None), "__name__", "")
 
 
@@ -163,7 +164,7 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
         bool: "``true`` or ``false``",
         dict: "table",
     }
-    # What `either` allows besides a number.
+    # The words that `either` allows in place of a number.
     allowed = [
         inspect.getclosurevars(item.func).nonlocals["words"]
         for item in metadata
@@ -174,7 +175,7 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
 
 
 def _attribute_docs(model: Any) -> dict[str, str]:
-    """The string below a field, in the class and in those that it is made from."""
+    """The string below each field, in the class and in its base classes."""
     found: dict[str, str] = {}
     for part in reversed([part for part in model.__mro__ if part.__module__.startswith("fegsam")]):
         body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0].body
@@ -194,7 +195,7 @@ def _attribute_docs(model: Any) -> dict[str, str]:
 
 
 class CommandHelp(_Text):
-    """``.. command-help:: fegsam``: what each ``--help`` prints."""
+    """``.. command-help:: fegsam``: the ``--help`` text of every command."""
 
     def lines(self) -> Iterator[str]:
         from fegsam.cli import help_pages
@@ -213,7 +214,7 @@ def _plain_aliases(
     signature: str | None,
     returned: str | None,
 ) -> Any:
-    """An alias inside a union, as it is written in the code."""
+    """Show an alias inside a union as it is written in the code."""
     return tuple(
         text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text)
         for text in (signature, returned)

@@ -253,8 +253,8 @@ def explained(rule: Callable[..., Any]) -> Iterator[None]:
         number = lines[-1] if lines else str(own.__code__.co_firstlineno)
         raise ProblemError(
             f"Numba cannot compile the rule {own.__name__!r} ({own.__code__.co_filename}, line "
-            f"{number}: {reason}); use loops, arithmetic, math functions and numbers or arrays from "
-            "outside, or engine='reference', which runs it uncompiled."
+            f"{number}: {reason}); use loops, arithmetic, math functions and numbers or arrays "
+            "from outside, or engine='reference', which runs it uncompiled."
         ) from error
 
 

@@ -65,8 +65,8 @@ def run(
     initial_params : (d,) array, optional
         Where every agent starts; zeros by default.
     sampling : "markov" or "iid"
-        One path per agent (the paper's setting), or each step's window drawn afresh from the
-        stationary distribution.
+        One path per agent (the paper's setting), or each step's window drawn independently
+        from the stationary distribution.
     output_decay : float, optional
         c of the output time's distribution q(t) ~ c^-t; by default 1 - alpha phi_2 / 2, and
         1 - 1/T where no norm is found.

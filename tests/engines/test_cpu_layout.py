@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fegsam as fg
 from cases import case
 from fegsam.engines.cpu.layout import (
     BLOCK,
@@ -19,8 +20,9 @@ from fegsam.engines.cpu.layout import (
     SLOT_BYTES,
     STEPS_PER_CALL,
     STEPS_PER_TILE,
-    Layout,
+    CpuLayout,
 )
+from fegsam.prepare import prepare
 from helpers.small_buffers import shrink
 
 
@@ -36,7 +38,7 @@ def lay_out(
     record: Any = (0, 1000),
     sampling: str = "markov",
     team: int = 1,
-) -> Layout:
+) -> CpuLayout:
     settings = dataclasses.replace(
         JOB.settings,
         num_agents=num_agents,
@@ -53,17 +55,11 @@ def lay_out(
         window=window,
         start=dataclasses.replace(JOB.start, time=start),
     )
-    return Layout(job, settings, team)
+    return CpuLayout(job, team)
 
 
-def small_job() -> Any:
-    """A small run, whose sizes `lay_out` changes."""
-    seen: list[Any] = []
-    case("alg4").run(alpha=0.1, K=2, T=3, engine=seen.append)
-    return seen[0]
-
-
-JOB = small_job()
+JOB = prepare(case("alg4").problem, fg.QLearning(), step_size=0.1, sync_period=2, num_steps=3)
+"""A small run, whose sizes `lay_out` changes."""
 SHAPES = [
     {"form": form, "dim": dim, "num_agents": agents, "period": period}
     for form, dim, agents, period in itertools.product(

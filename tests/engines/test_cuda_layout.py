@@ -84,8 +84,10 @@ def test_every_agent_has_a_thread_and_blocks_fit() -> None:
             assert found.slots * found.lanes <= found.threads <= 1024
             assert found.shared_bytes <= H200.shared_bytes
             assert found.blocks * found.lanes >= agents or found.blocks * found.threads >= 132 * 256
-            assert found.crew == found.blocks * (found.seeds // found.slots)
-            assert found.grid == (2 * found.crew if found.where.scouted else found.crew)
+            assert found.agent_blocks == found.blocks * (found.seeds // found.slots)
+            assert found.grid == (
+                2 * found.agent_blocks if found.where.producers else found.agent_blocks
+            )
 
 
 def test_memory_is_planned_and_refused_with_numbers() -> None:
@@ -118,7 +120,7 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "scouted"),
+    ("changed", "producers"),
     [
         ({}, True),
         ({"num_agents": 2}, True),
@@ -131,17 +133,17 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
         ({"sync_period": 10**4}, False),
     ],
 )
-def test_scouts_run_ahead_where_half_of_the_gpu_is_enough(changed, scouted) -> None:
+def test_producers_run_ahead_where_half_of_the_gpu_is_enough(changed, producers) -> None:
     found = lay_out(**{"num_agents": 4096, **changed})
-    assert found.where.scouted == scouted
+    assert found.where.producers == producers
     assert found.shared_bytes <= H200.shared_bytes
-    assert not scouted or found.grid <= H200.processors
+    assert not producers or found.grid <= H200.processors
 
 
 def test_few_summands_go_straight_to_the_sums_of_all_blocks() -> None:
     few, many = (lay_out(num_agents=agents) for agents in (256, 4096))
-    assert few.where.scouted
-    assert many.where.scouted
+    assert few.where.producers
+    assert many.where.producers
     assert (few.where.sums, many.where.sums) == (False, True)
     assert few.where.near_log
     assert not lay_out(num_agents=4096, sync_period=200).where.near_log
@@ -153,7 +155,7 @@ def test_where_blocks_run_in_turn_there_is_one_and_it_fits() -> None:
     )
     rows = {"form": "row", "dim": 1000, "sync_period": 3, "item": 8, "device": simulator}
     assert lay_out(**rows, num_agents=5).blocks == 1
-    assert lay_out(**rows, num_agents=1, num_seeds=100).crew == 1
+    assert lay_out(**rows, num_agents=1, num_seeds=100).agent_blocks == 1
     cells = rows | {"form": "cell", "dim": 5000}
     assert lay_out(**cells, num_agents=2).name == "overlay"
 

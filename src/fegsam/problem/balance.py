@@ -3,7 +3,7 @@
 Memory is proportional to the number of transitions. Three methods are tried in this order:
 
 1. power iteration, which is enough for a chain that mixes fast;
-2. Krylov corrections (GMRES), which remove a few slow modes, as of nearly disconnected parts;
+2. Krylov corrections (GMRES), which remove a few slow modes, as nearly disconnected parts have;
 3. sparse LU, for many slow modes, as on lines and grids. LU would fill in on a random graph, but
    random graphs mix fast and never reach it.
 """

@@ -232,7 +232,7 @@ class Federation(_Assigned):
         return kind if len(self.mdps) > 1 else 0
 
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
+        """SHA-256 of everything that determines what is learned; equal problems have equal hashes.
 
         >>> mdp = MDP([[[1.0]]], [[0.0]], 0.5)
         >>> Federation(mdp, num_agents=1).fingerprint() == Federation(
@@ -327,7 +327,7 @@ class MarkovNoise(_Assigned):
         return len(self.kernels[0].indptr) - 1
 
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides what is learned: equal for equal problems, in every process.
+        """SHA-256 of everything that determines what is learned; equal problems have equal hashes.
 
         >>> MarkovNoise([[1.0]], num_agents=1).fingerprint() == MarkovNoise(
         ...     [[[1]]], num_agents=1

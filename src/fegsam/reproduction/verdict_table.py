@@ -1,7 +1,7 @@
-"""The page ``docs/verdicts.md``: every check of the reproduction, made from the specs.
+"""The page ``docs/verdicts.md``: every check of the reproduction, generated from the specs.
 
-``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` renews it, and a test holds the
-page to the specs.
+``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` regenerates it, and a test checks
+that the page matches the specs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from fegsam.text import markdown_head, markdown_row
 
 _OPENING = """# Every verdict
 
-What `fegsam reproduce` checks, claim by claim: the sentence, the statement of the paper that it is about, how it can fail, the
-threshold, and where the threshold comes from. The page is made from the specs in `src/fegsam/reproduction/specs`, where all of
-it stands before anything is run. The report of a run shows the same table with the outcomes.
+This page lists every check of `fegsam reproduce`, claim by claim:
+the claim, the paper's statement, how the check can fail, the threshold, and its origin.
+It is generated from the specs in `src/fegsam/reproduction/specs`, which are fixed before any run.
+The report of a run shows the same table with the outcomes.
 
 """
 _HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "where it comes from")
@@ -38,7 +39,7 @@ def page() -> str:
 
 
 def _row(check: Check) -> str:
-    # What a run fills in stands in italics.
+    # Values that a run fills in are in italics.
     claim = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", check.claim)
     cells = (
         claim,

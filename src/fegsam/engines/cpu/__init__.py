@@ -1,5 +1,6 @@
-"""The compiled engine on all cores: its memory (`layout`), its loop (`advance`, `team`), its steps
-(`kernels`, `sampling`).
+"""The compiled engine on all cores.
 
-`local` is one agent's share of a round, for agents that live on machines of their own.
+Its memory is in `memory` and `layout`, its loop in `advance`, `tile` and `team`, its steps in
+`steps`, `kernels` and `sampling`. `local` runs one agent's share of a round, for agents that live
+on machines of their own.
 """

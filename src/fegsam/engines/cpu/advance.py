@@ -1,417 +1,219 @@
 """The compiled loop of the `cpu` engine: rounds of K local steps and an average, for any rule.
 
-Between two synchronisations the agents do not meet, and after one they all hold the same
+Between two synchronisations the agents do not communicate, and after one they all hold the same
 parameters. So no agent has a copy of its own: each runs its steps on a scratch copy, its difference
-from the average goes into a sum, and the scratch copy is put back. Two ways to do that:
+from the average goes into a sum, and the scratch copy is restored. There are two ways to do that:
 
-logged   (cell rules with few steps against the table) every step logs its cell with the value
-before and after. The log
-         gives the difference and undoes it, so a round costs what its steps cost, whatever the size
-         of the table.
+logged   (cell rules whose rounds are short against the table) every step logs its cell with the
+         value before and after. The log gives the difference and undoes it, so a round costs what
+         its steps cost, whatever the size of the table.
 whole    (row and dense rules, long rounds) the difference is taken over all parameters.
 
 Sums are the same bits for any number of threads. Where a block of 64 agents touches few cells of
 the table (`sparse`), the increments are added in the order of the agents; otherwise each block has
 a sum of its own and these are added in order.
 
-Averages inside a round are recorded at *cuts*. Slot 0 of a sum is the whole round's; slot j holds
-cut j: logged, the increments since the cut before; whole, the difference from the round's start.
+Slot 0 of a sum belongs to the whole round. Slot j belongs to record point j inside the round: in a
+logged round it holds the increments since the record point before, in a whole one the difference
+from the round's start.
 """
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
-import numpy as np
-
-from fegsam.algorithms.rule import ONE, Path
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.kernels import (
     NEVER,
-    all_finite,
     apply_logged,
     apply_whole,
     carry,
     copy,
-    cut_logged,
-    cut_whole,
     draw_piece,
-    record_cuts,
+    record_points,
     reduce_blocks,
     reduce_logs,
-    undo_logged,
-    undo_whole,
 )
-from fegsam.engines.cpu.layout import BLOCK, Stretch, Write
-from fegsam.engines.cpu.team import ABORT, NEXT, add_done, meet, next_block
-from fegsam.engines.job import LARGEST
-
-_CALM = 1e20
-"""Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; above
-it each is looked at."""
-
-
-def make_steps(form, rule):
-    """`count` steps of one agent on its parameters, with the form's own write; how many of them
-    stayed finite."""
-
-    def cell_steps(
-        params, out, path, tables, step_size, at, stride, count, log, entry, sums, write
-    ):
-        cells, olds, news = log.cell, log.old, log.new
-        # Unsigned: a signed index costs a wrap-around test.
-        slot = np.uint64(entry)
-        for k in range(count):
-            cell, scale = rule(params, path, at, tables)
-            old = params[cell]
-            new = old + step_size * scale
-            params[cell] = new
-            if write.log:
-                cells[slot] = cell
-                olds[slot] = old
-            if write.new:
-                news[slot] = new
-            if write.sum:
-                sums[cell] += new - old
-            if not abs(new) <= LARGEST:
-                return k
-            at += stride
-            slot += ONE
-        return count
-
-    def row_steps(params, out, path, tables, step_size, at, stride, count, log, entry, sums, write):
-        rows = tables.rows
-        for k in range(count):
-            index, scale = rule(params, path, at, tables)
-            factor = step_size * scale
-            for j in range(params.shape[0]):
-                params[j] += factor * rows[index, j]
-            if not abs(factor) < _CALM and not all_finite(params):
-                return k
-            at += stride
-        return count
-
-    def dense_steps(
-        params, out, path, tables, step_size, at, stride, count, log, entry, sums, write
-    ):
-        for k in range(count):
-            rule(params, path, at, tables, out)
-            calm = True
-            for j in range(params.shape[0]):
-                change = step_size * out[j]
-                params[j] += change
-                calm &= abs(change) < _CALM
-            if not calm and not all_finite(params):
-                return k
-            at += stride
-        return count
-
-    return {"cell": cell_steps, "row": row_steps, "dense": dense_steps}[form]
+from fegsam.engines.cpu.layout import BLOCK
+from fegsam.engines.cpu.memory import BlockSums, CellRange, Piece, RoundPart, Write
+from fegsam.engines.cpu.steps import make_steps
+from fegsam.engines.cpu.team import ABORT, NEXT, add_done, barrier, next_block
+from fegsam.engines.cpu.tile import make_run_tile
 
 
 def make_advance(form, rule, key):
-    """The loop over rounds for one rule; `key` says what the rule is (see `compile`)."""
-    rule = compiled(rule, key=key, _nrt=form == "dense", forceinline=True)
-    steps = compiled(make_steps(form, rule), key=key, forceinline=True)
+    """The loop over rounds for one rule, and the loop of an agent that is alone.
 
-    @compiled(key=key, forceinline=True)
-    def run_tile(
-        fed,
-        tile,
-        agents,
-        tables,
-        own,
-        average,
-        log,
-        sums,
-        squares,
-        failed,
-        cuts,
-        stretch,
-        first,
-        count,
-        begin,
-        end,
-        entry,
-        apart,
-        adding,
-    ):
-        """Steps begin..end-1 of each agent in the tile, its cuts, and at the round's end its sum
-        and its undoing.
+    `key` identifies the rule (see `compilation`).
+    """
+    run_tile = make_run_tile(make_steps(form, rule, key), key)
+    return _make_rounds(run_tile, key), _make_alone(run_tile, key)
 
-        Agent a logs from ``entry + a * apart`` on.
-        """
-        params, out = own.params, own.out
-        kinds, mdps, policies = agents.kinds, agents.mdps, agents.policies
-        pitch = tile.states.shape[1]
-        stride = np.uint64(fed.window + 1) if fed.iid else np.uint64(1)
-        write = Write(
-            fed.logged, fed.logged and (stretch.num_cuts > 0 or not adding), fed.logged and adding
-        )
-        for a in range(count):
-            kind = np.uint64(kinds[first + a])
-            path = Path(
-                tile.flat_states,
-                tile.flat_actions,
-                kind,
-                np.uint64(mdps[kind]),
-                np.uint64(policies[kind]),
-            )
-            log_at = entry + a * apart
-            square, done, last_cut, broken = 0.0, begin, 0, False
-            for j in range(stretch.num_cuts + 1):
-                goal = min(end, cuts[j] - stretch.time if j < stretch.num_cuts else stretch.length)
-                if goal > done:
-                    at = np.uint64(a * pitch) + np.uint64(done - begin) * stride
-                    made = steps(
-                        params,
-                        out,
-                        path,
-                        tables,
-                        fed.step_size,
-                        at,
-                        stride,
-                        goal - done,
-                        log,
-                        log_at + done,
-                        sums[0],
-                        write,
-                    )
-                    if made < goal - done:
-                        if stretch.time + done + made + 1 < failed[0]:
-                            failed[0] = stretch.time + done + made + 1
-                            failed[1] = first + a
-                        broken = True
-                        break
-                    done = goal
-                if j < stretch.num_cuts and cuts[j] - stretch.time == done and done > begin:
-                    if fed.logged:
-                        square = cut_logged(
-                            average,
-                            sums[j + 1],
-                            log,
-                            log_at + last_cut,
-                            log_at + done,
-                            square,
-                            adding,
-                        )
-                    else:
-                        square = cut_whole(average, params, sums[j + 1])
-                    squares[j] += square
-                    last_cut = done
-            if broken:
-                copy(params, average)
-            elif end == stretch.length and fed.num_agents > 1:
-                if fed.logged:
-                    undo_logged(params, log, log_at, log_at + stretch.length)
-                else:
-                    undo_whole(average, params, sums[0])
+
+def _make_rounds(run_tile, key):
+    run_blocks = _make_run_blocks(run_tile, key)
 
     @compiled(key=key)
-    def advance(
-        fed, chain, agents, tables, shared, own, tile, seat, time, stop, cuts, rows, omegas
-    ):
-        """Run from `time` to `stop` and record at `cuts`; all threads of a team call it together.
+    def advance(fed, problem, shared, own, seat, recording, time, stop):
+        """Run from `time` to `stop` and record; all threads of a team call it together.
 
-        `time` is a synchronisation. A round that `stop` breaks off leaves the average as it was at
+        `time` is a synchronisation. A round that `stop` interrupts leaves the average as it was at
         the round's start.
         """
-        average, total, log, sync, failed = (
-            shared.average,
-            shared.total,
-            shared.log,
-            shared.sync,
-            shared.failed,
-        )
-        carried_states, carried_actions = shared.carried_states, shared.carried_actions
-        rank, team = seat.rank, seat.team
-        dim, num_blocks = average.shape[0], (fed.num_agents + BLOCK - 1) // BLOCK
-        low, high = dim * rank // team, dim * (rank + 1) // team
-        adding = not fed.sparse or team == 1
-        keep_log = fed.sparse and (team > 1 or fed.touched)
-        row = 0
-        while time < stop and sync[ABORT] == 0:
-            length = min(fed.sync_period, stop - time)
-            synced = length == fed.sync_period
-            num_cuts = 0
-            while row + num_cuts < len(cuts) and cuts[row + num_cuts] < time + length + (
-                0 if synced else 1
-            ):
-                num_cuts += 1
-            stretch = Stretch(time, length, num_cuts)
-            here = cuts[row : row + num_cuts]
-            own.squares[:num_cuts] = 0.0
-
-            for wave_first in range(0, num_blocks, fed.wave):
-                blocks = min(fed.wave, num_blocks - wave_first)
-                b = next_block(sync, team, -1)
-                while b < blocks and sync[ABORT] == 0:
-                    block_first = (wave_first + b) * BLOCK
-                    block_last = min(block_first + BLOCK, fed.num_agents)
-                    sums = total if fed.sparse else shared.sums[b]
-                    if not fed.sparse:
-                        sums[: num_cuts + 1] = 0.0
-                    shared.squares[b, :num_cuts] = 0.0
-                    for first in range(block_first, block_last, fed.tile):
-                        count = min(fed.tile, block_last - first)
-                        entry = (
-                            (first - wave_first * BLOCK) * length
-                            if keep_log
-                            else rank * fed.log_pitch
-                        )
-                        for begin in range(0, length, fed.span):
-                            if sync[ABORT] != 0:
-                                break
-                            end = min(begin + fed.span, length)
-                            draw_piece(
-                                fed,
-                                tile,
-                                chain,
-                                agents,
-                                seat.seed,
-                                carried_states,
-                                carried_actions,
-                                first,
-                                count,
-                                time,
-                                begin,
-                                end,
-                            )
-                            run_tile(
-                                fed,
-                                tile,
-                                agents,
-                                tables,
-                                own,
-                                average,
-                                log,
-                                sums,
-                                shared.squares[b],
-                                failed[rank],
-                                here,
-                                stretch,
-                                first,
-                                count,
-                                begin,
-                                end,
-                                entry,
-                                length if keep_log else 0,
-                                adding,
-                            )
-                            if length > fed.span:
-                                add_done(sync, team, end - begin)
-                        if synced:
-                            carry(
-                                fed,
-                                tile,
-                                carried_states,
-                                carried_actions,
-                                first,
-                                count,
-                                (length - 1) % fed.span + 1,
-                            )
-                    if length <= fed.span:
-                        add_done(sync, team, (block_last - block_first) * length)
-                    b = next_block(sync, team, b)
-                meet(sync, team)
-                wave_agents = min(blocks * BLOCK, fed.num_agents - wave_first * BLOCK)
-                if not fed.sparse:
-                    reduce_blocks(total, shared.sums, blocks, num_cuts + 1, low, high)
-                elif team > 1:
-                    reduce_logs(total, log, here, stretch, wave_agents, low, high)
-                for b in range(blocks):
-                    for j in range(num_cuts):
-                        own.squares[j] += shared.squares[b, j]
-                if rank == 0:
-                    sync[NEXT] = 0
-                meet(sync, team)
-
-            if rank == 0:
-                record_cuts(fed, average, total, own.squares, rows, omegas, row, num_cuts)
-            meet(sync, team)
-            for other in range(team):
-                if failed[other, 0] < NEVER:
-                    return
-            for j in range(num_cuts):
-                total[j + 1, low:high] = 0.0
-            if not synced:
-                total[0, low:high] = 0.0
-            elif fed.touched:
-                apply_logged(
-                    fed,
-                    average,
-                    own.params,
-                    total,
-                    log.cell,
-                    fed.num_agents * length,
-                    sync,
-                    team,
-                    low,
-                    high,
-                )
-            else:
-                apply_whole(fed, average, own.params, total, sync, team, low, high)
-            row += num_cuts
-            time += length
-            if synced and row < len(cuts) and cuts[row] == time:
-                if rank == 0:
-                    copy(rows[row], average)
-                    omegas[row] = 0.0
-                row += 1
-            meet(sync, team)
-
-    @compiled(key=key)
-    def advance_alone(
-        fed, chain, agents, tables, shared, own, tile, seat, time, stop, cuts, rows, omegas
-    ):
-        """One agent never averages: its steps go from `time` to `stop` and stay."""
-        row = 0
+        dim, num_blocks = shared.average.shape[0], (fed.num_agents + BLOCK - 1) // BLOCK
+        low, high = dim * seat.rank // seat.team, dim * (seat.rank + 1) // seat.team
+        cells, row = CellRange(low, high), 0
         while time < stop and shared.sync[ABORT] == 0:
-            length = min(fed.span, (cuts[row] if row < len(cuts) else stop) - time)
-            draw_piece(
-                fed,
-                tile,
-                chain,
-                agents,
-                seat.seed,
-                shared.carried_states,
-                shared.carried_actions,
-                0,
-                1,
-                time,
-                0,
-                length,
+            part = next_part(fed, recording.times, row, time, stop)
+            num_points = len(part.points)
+            own.squares[:num_points] = 0.0
+            for first in range(0, num_blocks, fed.wave):
+                blocks = min(fed.wave, num_blocks - first)
+                run_blocks(fed, problem, shared, own, seat, part, first, blocks)
+                barrier(shared.sync, seat.team)
+                reduce_wave(fed, shared, own, seat, part, first, blocks, cells)
+                if seat.rank == 0:
+                    shared.sync[NEXT] = 0
+                barrier(shared.sync, seat.team)
+            if seat.rank == 0:
+                record_points(
+                    fed, shared.average, shared.total, own.squares, recording, row, num_points
+                )
+            barrier(shared.sync, seat.team)
+            if any_failed(shared.failed):
+                return
+            end_round(fed, shared, own, seat, part, cells)
+            row += num_points
+            time += part.length
+            if part.synced and row < len(recording.times) and recording.times[row] == time:
+                if seat.rank == 0:
+                    copy(recording.rows[row], shared.average)
+                    recording.omegas[row] = 0.0
+                row += 1
+            barrier(shared.sync, seat.team)
+
+    return advance
+
+
+@compiled(forceinline=True)
+def next_part(fed, times, row, time, stop):
+    """The round that starts at `time`, with its record points, which start at `row`."""
+    length = min(fed.sync_period, stop - time)
+    synced = length == fed.sync_period
+    # The average at a synchronisation is recorded after the round, not inside it.
+    last, end = row, time + length + (0 if synced else 1)
+    while last < len(times) and times[last] < end:
+        last += 1
+    return RoundPart(time, length, synced, times[row:last])
+
+
+def _make_run_blocks(run_tile, key):
+    @compiled(key=key, forceinline=True)
+    def run_block(fed, problem, shared, own, seat, part, wave_first, b):
+        """All agents of block `b` of the wave that begins with block `wave_first`, tile by tile."""
+        sync, length, num_points = shared.sync, part.length, len(part.points)
+        first = (wave_first + b) * BLOCK
+        last = min(first + BLOCK, fed.num_agents)
+        adding = not fed.sparse or seat.team == 1
+        keep_log = fed.sparse and (seat.team > 1 or fed.touched)
+        sums = shared.total if fed.sparse else shared.sums[b]
+        if not fed.sparse:
+            sums[: num_points + 1] = 0.0
+        shared.squares[b, :num_points] = 0.0
+        new = fed.logged and (num_points > 0 or not adding)
+        write = Write(fed.logged, new, fed.logged and adding)
+        block = BlockSums(sums, shared.squares[b], shared.failed[seat.rank], write)
+        for tile_first in range(first, last, fed.tile):
+            count = min(fed.tile, last - tile_first)
+            entry = (
+                (tile_first - wave_first * BLOCK) * length
+                if keep_log
+                else seat.rank * fed.log_pitch
             )
-            run_tile(
-                fed,
-                tile,
-                agents,
-                tables,
-                own,
-                shared.average,
-                shared.log,
-                shared.total,
-                shared.squares[0],
-                shared.failed[0],
-                cuts,
-                Stretch(time, length, 0),
-                0,
-                1,
-                0,
-                length,
-                0,
-                0,
-                False,
-            )
+            for begin in range(0, length, fed.span):
+                if sync[ABORT] != 0:
+                    break
+                end, apart = min(begin + fed.span, length), length if keep_log else 0
+                piece = Piece(tile_first, count, begin, end, entry, apart)
+                draw_piece(fed, problem, own.tile, shared.carried, seat.seed, part.time, piece)
+                run_tile(fed, problem, shared, own, part, piece, block)
+                if length > fed.span:
+                    add_done(sync, seat.team, end - begin)
+            if part.synced:
+                steps = (length - 1) % fed.span + 1
+                carry(fed, own.tile, shared.carried, tile_first, count, steps)
+        if length <= fed.span:
+            add_done(sync, seat.team, (last - first) * length)
+
+    @compiled(key=key, forceinline=True)
+    def run_blocks(fed, problem, shared, own, seat, part, wave_first, blocks):
+        """The blocks of a wave that this thread takes."""
+        b = next_block(shared.sync, seat.team, -1)
+        while b < blocks and shared.sync[ABORT] == 0:
+            run_block(fed, problem, shared, own, seat, part, wave_first, b)
+            b = next_block(shared.sync, seat.team, b)
+
+    return run_blocks
+
+
+@compiled(forceinline=True)
+def reduce_wave(fed, shared, own, seat, part, wave_first, blocks, cells):
+    """Add a wave's sums to the totals of this thread's cells."""
+    num_points = len(part.points)
+    if not fed.sparse:
+        reduce_blocks(shared.total, shared.sums, blocks, num_points + 1, cells)
+    elif seat.team > 1:
+        agents = min(blocks * BLOCK, fed.num_agents - wave_first * BLOCK)
+        reduce_logs(shared.total, shared.log, part, agents, cells)
+    for b in range(blocks):
+        for j in range(num_points):
+            own.squares[j] += shared.squares[b, j]
+
+
+@compiled(forceinline=True)
+def end_round(fed, shared, own, seat, part, cells):
+    """Average where the round is whole, and clear the totals."""
+    average, total, sync, team = shared.average, shared.total, shared.sync, seat.team
+    for j in range(len(part.points)):
+        total[j + 1, cells.low : cells.high] = 0.0
+    if not part.synced:
+        total[0, cells.low : cells.high] = 0.0
+    elif fed.touched:
+        logged = shared.log.cell[: fed.num_agents * part.length]
+        apply_logged(fed, average, own.params, total, logged, cells, sync, team)
+    else:
+        apply_whole(fed, average, own.params, total, cells, sync, team)
+
+
+@compiled(forceinline=True)
+def any_failed(failed):
+    found = False
+    for rank in range(failed.shape[0]):
+        found |= failed[rank, 0] < NEVER
+    return found
+
+
+def _make_alone(run_tile, key):
+    @compiled(key=key)
+    def advance_alone(fed, problem, shared, own, seat, recording, time, stop):
+        """One agent never averages: its steps go from `time` to `stop` and stay."""
+        times, row = recording.times, 0
+        while time < stop and shared.sync[ABORT] == 0:
+            length = min(fed.span, (times[row] if row < len(times) else stop) - time)
+            part, piece = RoundPart(time, length, False, times[:0]), Piece(0, 1, 0, length, 0, 0)
+            write = Write(False, False, False)
+            block = BlockSums(shared.total, shared.squares[0], shared.failed[0], write)
+            draw_piece(fed, problem, own.tile, shared.carried, seat.seed, time, piece)
+            run_tile(fed, problem, shared, own, part, piece, block)
             if shared.failed[0, 0] < NEVER:
                 return
-            carry(fed, tile, shared.carried_states, shared.carried_actions, 0, 1, length)
+            carry(fed, own.tile, shared.carried, 0, 1, length)
             time += length
             add_done(shared.sync, seat.team, length)
-            if row < len(cuts) and cuts[row] == time:
-                copy(rows[row], own.params)
-                omegas[row] = 0.0
+            if row < len(times) and times[row] == time:
+                copy(recording.rows[row], own.params)
+                recording.omegas[row] = 0.0
                 row += 1
         copy(shared.average, own.params)
 
-    return advance, advance_alone
+    return advance_alone

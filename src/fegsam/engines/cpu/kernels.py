@@ -1,5 +1,5 @@
-"""The parts of a round, compiled: paths for a tile of agents, cuts, undoing, sums, averages.
-`advance` joins them."""
+"""The parts of a round, compiled: paths for a tile of agents, record points, undoing, sums,
+averages. `tile` and `advance` join them."""
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from fegsam.compilation import compiled
-from fegsam.engines.cpu.sampling import draw_windows, enter, extend
-from fegsam.engines.cpu.team import meet
+from fegsam.engines.cpu.sampling import Draw, draw_windows, enter, extend
+from fegsam.engines.cpu.team import barrier
 from fegsam.engines.job import LARGEST
 from fegsam.engines.randomness import ONE
 
@@ -31,43 +31,55 @@ def copy(target, source):
 
 
 @compiled(forceinline=True)
-def draw_piece(
-    fed, tile, chain, agents, seed, carried_states, carried_actions, first, count, time, begin, end
-):
-    """Paths for steps begin..end-1 of a round that starts at `time`; a later piece goes on from the
-    one before."""
+def draw_piece(fed, problem, tile, carried, seed, time, piece):
+    """Paths for a piece of a round that starts at `time`; a later piece continues the one before
+    it."""
+    begin, first, count = piece.begin, piece.first, piece.num_agents
+    draw = Draw(seed, first, count, time + begin, piece.end - begin)
     if begin == 0:
-        enter(tile, chain, agents, first, count)
+        enter(tile, problem.chain, problem.agents, first, count)
     if fed.iid:
-        draw_windows(tile, chain, agents, seed, first, count, time + begin, end - begin, fed.window)
+        draw_windows(tile, problem.chain, problem.agents, draw, fed.window)
         return
     states, actions = tile.states, tile.actions
     for a in range(count):
         for j in range(fed.ahead):
-            states[a, j] = carried_states[first + a, j] if begin == 0 else states[a, fed.span + j]
+            states[a, j] = carried.states[first + a, j] if begin == 0 else states[a, fed.span + j]
         for j in range(fed.ahead - 1):
             actions[a, j] = (
-                carried_actions[first + a, j] if begin == 0 else actions[a, fed.span + j]
+                carried.actions[first + a, j] if begin == 0 else actions[a, fed.span + j]
             )
-    extend(tile, chain, seed, first, count, time + begin, end - begin, fed.ahead)
+    extend(tile, problem.chain, draw, fed.ahead)
 
 
 @compiled(forceinline=True)
-def carry(fed, tile, carried_states, carried_actions, first, count, steps):
+def carry(fed, tile, carried, first, count, steps):
     """Keep the windows that stand `steps` after the tile's beginning."""
     if fed.iid:
         return
     for a in range(count):
         for j in range(fed.ahead):
-            carried_states[first + a, j] = tile.states[a, steps + j]
+            carried.states[first + a, j] = tile.states[a, steps + j]
         for j in range(fed.ahead - 1):
-            carried_actions[first + a, j] = tile.actions[a, steps + j]
+            carried.actions[first + a, j] = tile.actions[a, steps + j]
 
 
 @compiled
-def cut_logged(average, sums, log, begin, end, square, adding):
-    """Account for the log entries since the cut before; return the agent's squared distance from
-    the average."""
+def fill_windows(fed, chain, agents, tile, carried, seed, time):
+    """The rest of every agent's window, behind its state at `time`."""
+    for first in range(0, fed.num_agents, fed.tile):
+        count = min(fed.tile, fed.num_agents - first)
+        enter(tile, chain, agents, first, count)
+        for a in range(count):
+            tile.states[a, 0] = carried.states[first + a, 0]
+        extend(tile, chain, Draw(seed, first, count, time, fed.ahead - 1), 1)
+        carry(fed, tile, carried, first, count, 0)
+
+
+@compiled
+def point_logged(average, sums, log, begin, end, square, adding):
+    """Account for the log entries since the last record point; return the agent's squared distance
+    from the average."""
     for e in range(begin, end):
         c = log.cell[e]
         old, new = log.old[e], log.new[e]
@@ -78,7 +90,8 @@ def cut_logged(average, sums, log, begin, end, square, adding):
 
 
 @compiled
-def cut_whole(average, params, sums):
+def point_whole(average, params, sums):
+    """The same from all parameters: their differences from the average go into the sums."""
     square = 0.0
     for c in range(params.shape[0]):
         change = params[c] - average[c]
@@ -104,66 +117,66 @@ def undo_whole(average, params, sums):
 
 
 @compiled
-def reduce_logs(total, log, cuts, stretch, num_agents, low, high):
-    """Add the wave's logs to the totals of cells low..high-1, in the order in which one thread adds
-    them."""
+def reduce_logs(total, log, part, num_agents, cells):
+    """Add the wave's logs to the totals of `cells`, in the order in which one thread adds them."""
     for agent in range(num_agents):
-        base = agent * stretch.length
+        base = agent * part.length
         begin = base
-        for j in range(stretch.num_cuts):
-            end = base + cuts[j] - stretch.time
+        for j in range(len(part.points)):
+            end = base + part.points[j] - part.time
             for e in range(begin, end):
                 c = log.cell[e]
-                if low <= c < high:
+                if cells.low <= c < cells.high:
                     total[j + 1, c] += log.new[e] - log.old[e]
             begin = end
-        for e in range(base, base + stretch.length):
+        for e in range(base, base + part.length):
             c = log.cell[e]
-            if low <= c < high:
+            if cells.low <= c < cells.high:
                 total[0, c] += log.new[e] - log.old[e]
 
 
 @compiled
-def reduce_blocks(total, sums, blocks, slots, low, high):
+def reduce_blocks(total, sums, blocks, slots, cells):
     for b in range(blocks):
         for j in range(slots):
-            for c in range(low, high):
+            for c in range(cells.low, cells.high):
                 total[j, c] += sums[b, j, c]
 
 
 @compiled
-def record_cuts(fed, average, total, squares, rows, omegas, row, num_cuts):
-    """Averages and sync errors at the cuts, from the totals."""
-    for j in range(num_cuts):
+def record_points(fed, average, total, squares, recording, row, num_points):
+    """Averages and sync errors at the record points inside a round, from the totals."""
+    for j in range(num_points):
         apart = 0.0
         for c in range(average.shape[0]):
             if fed.logged and j > 0:
                 total[j + 1, c] += total[j, c]
             change = total[j + 1, c] / fed.num_agents
-            rows[row + j, c] = average[c] + change
+            recording.rows[row + j, c] = average[c] + change
             apart += change * change
-        omegas[row + j] = max(squares[j] / fed.num_agents - apart, 0.0)
+        recording.omegas[row + j] = max(squares[j] / fed.num_agents - apart, 0.0)
 
 
 @compiled
-def apply_whole(fed, average, params, total, sync, team, low, high):
-    for c in range(low, high):
+def apply_whole(fed, average, params, total, cells, sync, team):
+    """Average over all cells."""
+    for c in range(cells.low, cells.high):
         average[c] += total[0, c] / fed.num_agents
         total[0, c] = 0.0
-    meet(sync, team)
+    barrier(sync, team)
     copy(params, average)
 
 
 @compiled
-def apply_logged(fed, average, params, total, cells, entries, sync, team, low, high):
-    """Average over logged cells alone; a cell met again has nothing left to add."""
-    for e in range(entries):
-        c = cells[e]
-        if low <= c < high and total[0, c] != 0.0:
+def apply_logged(fed, average, params, total, logged, cells, sync, team):
+    """Average over the `logged` cells alone; where a cell comes again, its total is zero."""
+    for e in range(len(logged)):
+        c = logged[e]
+        if cells.low <= c < cells.high and total[0, c] != 0.0:
             average[c] += total[0, c] / fed.num_agents
             total[0, c] = 0.0
             params[c] = average[c]
     if team > 1:
-        meet(sync, team)
-        for e in range(entries):
-            params[cells[e]] = average[cells[e]]
+        barrier(sync, team)
+        for e in range(len(logged)):
+            params[logged[e]] = average[logged[e]]

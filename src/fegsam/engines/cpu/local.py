@@ -8,16 +8,23 @@ own: the same rule, the same write, the same random numbers.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fegsam.algorithms.rule import Algorithm, Path, check_algorithm
 from fegsam.compilation import compiled, explained, renewed, rule_key
 from fegsam.engines.agent import State, StreamAgent
-from fegsam.engines.cpu.advance import make_steps
-from fegsam.engines.cpu.layout import Log, Write
-from fegsam.engines.cpu.sampling import draw_windows, enter, extend, first_states, make_tile
+from fegsam.engines.cpu.memory import StepLog, StepRange, Trace, Write
+from fegsam.engines.cpu.sampling import (
+    Draw,
+    draw_windows,
+    enter,
+    extend,
+    first_states,
+    make_tile,
+)
+from fegsam.engines.cpu.steps import make_steps
 from fegsam.engines.job import (
     Agents,
     Chain,
@@ -53,7 +60,7 @@ class CompiledStream:
         enter(self._tile, chain, agents, agent, 1)
         first_states(chain, self._seed, agent, 1, self._states)
         self._tile.states[0, 0] = self._states[0]
-        extend(self._tile, chain, self._seed, agent, 1, 0, self._ahead - 1, 1)
+        extend(self._tile, chain, Draw(self._seed, agent, 1, 0, self._ahead - 1), 1)
         self._states[:] = self._tile.states[0]
         self._actions[:] = self._tile.actions[0, : self._ahead - 1]
 
@@ -78,16 +85,13 @@ class CompiledStream:
             flat_states=rows.states,
             flat_actions=rows.actions,
         )
-        place = self._seed, self._agent, 1, self._time, count
+        draw = Draw(self._seed, self._agent, 1, self._time, count)
         if self._iid:
-            seed, agent, one, time, _ = place
-            draw_windows(
-                tile, self._chain, self._agents, seed, agent, one, time, count, self._window
-            )
+            draw_windows(tile, self._chain, self._agents, draw, self._window)
         else:
             ahead = self._ahead
             rows.states[:ahead], rows.actions[: ahead - 1] = self._states, self._actions
-            extend(tile, self._chain, *place, ahead)
+            extend(tile, self._chain, draw, ahead)
             self._states[:] = rows.states[count : count + ahead]
             self._actions[:] = rows.actions[count : count + ahead - 1]
         self._time += count
@@ -153,27 +157,32 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         stream = CompiledStream(chain, agents, sampling, algorithm.window, seed, agent)
         tables, dimension = algorithm.tables(problem), algorithm.dimension(problem)
         run_steps, stride = compiled_local_steps(algorithm.form, algorithm.rule), stream.stride
-        out, unused = np.zeros(dimension), Log(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
+        out = np.zeros(dimension)
+        nothing = StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
+        trace = Trace(Write(False, False, False), nothing, 0, out)
 
         def steps(params: np.ndarray, rows: Path, count: int) -> int:
+            reach = StepRange(np.uint64(0), np.uint64(stride), count)
             with explained(algorithm.rule):
-                return run_steps(params, out, rows, tables, size, stride, count, unused)
+                return run_steps(_Scratch(params, out), rows, tables, size, reach, trace)
 
         super().__init__(stream, steps, dimension, STEPS_AT_ONCE)
 
 
+class _Scratch(NamedTuple):
+    params: np.ndarray
+    out: np.ndarray
+    """(d): what a dense rule fills"""
+
+
 def make_local_steps(form, rule, key):
-    """The loop for one rule; `key` says what the rule is (see `compilation`)."""
-    rule = compiled(rule, key=key, _nrt=form == "dense", forceinline=True)
-    steps = compiled(make_steps(form, rule), key=key, forceinline=True)
+    """The loop for one rule; `key` identifies the rule (see `compilation`)."""
+    steps = make_steps(form, rule, key)
 
     @compiled(key=key)
-    def local_steps(params, out, path, tables, step_size, stride, count, log):
-        """`count` steps on `params` along `path`; how many of them left it finite."""
-        write, at = Write(False, False, False), np.uint64(0)
-        return steps(
-            params, out, path, tables, step_size, at, np.uint64(stride), count, log, 0, out, write
-        )
+    def local_steps(scratch, path, tables, step_size, reach, trace):
+        """The steps `reach` on `scratch.params` along `path`; how many of them left it finite."""
+        return steps(scratch, path, tables, step_size, reach, trace)
 
     return local_steps
 

@@ -1,8 +1,8 @@
-"""Paths for a tile of agents, compiled: words first, in a loop that vectorises, then the agents in
-lockstep.
+"""Paths for a tile of agents, compiled: first the random words, in a loop that vectorises, then the
+agents in lockstep.
 
 A path never depends on the parameters, so it can be drawn ahead of the updates; and while one agent
-waits for its table entry, the others' loads are under way.
+waits for its table entry, the loads of the others are under way.
 """
 
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -30,22 +30,25 @@ from fegsam.engines.randomness import (
 )
 
 TILE = 32
+"""Agents drawn in lockstep, at most."""
 LANES = 512
+"""Pairs of steps whose words are made at once."""
 
 
 class Tile(NamedTuple):
-    """Scratch of one thread: the paths of up to TILE agents over one stretch of time."""
+    """Scratch of one thread: the paths of up to TILE agents over some steps."""
 
     states: np.ndarray
-    """uint32 (TILE, length)"""
+    """uint32 (agents, length)"""
     actions: np.ndarray
+    """uint32 (agents, length)"""
     flat_states: np.ndarray
-    """the same memory as one row"""
+    """the memory of `states` as one row"""
     flat_actions: np.ndarray
     words: np.ndarray
     """uint32 (4, LANES)"""
     pairs: np.ndarray
-    """uint64 (LANES): the counters that the words are made from"""
+    """uint64 (LANES): with `agents`, the counters that the words are made from"""
     agents: np.ndarray
     """uint64 (LANES)"""
     mdps: np.ndarray
@@ -54,6 +57,16 @@ class Tile(NamedTuple):
     """uint64 (TILE): first row of the agent's policy"""
     current: np.ndarray
     """uint64 (TILE): the state that each agent is in"""
+
+
+class Draw(NamedTuple):
+    """Which transitions to draw: steps time..time+steps-1 of agents first..first+num_agents-1."""
+
+    seed: np.uint64
+    first: int
+    num_agents: int
+    time: int
+    steps: int
 
 
 def make_tile(agents: int, length: int) -> Tile:
@@ -74,7 +87,7 @@ def make_tile(agents: int, length: int) -> Tile:
 
 @compiled(forceinline=True)
 def enter(tile, chain, agents, first, count):
-    """Note where the laws of agents first..first+count-1 begin."""
+    """Note where the MDPs and policies of agents first..first+count-1 begin."""
     for a in range(count):
         kind = agents.kinds[first + a]
         tile.mdps[a] = agents.mdps[kind] * chain.num_states
@@ -102,9 +115,13 @@ def make_words(tile, seed, first, count, first_pair, num_pairs, purpose):
 
 
 @compiled(forceinline=True)
-def extend(tile, chain, seed, first, count, time, steps, ahead):
-    """Draw transitions time+ahead-1 .. time+ahead+steps-2 behind the `ahead` states that stand in
-    each agent's row."""
+def extend(tile, chain, draw, ahead):
+    """Append `draw.steps` transitions to the `ahead` states that stand in each agent's row.
+
+    The first state in a row is that of `draw.time`, so the first transition is number
+    ``draw.time + ahead - 1``.
+    """
+    count, steps = draw.num_agents, draw.steps
     states, actions, current, words = tile.flat_states, tile.flat_actions, tile.current, tile.words
     mdps, policies = tile.mdps, tile.policies
     policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
@@ -115,12 +132,11 @@ def extend(tile, chain, seed, first, count, time, steps, ahead):
     most_pairs = LANES // count
     done = 0
     while done < steps:
-        step = np.uint64(time + ahead - 1 + done)
+        step = np.uint64(draw.time + ahead - 1 + done)
         first_pair = step >> ONE
         span = min(steps - done, 2 * most_pairs - np.int64(step & ONE))
-        make_words(
-            tile, seed, first, count, first_pair, (np.int64(step & ONE) + span + 1) // 2, PATH
-        )
+        num_pairs = (np.int64(step & ONE) + span + 1) // 2
+        make_words(tile, draw.seed, draw.first, count, first_pair, num_pairs, PATH)
         for l in range(np.uint64(span)):
             lane = (((step + l) >> ONE) - first_pair) * agents
             half = TWO * ((step + l) & ONE)
@@ -152,22 +168,22 @@ def first_states(chain, seed, first, count, out):
 
 
 @compiled
-def draw_windows(tile, chain, agents, seed, first, count, time, steps, window):
-    """One window from the stationary law for each step, `window` transitions long, one behind the
-    other in the row."""
-    for a in range(count):
-        agent = np.uint64(first + a)
-        law = np.uint64(agents.kinds[first + a]) * chain.num_states
-        for k in range(steps):
-            at = np.uint64(time + k)
-            word, _ = words(seed, agent, at, IID)
-            s = choose_index(word, law, chain.num_states, chain.law)
+def draw_windows(tile, chain, agents, draw, window):
+    """One window from the stationary distribution for each step, `window` transitions long, one
+    after the other in the row."""
+    for a in range(draw.num_agents):
+        agent = np.uint64(draw.first + a)
+        start = np.uint64(agents.kinds[draw.first + a]) * chain.num_states
+        for k in range(draw.steps):
+            at = np.uint64(draw.time + k)
+            word, _ = words(draw.seed, agent, at, IID)
+            s = choose_index(word, start, chain.num_states, chain.law)
             column = k * (window + 1)
             tile.states[a, column] = s
             for l in range(window):
-                action_word, state_word = words(seed, agent, at, IID + np.uint64(l) + ONE)
-                start = (tile.policies[a] + s) * chain.num_actions
-                action = choose_index(action_word, start, chain.num_actions, chain.policy)
+                action_word, state_word = words(draw.seed, agent, at, IID + np.uint64(l) + ONE)
+                first = (tile.policies[a] + s) * chain.num_actions
+                action = choose_index(action_word, first, chain.num_actions, chain.policy)
                 row = (tile.mdps[a] + s) * chain.num_actions + action
                 begin, size = np.uint64(chain.row[TWO * row]), np.uint64(chain.row[TWO * row + ONE])
                 s = np.uint64(choose(state_word, begin, size, chain.entry))

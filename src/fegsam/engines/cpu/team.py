@@ -1,8 +1,8 @@
-"""Threads that work on one run together: an atomic counter to share out blocks, and a barrier
+"""Threads that work on one run together: an atomic counter that distributes blocks, and a barrier
 between phases.
 
-Each thread runs the same compiled loop without the GIL, so a round costs no trip through Python. A
-thread that fails sets ABORT, which lets the others leave the barrier.
+Each thread runs the same compiled loop without the GIL, so a round never enters Python. A thread
+that fails sets ABORT, which lets the others leave the barrier.
 """
 
 # pyright: reportCallIssue=false
@@ -32,7 +32,7 @@ def make_sync() -> np.ndarray:
 
 
 def private(shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> np.ndarray:
-    """Zeros for one thread alone: no cache line of theirs holds another thread's data."""
+    """Zeros for one thread: their cache lines hold no other thread's data."""
     room = _APART // np.dtype(dtype).itemsize
     size = math.prod(shape)
     return np.zeros(size + 2 * room, dtype)[room : room + size].reshape(shape)
@@ -69,12 +69,12 @@ else:
 
     @numba.njit(inline="always")
     def give_way():
-        """Where the system has no such call, keep spinning."""
+        """Keep spinning: this system has no `sched_yield`."""
 
 
 @compiled
-def meet(sync, team):
-    """Wait until all threads of the team are here."""
+def barrier(sync, team):
+    """Wait until all threads of the team have arrived."""
     if team == 1:
         return
     generation = atomic_load(sync, GENERATION)
@@ -99,7 +99,7 @@ def next_block(sync, team, previous):
 
 @compiled
 def add_done(sync, team, steps):
-    """Count agent-steps, for whoever watches."""
+    """Count agent-steps, for the progress bar."""
     if team == 1:
         sync[DONE] += steps
     else:

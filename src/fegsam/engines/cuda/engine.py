@@ -1,7 +1,7 @@
 """The `cuda` engine: the same rules and the same random numbers on one GPU, through numba-cuda.
 
-This module drives seeds and launches; the kernels are in `cuda_kernel`, their place on the GPU in
-`cuda_layout`.
+This module drives seeds and launches; the kernels are in `kernel`, their place on the GPU in
+`layout`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from fegsam.engines.schedule import Call, Limits, Schedule, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
-from fegsam.history.settings import Settings
 from fegsam.progress import Notice, Progress
 
 _PRECISIONS = {"float64": (np.float64, LARGEST), "float32": (np.float32, 1e35)}
-"""The type of a parameter, and beyond which size one counts as no longer finite."""
+"""The type of a parameter, and the size beyond which one counts as not finite."""
 _FIRST_STEPS = 1 << 24
-"""Agent-steps of the first launch; the next ones are longer or shorter as it took."""
+"""Agent-steps of the first launch; the length of the next ones follows from its time."""
 _SECONDS = 0.5
-"""How long a launch may take: Python looks up in between."""
+"""Seconds that a launch should take: interrupts and the progress bar wait for its end."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,10 @@ class Cuda:
 
     @takes_a_job
     def __call__(self, job: Job) -> History:
-        plan, settings = job, job.settings
         _require_gpu()
-        run = _Run(plan, settings, self)
+        run = _GpuRun(job, self)
         run.all_seeds()
-        return run.recorder.history(plan.output_times, run.checkpoint())
+        return run.recorder.history(job.output_times, run.checkpoint())
 
 
 def _require_gpu() -> None:
@@ -83,78 +81,73 @@ def _require_gpu() -> None:
     if not cuda.is_available():
         raise ProblemError(
             "engine='cuda' needs an NVIDIA GPU with its driver, and numba-cuda: pip install "
-            "'fegsam[cuda]' on a machine that "
-            "has one; engine='cpu' runs the same here."
+            "'fegsam[cuda]' on a machine that has one; engine='cpu' runs the same here."
         )
 
 
 _kernels: dict[Any, Any] = {}
-"""Compiled loops, kept per process, since a rule may be compiled only once."""
+"""Compiled kernels, kept per process, since a rule can be compiled only once."""
 
 
-class _Run:
+class _GpuRun:
     """All seeds of one call, in batches that run at once."""
 
-    def __init__(self, plan: Job, settings: Settings, engine: Cuda) -> None:
+    def __init__(self, job: Job, engine: Cuda) -> None:
+        settings = job.settings
         # Numba's CUDA modules load here, so that nothing else waits for them.
         from fegsam.engines.cuda import device as cuda_device
         from fegsam.engines.cuda import layout as cuda_layout
         from fegsam.engines.cuda import rule as cuda_rule
 
-        self.plan, self.settings = plan, settings
+        self.job, self.settings = job, settings
         self.real, self.largest = _PRECISIONS[engine.precision]
-        self.recorder = Recorder(plan.truth, settings)
-        output = plan.output_times
+        self.recorder = Recorder(job.truth, settings)
+        output = job.output_times
         self.ends = output if settings.stop_at_output else np.full_like(output, settings.num_steps)
         self.times = np.union1d(settings.record, np.union1d(output, self.ends))
-        self.shape = cuda_layout.make_shape(plan, settings, np.dtype(self.real).itemsize)
-        self.tables = cuda_device.upload(plan, self.real)
-        wanted = most_in_a_round(self.times, settings.sync_period) if plan.num_agents > 1 else 1
-        copied = cuda_rule.copies(plan)
+        self.shape = cuda_layout.make_shape(job, np.dtype(self.real).itemsize)
+        self.problem = cuda_device.upload(job, self.real)
+        wanted = most_in_a_round(self.times, settings.sync_period) if job.num_agents > 1 else 1
+        copied = cuda_rule.copies(job)
         device = cuda_device.describe(sum(copied.values()))
         self.layout = cuda_layout.make_layout(
-            self.shape, device, engine.layout, wanted, self.tables.num_bytes
+            self.shape, device, engine.layout, wanted, self.problem.num_bytes
         )
-        key = rule_key(plan.rule)
+        self.kernels = self._compiled_kernels(copied)
+        self._params = np.full((len(settings.seeds), job.dimension), np.nan)
+        self._states = np.zeros((len(settings.seeds), job.num_agents), np.uint32)
+
+    def _compiled_kernels(self, copied: dict[Any, int]) -> Any:
+        """The kernels for the job's rule and this layout."""
+        from fegsam.engines.cuda.device import Kernels, constants
+
+        job, layout, iid = self.job, self.layout, self.settings.sampling == "iid"
+        key = rule_key(job.rule)
         slot = (
-            plan.form,
-            key if key is not None else plan.rule,
-            self.layout.name,
-            self.real,
-            plan.window,
-            settings.sampling,
-        )
-        slot += (
-            self.layout.where,
-            self.layout.together,
-            self.layout.registers,
-            plan.num_agents == 1,
-            cuda_device.constants(plan, copied),
+            (job.form, key if key is not None else job.rule, job.window, job.num_agents == 1),
+            (layout.name, layout.where, layout.together, layout.registers),
+            (self.real, iid, constants(job, copied)),
         )
         if slot not in _kernels:
-            _kernels[slot] = cuda_device.Kernels(
-                plan, renewed(plan.rule), self.layout, self.real, settings.sampling == "iid", copied
-            )  # fmt: skip
-        self.kernels = _kernels[slot]
-        self._params = np.full((len(settings.seeds), plan.dimension), np.nan)
-        self._states = np.zeros((len(settings.seeds), plan.num_agents), np.uint32)
+            _kernels[slot] = Kernels(job, renewed(job.rule), layout, self.real, iid, copied)
+        return _kernels[slot]
 
     def checkpoint(self) -> Checkpoint | None:
         if self.settings.stop_at_output:
             return None
-        return Checkpoint(self.plan.checkpoint_time, self._params, self._states)
+        return Checkpoint(self.job.checkpoint_time, self._params, self._states)
 
     def all_seeds(self) -> None:
         from fegsam.engines.cuda.device import Batch
 
-        start = self.plan.start.time
-        total = int(np.maximum(self.ends - start, 0).sum()) * self.plan.num_agents
+        start = self.job.start.time
+        total = int(np.maximum(self.ends - start, 0).sum()) * self.job.num_agents
         seeds = np.arange(len(self.settings.seeds))
         done, steps = 0, float(_FIRST_STEPS)
         with Progress(total, "agent-steps") as progress:
             for first in range(0, len(seeds), self.layout.seeds):
                 members = seeds[first : first + self.layout.seeds]
-                with Notice("fegsam: compiling for this GPU"), explained(self.plan.rule):
+                with Notice("fegsam: compiling for this GPU"), explained(self.job.rule):
                     batch = Batch(self, members)
                     batch.launch(start, start, [np.zeros(0, np.int64)] * len(members))
                 self._hand_over(
@@ -176,14 +169,12 @@ class _Run:
     def _some_calls(
         self, batch: Any, members: np.ndarray, time: int, end: int, steps: float
     ) -> tuple[int, float, int]:
-        """One call of the schedule that starts at `time`; where it ended, the seconds it took, and
+        """One call of the schedule that starts at `time`; return where it ended, its seconds, and
         its agent-steps."""
-        agents, period = (
-            self.plan.num_agents,
-            self.settings.sync_period if self.plan.num_agents > 1 else 1,
-        )
+        agents = self.job.num_agents
+        period = self.settings.sync_period if agents > 1 else 1
         most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
-        limits = Limits(max(1, most), self.layout.rows, self.layout.cuts)
+        limits = Limits(max(1, most), self.layout.rows, self.layout.points)
         begun, reached = clock.perf_counter(), time
         for call in Schedule(self.times, end, time, end, period, False, limits):
             if call.time > time:
@@ -193,7 +184,7 @@ class _Run:
         return reached, clock.perf_counter() - begun, (reached - time) * agents * len(members)
 
     def _one_call(self, batch: Any, members: np.ndarray, call: Call) -> None:
-        outputs, recorded = self.plan.output_times, np.isin(call.cuts, self.settings.record)
+        outputs, recorded = self.job.output_times, np.isin(call.cuts, self.settings.record)
         wanted = [
             call.cuts[
                 (call.cuts <= self.ends[i])
@@ -217,9 +208,7 @@ class _Run:
             )
             if failure <= call.stop:
                 batch.alive[slot] = False
-                self.recorder.add_divergence(
-                    int(index), failure, int(self.plan.agents.kinds[agent])
-                )
+                self.recorder.add_divergence(int(index), failure, int(self.job.agents.kinds[agent]))
 
     def _hand_over(
         self, members: np.ndarray, times: np.ndarray, rows: np.ndarray, omegas: np.ndarray
@@ -228,7 +217,7 @@ class _Run:
         for slot, index in enumerate(map(int, members)):
             self.recorder.add(index, times, rows[slot], omegas[slot])
             for time, add in (
-                (self.plan.output_times[index], self.recorder.add_output),
+                (self.job.output_times[index], self.recorder.add_output),
                 (self.ends[index], self.recorder.add_final),
             ):
                 found = np.flatnonzero(times == time)
