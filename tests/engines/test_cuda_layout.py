@@ -214,8 +214,8 @@ def test_less_memory_means_fewer_seeds_at_once() -> None:
 
 def test_record_points_that_do_not_fit_are_left_to_further_launches() -> None:
     few, many = (lay_out(wanted=wanted) for wanted in (3, 10**6))
-    assert few.cuts == 3
-    assert 3 < many.cuts <= many.rows < 10**6
+    assert few.points == 3
+    assert 3 < many.points <= many.rows < 10**6
 
 
 @pytest.mark.parametrize("item", [4, 8])
