@@ -38,7 +38,7 @@ NAMES = [
 def test_a_public_name_has_a_docstring_with_an_example(package, name) -> None:
     public = getattr(importlib.import_module(package), name)
     text = inspect.getdoc(public) or ""
-    assert text.splitlines()[0].strip().endswith((".", ":")), "a first line that is a sentence"
+    assert text.split("\n\n")[0].endswith((".", ":")), "a first paragraph of whole sentences"
     if isinstance(public, types.ModuleType):
         assert public.__all__, "a public module lists its names, which this test walks"
     else:

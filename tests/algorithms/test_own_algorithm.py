@@ -12,14 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import joint_chain
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
 import pseudocode
-from agreement.test_agreement import assert_agrees
 from algorithms.own_action_values import ActionValues
 from algorithms.own_linear_td import NormalizedTD
 from algorithms.own_tabular_td import TabularTD
@@ -34,6 +32,8 @@ from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.share import load_share, save_share
 from fegsam.planning import plan
+from helpers import joint_chain
+from helpers.agreement import assert_agrees
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWN = {

@@ -388,7 +388,8 @@ def test_a_second_process_finds_everything_compiled_and_an_edited_helper_is_noti
     tmp_path,
 ) -> None:
     cache = tmp_path / "cache"
-    environment = processes.python_environment(tmp_path) | {"NUMBA_CACHE_DIR": str(cache)}
+    path = processes.python_path(tmp_path)
+    environment = {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": path}
 
     def files() -> dict[pathlib.Path, int]:
         """What is in the cache, and when it was written."""

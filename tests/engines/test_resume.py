@@ -150,9 +150,9 @@ def test_only_the_rest_is_run_and_the_first_history_stays_as_it_was(assert_same_
     first, before = (some.run(**settings, T=10) for _ in range(2))
     starts = []
 
-    def engine(plan, settings):
-        starts.append((plan.start.time, settings.seeds))
-        return fg.engines.Reference()(plan, settings)
+    def engine(job):
+        starts.append((job.start.time, job.settings.seeds))
+        return fg.engines.Reference()(job)
 
     some.run(**settings, T=20, engine=engine, resume_from=first)
     # The output time is almost surely the last: it lies in the rest.
@@ -216,9 +216,9 @@ def test_only_seeds_whose_output_was_not_kept_are_run_again_up_to_it() -> None:
     first = some.run(**settings, T=20)
     calls = []
 
-    def engine(plan, settings):
-        calls.append((plan.start.time, settings.seeds, settings.stop_at_output))
-        return fg.engines.Reference()(plan, settings)
+    def engine(job):
+        calls.append((job.start.time, job.settings.seeds, job.settings.stop_at_output))
+        return fg.engines.Reference()(job)
 
     longer = some.run(**settings, T=22, engine=engine, resume_from=first).data
     drawn, known = longer.output_time.values, first.data.output_time.values

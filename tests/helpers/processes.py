@@ -19,11 +19,15 @@ HANG = 120.0
 """Seconds after which a process is given up; far beyond what any needs."""
 
 
-def python_environment(*folders: pathlib.Path) -> dict[str, str]:
-    """The environment of a Python process that imports from `folders`, from `tests/` and from
-    where this process does."""
+def python_environment() -> dict[str, str]:
+    """The environment of a Python process that finds the helper modules of the tests."""
+    return os.environ | {"PYTHONPATH": python_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def python_path(*folders: pathlib.Path) -> str:
+    """`folders`, `tests/`, and what this process was given."""
     path = [*map(str, folders), str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return os.pathsep.join(path)
 
 
 @contextlib.contextmanager
