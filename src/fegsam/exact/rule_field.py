@@ -86,7 +86,7 @@ class RuleField:
         return len(self.windows.begin) - 1
 
     def root(self, weights: np.ndarray) -> np.ndarray:
-        """(d,): where the fields, weighted by `weights` (M,), add up to zero."""
+        """(d,): the root of the sum of the fields, weighted by `weights` (M,)."""
         visits = np.repeat(weights, np.diff(self.windows.begin)) * self.windows.probability
         params, increment, out = np.zeros(self.dim), np.empty(self.dim), np.empty(self.dim)
         seen = np.empty(self.dim)
