@@ -87,7 +87,7 @@ class RuleField:
     def root(self, weights: np.ndarray) -> np.ndarray:
         """(d,): the root of the sum of the fields, weighted by `weights` (M,)."""
         visits = np.repeat(weights, np.diff(self.windows.begin)) * self.windows.probability
-        params, sums = np.zeros(self.dim), _Sums.empty(self.dim)
+        params, sums = np.zeros(self.dim), _RuleSums.empty(self.dim)
         increment = sums.total
         residuals: list[float] = []
         with np.errstate(over="ignore", invalid="ignore"):
@@ -133,7 +133,7 @@ class _WindowArrays(NamedTuple):
     policies: np.ndarray
 
 
-class _Sums(NamedTuple):
+class _RuleSums(NamedTuple):
     """What a pass over the windows writes, (d,) each."""
 
     increment: np.ndarray
@@ -144,7 +144,7 @@ class _Sums(NamedTuple):
     """the weighted visits of each cell, for rules of the cell form"""
 
     @classmethod
-    def empty(cls, dim: int) -> _Sums:
+    def empty(cls, dim: int) -> _RuleSums:
         return cls(*(np.empty(dim) for _ in range(3)))
 
 
@@ -175,7 +175,7 @@ def _mean_of(
         return interpreted
     try:
         compiled = bound(_loop(form, renewed(rule), njit))
-        compiled(np.zeros(dim), np.zeros(len(windows)), _Sums.empty(dim))
+        compiled(np.zeros(dim), np.zeros(len(windows)), _RuleSums.empty(dim))
     except NumbaError:
         return interpreted
     return compiled
