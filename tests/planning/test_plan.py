@@ -13,7 +13,7 @@ import pytest
 import fegsam as fg
 from fegsam.planning import plan
 from fegsam.planning.pilots import PilotSearch
-from fegsam.planning.round_law import RoundLaw, Stretch
+from fegsam.planning.round_law import AffineSteps, RoundLaw
 from fegsam.planning.search import Search
 from fegsam.planning.settings import Goal, Setting, frontier
 
@@ -205,7 +205,7 @@ class TestLaw:
     def test_squaring_is_stepping(self) -> None:
         rng = np.random.default_rng(0)
         matrix, offset, noise = 0.4 * rng.normal(size=(3, 3)), rng.normal(size=3), np.eye(3)
-        one = Stretch(matrix, offset, noise)
+        one = AffineSteps(matrix, offset, noise)
         mean, covariance = np.ones(3), np.zeros((3, 3))
         for _ in range(13):
             mean, covariance = matrix @ mean + offset, matrix @ covariance @ matrix.T + noise

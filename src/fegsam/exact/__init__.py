@@ -1,4 +1,4 @@
-"""What needs no sampling: fixed points, heterogeneity, and the moments of the error."""
+"""Exact answers, without sampling: fixed points, heterogeneity, and the moments of the error."""
 
 from __future__ import annotations
 

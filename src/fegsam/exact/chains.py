@@ -1,8 +1,7 @@
-"""The chains that the agents walk while they learn, and the stationary laws mu^i of the paper's
-Assumption 3.1.
+"""The Markov chains of the agents and their stationary distributions (mu^i in Assumption 3.1).
 
-What all kinds of agents share, a chain or a mean field, is kept once for all of them, as a list or
-array of length one, and repeated only for who asks kind by kind.
+A chain or a mean field that all kinds of agents share is stored once, in a list or array of length
+one. Only the public functions repeat it, so that they return one entry per kind.
 """
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ from fegsam.problem.federation import Problem
 def visit_frequencies(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     """(M or 1, S*A): ``mu_k(s) pi_k(a|s)``, how often each kind takes each action in each state."""
     policies = algorithm.policies(problem)
-    laws = distinct_stationary_laws(problem, policies)
-    return (laws[:, :, None] * policies).reshape(len(laws), -1)
+    stationary = distinct_stationary_laws(problem, policies)
+    return (stationary[:, :, None] * policies).reshape(len(stationary), -1)
 
 
 def kind_weights(problem: Problem, distinct: int) -> np.ndarray:
-    """(distinct,): the share of the agents that each kind has; 1.0 where a single entry stands for
-    all kinds."""
+    """(distinct,): each kind's share of the agents; 1.0 where one entry stands for all kinds."""
     return np.ones(1) if distinct == 1 else problem.kind_counts / problem.num_agents
 
 
 def visit_shares(weights: np.ndarray, visits: np.ndarray) -> np.ndarray:
-    """(M, cells): which part of all agents' visits to a cell each kind makes, from its own
-    frequencies `visits`."""
+    """(M, cells): each kind's share of all visits to a cell.
+
+    `visits` (M, cells) holds how often an agent of each kind visits each cell.
+    """
     shares = weights[:, None] * visits
     return shares / shares.sum(axis=0)
 
@@ -53,12 +53,12 @@ def n_step_rewards(
 
 
 def kind_chains(problem: Problem, algorithm: Algorithm) -> list[csr_array]:
-    """The chain of states that each kind of agent walks while it learns.
+    """The Markov chain of states that each kind of agent follows while it learns.
 
     Returns
     -------
     list of M csr_arrays of shape (S, S)
-        Kernels under ``algorithm.policies``; for a `MarkovNoise` its own kernels.
+        The kernels under ``algorithm.policies``; for a `MarkovNoise`, its own kernels.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def kind_chains(problem: Problem, algorithm: Algorithm) -> list[csr_array]:
 
 
 def kind_stationary_laws(problem: Problem, algorithm: Algorithm) -> np.ndarray:
-    """The stationary law of the chain of each kind of agent, all of which must be ergodic.
+    """The stationary distribution of each kind's chain; all chains must be ergodic.
 
     Returns
     -------
@@ -92,5 +92,5 @@ def kind_stationary_laws(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     array([[0.6667, 0.3333]])
     """
     check_algorithm(algorithm, problem)
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-    return np.repeat(laws, problem.num_kinds // len(laws), axis=0)
+    stationary = distinct_stationary_laws(problem, algorithm.policies(problem))
+    return np.repeat(stationary, problem.num_kinds // len(stationary), axis=0)

@@ -1,5 +1,4 @@
-"""Where the algorithms go: theta*, the agents' own theta^{i,*}, and their distance, the
-heterogeneity varepsilon.
+"""Fixed points: theta*, each agent's own theta^{i,*}, and the heterogeneity varepsilon.
 
 ===========================  =======================================================================
 algorithm                    fixed point
@@ -14,19 +13,21 @@ algorithm                    fixed point
                              ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``
 ===========================  =======================================================================
 
-An algorithm of your own has the fixed point of its structure (`fegsam.algorithms.structure`); where
-it says none, its rule is run on every window that an agent can meet, and iterated.
+The fixed point of a user's algorithm follows from its structure (`fegsam.algorithms.structure`). If
+the algorithm declares no structure, we run its rule on every window that an agent can encounter,
+and iterate.
 
-D is the diagonal of the stationary distribution of the agents' own chain, P the target policy's
-chain and ``r_n = sum_{k<n} (gamma P)^k r``. Where every kind of agent has its own MDP, P, r_n and R
-carry the index i too, and the sum over the agents of the expected increments is what vanishes, in
-algorithms 3 and 4 as well. For Algorithm 5 the paper states eq. BEO_FA_off, which its increments do
-not solve; `projected_average_point` is that point.
+D is the diagonal matrix of the stationary distribution of the agents' own chain, P is the target
+policy's chain and ``r_n = sum_{k<n} (gamma P)^k r``. If every kind of agent has its own MDP, then
+P, r_n and R depend on i too, and the fixed point is the root of the sum of the agents' expected
+increments, in algorithms 3 and 4 as well. For Algorithm 5 the paper states eq. BEO_FA_off, whose
+solution is not the root of the algorithm's increments; `projected_average_point` computes that
+solution.
 
-Small problems are solved directly. With many states algorithms 3 and 4 are iterated until the bound
-on the error in the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10; or, where
-the values are so large that double precision stops short of it, until the residual is 32 units in
-the last place of the largest value.
+Small problems are solved directly. With many states, algorithms 3 and 4 are iterated until the
+bound on the error in the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10. If the
+values are too large for double precision to reach that bound, the iteration stops once the residual
+is 32 units in the last place of the largest value.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ def fixed_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     Raises
     ------
     ProblemError
-        Where a linear algorithm runs away from its fixed point, or a rule of the user's own does
-        not contract. Then ``run(..., fixed_point=...)`` takes a point to measure against.
+        If a linear algorithm diverges from its fixed point, or a user's rule does not contract.
+        Pass a point to measure against as ``run(..., fixed_point=...)`` instead.
 
     Examples
     --------
-    A state that pays 1 for ever is worth 1 / (1 - 0.75):
+    A state that pays 1 in every step has the value 1 / (1 - 0.75):
 
     >>> import fegsam as fg
     >>> mdp = fg.MDP([[[1.0], [1.0]]], [[1.0, 0.0]], 0.75)
@@ -103,14 +104,14 @@ def agent_fixed_points(problem: Problem, algorithm: Algorithm) -> np.ndarray:
 
 @one_blas_thread()
 def heterogeneity(problem: Problem, algorithm: Algorithm) -> float:
-    """How far the agents' own fixed points lie from the common one, on average over the agents.
+    """The mean distance of the agents' own fixed points from the common one.
 
     Returns
     -------
     float
-        The paper's varepsilon, the mean of ``eta_i = ||theta^{i,*} - theta*||`` in the norm of the
-        algorithm's theorem: the sup norm for algorithms 3 and 4, the 2-norm otherwise, for your own
-        rule the one you gave.
+        The paper's varepsilon: the mean over the agents of ``eta_i = ||theta^{i,*} - theta*||``, in
+        the norm of the algorithm's theorem. This is the sup norm for algorithms 3 and 4, the norm
+        that you gave for your own rule, and the 2-norm otherwise.
 
     Examples
     --------
@@ -129,12 +130,12 @@ def heterogeneity(problem: Problem, algorithm: Algorithm) -> float:
 
 @one_blas_thread()
 def projected_average_point(problem: Federation, algorithm: Algorithm) -> np.ndarray:
-    """The paper's eq. BEO_FA_off: the fixed point of the average of the agents' projected n-step
-    Bellman operators.
+    """The fixed point of the average of the agents' projected n-step Bellman operators.
 
-    ``v = mean_i H_i (r_n + gamma^n P^n Phi v)`` with ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``.
-    Algorithm 5 as stated does not go there but to `fixed_point`; its preconditioned form does. The
-    two points agree if d = S or all agents have the same stationary law.
+    This is the paper's eq. BEO_FA_off: ``v = mean_i H_i (r_n + gamma^n P^n Phi v)`` with ``H_i =
+    (Phi' D_i Phi)^-1 Phi' D_i``. Algorithm 5 as stated converges to `fixed_point` instead; only its
+    preconditioned form converges to this point. The two points agree if d = S or if all agents have
+    the same stationary distribution.
 
     Returns
     -------
@@ -161,9 +162,9 @@ def projected_average_point(problem: Federation, algorithm: Algorithm) -> np.nda
     structure = temporal_difference(algorithm, problem)
     if structure is None or structure.is_tabular or structure.is_on_policy:
         raise ProblemError(
-            "The average of projections belongs to off-policy temporal differences with features, "
-            f"as OffPolicyLinearTD is, and was asked of {type(algorithm).__name__}; use "
-            "fixed_point for other algorithms."
+            "projected_average_point is defined for off-policy temporal differences with features, "
+            f"such as OffPolicyLinearTD, and not for {type(algorithm).__name__}; use fixed_point "
+            "for other algorithms."
         )
     federation = require_federation(problem, algorithm)
     preconditioned = replace(structure, is_preconditioned=True)

@@ -1,23 +1,24 @@
 """Second moments of the average over many agents, from one synchronisation to the next.
 
 Just after a synchronisation all agents hold the same x = (theta - theta*, 1). It is correlated with
-the mode of *every* agent, so moments with the modes of one or two agents do not close. What closes
-fast are connected parts. For a set A of agents let
+the mode of *every* agent, so moments with the modes of one or two agents do not satisfy a closed
+recursion. Connected parts do, up to a truncation whose error vanishes fast. For a set A of agents
+let
 
     U_A(z_A) = the part of E[x x' 1{z^i = z_i for i in A}] that sums to zero along the mode of each
     agent in A,
 
-so that ``E[x x' 1{z_A}] = sum over B in A of U_B(z_B) prod_{i in A - B} p_i(z_i)``, p_i the
-distribution of the mode alone. K steps and an average take x x' to ``(1/N^2) sum_{i,j} T^i x x'
-T^j'``, T^i agent i's own product of K steps, which touches one or two agents; the modes of all
-others move by their chains, which take p to p' and zero sums to zero sums. Thus U_A is driven by
-the U_B that differ from it in the touched agents alone. Sets of more than R agents are left out;
-with R = N nothing is.
+so that ``E[x x' 1{z_A}] = sum over B in A of U_B(z_B) prod_{i in A - B} p_i(z_i)``, where p_i is
+the distribution of the mode alone. K steps and an average map x x' to ``(1/N^2) sum_{i,j} T^i x x'
+T^j'``, where T^i is agent i's own product of K steps. Each term involves one or two agents. The
+modes of all other agents move by their chains, which map p to p' and zero sums to zero sums. So the
+next U_A depends only on those U_B whose sets differ from A in these one or two agents. Sets of more
+than R agents are left out; with R = N the recursion is exact.
 
-Agents of a kind are alike, so U_A depends on the modes of its agents alone, since a mode belongs to
-one kind. The parts of r agents are one array with r axes of all G modes, symmetric in these axes,
-and the cost does not depend on N. A sum over the agents outside a set is the sum over all agents
-less the members' own terms.
+Agents of one kind are interchangeable and a mode belongs to one kind, so U_A depends only on the
+modes of its agents. The parts of r agents are one array with r axes of all G modes, symmetric in
+these axes, and the cost does not depend on N. A sum over the agents outside a set is the sum over
+all agents minus the terms of the members.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.exact.rounds import Round, StepMeans
+from fegsam.exact.rounds import RoundMaps, StepMeans
 
 Parts = list[np.ndarray]
 """U of r agents: (G, ..., G, D, D) with r axes of modes, for r = 0, ..., R"""
 _CHUNK = 1 << 18
-"""Numbers of the functionals of a step that are stacked at a time."""
+"""At most this many numbers of the functionals of a step are stacked at a time."""
 _GATHERED = 1 << 22
-"""Each kind's matrix is repeated for each of its modes while the copies have at most this many
+"""Each kind's matrix is repeated for each of its modes if the copies have at most this many
 numbers."""
 
 
@@ -56,16 +57,16 @@ class RoundMeans:
     """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T'] - (E T) X (E T)'``"""
     total_pair: np.ndarray
     total_own: np.ndarray
-    """the sums of `pair` and `own` over all agents"""
+    """The sums of `pair` and `own` over all agents."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """E||avg - theta*||^2 as a linear functional of the parts, and what the agents' own squares
-    contribute to it."""
+    """E||avg - theta*||^2 as a linear functional of the parts."""
 
     parts: Parts
     own: Parts
+    """the functional for the sum over the agents of E||theta^i - theta*||^2"""
 
 
 class Hierarchy:
@@ -74,34 +75,37 @@ class Hierarchy:
     Parameters
     ----------
     steps : StepMeans
-        What the agents do in a step, of the step size in use.
+        The maps of a step, at the step size in use.
     counts : (M,) array
-        Agents of each kind.
+        The number of agents of each kind.
+    length : int
+        K, the number of steps in a round.
     order : int
-        R; 0 is exact where every kind has a single mode.
+        R; 0 is exact if every kind has a single mode.
     """
 
     def __init__(self, steps: StepMeans, counts: np.ndarray, length: int, order: int) -> None:
         self.counts, self.size, self.length = np.asarray(counts, dtype=float), steps.size, length
         self.num_agents = int(np.sum(counts))
         self.order = min(order, self.num_agents)
-        self.round = Round(steps, length, self.order)
-        moves = steps.moves
-        self.begin, self.modes = moves.begin, self.round.modes
-        self.kind = np.repeat(np.arange(len(counts)), np.diff(moves.begin))
+        self.round = RoundMaps(steps, length, self.order)
+        maps = steps.maps
+        self.begin, self.modes = maps.begin, self.round.modes
+        self.kind = np.repeat(np.arange(len(counts)), np.diff(maps.begin))
         self.allowed = [self._allowed(r) for r in range(self.order + 1)]
         self.sorted_cells = [self._sorted_cells(r) for r in range(self.order + 1)]
 
     def _sorted_cells(self, r: int) -> np.ndarray:
-        """(G^r,): for each cell of modes the one with the same modes in order, since agents may be
-        swapped."""
+        """(G^r,): for each cell of modes, the cell with the same modes in sorted order.
+
+        The two have the same moments, since agents may be swapped.
+        """
         shape = (self.modes,) * r
         cells = np.sort(np.indices(shape).reshape(r, self.modes**r), axis=0)
         return np.asarray(np.ravel_multi_index(tuple(cells), shape)) if r else np.zeros(1, np.int64)
 
     def _allowed(self, r: int) -> np.ndarray | None:
-        """(G, ..., G): whether there are as many agents of each kind as the set has; None where
-        there always are."""
+        """(G, ..., G): whether each kind has enough agents for the set; None if always true."""
         if self.counts.min() >= r:
             return None
         kinds = np.indices((len(self.counts),) * r)
@@ -114,12 +118,12 @@ class Hierarchy:
         return there[np.ix_(*[self.kind] * r)]
 
     def start(self, params: np.ndarray) -> Parts:
-        """The parts at time 0, where `params` are certain: x is independent of all modes."""
+        """The parts at time 0, at which x is not random, and so independent of all modes."""
         x = np.append(params, 1.0)
         return [np.outer(x, x), *self.zeros()]
 
     def zeros(self) -> Parts:
-        """Connected parts that vanish."""
+        """Connected parts that are zero."""
         return [
             np.zeros((self.modes,) * r + (self.size, self.size)) for r in range(1, self.order + 1)
         ]
@@ -139,8 +143,10 @@ class Hierarchy:
         return _Advance(self, parts, means).parts()
 
     def reading(self, before: np.ndarray, offsets: np.ndarray, weights: np.ndarray) -> Reading:
-        """The weighted sum of the squares `offsets` steps after the synchronisation, for parts
-        whose modes are `before`."""
+        """The weighted sum of the squared errors, `offsets` steps after the synchronisation.
+
+        `before` (G,) is the distribution of the modes at the synchronisation.
+        """
         sums = _ReadingSums(self, before)
         step = max(1, _CHUNK // (self.modes * self.size**2))
         for begin in range(0, len(offsets), step):
@@ -158,20 +164,21 @@ class Hierarchy:
         )
 
     def _by_kind(self, f: np.ndarray) -> np.ndarray:
-        """(M, ...): sums over the modes of each kind; f is (G, ...)."""
+        """(M, ...): f (G, ...) summed over the modes of each kind."""
         return np.add.reduceat(f, self.begin[:-1], axis=0)
 
     def slow_map(self, means: RoundMeans) -> np.ndarray:
-        """(D(D+1)/2, D(D+1)/2): one round of the average's own moments, were there no connected
-        parts; packed."""
+        """(D(D+1)/2, D(D+1)/2): one round of the average's own moments, packed.
+
+        It assumes that all connected parts are zero.
+        """
         return (means.total_own + self.round.packing.conjugation(means.total_left)) / float(
             self.num_agents
         ) ** 2
 
 
 class _ReadingSums:
-    """Sums over the steps of a round of what the square of the average is made of: agents alone and
-    pairs of agents."""
+    """The terms of E||avg - theta*||^2 by single agents and pairs, summed over steps of a round."""
 
     def __init__(self, hierarchy: Hierarchy, before: np.ndarray) -> None:
         self.of, self.before = hierarchy, before
@@ -198,8 +205,8 @@ class _ReadingSums:
             each.swapaxes(0, 1).reshape(of.modes, -1, size)
             for each in (share[:, None] * left, others)
         )
-        weighted, met = by_mode
-        self.one += weighted.swapaxes(1, 2) @ met
+        weighted, others = by_mode
+        self.one += weighted.swapaxes(1, 2) @ others
         if self.two is not None:
             flat = left.swapaxes(1, 2).reshape(len(offsets) * rows, -1)
             self.two += (np.repeat(weights, rows)[:, None] * flat).T @ flat
@@ -225,9 +232,12 @@ class _Advance:
         self.of, self.x, self.means = hierarchy, parts, means
         self.left = hierarchy.round.left_mean(hierarchy.length)
         order = hierarchy.order
-        # E[x x' T_i'] with the mode of one member i summed over: the connected part by the member's
+        # The connected part of E[x x' T_i'], summed over the mode of one member i, by the member's
         # kind.
-        self.met = [None, *(self._summed(self._times_right(parts[r])) for r in range(1, order + 1))]
+        self.with_member = [
+            None,
+            *(self._summed(self._times_right(parts[r])) for r in range(1, order + 1)),
+        ]
         self.with_one = [self._with_one_outside(r) for r in range(order + 1)]
         self.squares = [None, *(self._squares(r) for r in range(1, order + 1))]
 
@@ -243,8 +253,7 @@ class _Advance:
         return self.of._by_kind(f)
 
     def _over_outsiders(self, by_kind: np.ndarray, r: int) -> np.ndarray:
-        """Sum over the agents outside a set of r of what each kind contributes; by_kind is (M, G,
-        ..., G, D, D)."""
+        """Sum each kind's contribution (M, G, ..., G, D, D) over the agents outside a set of r."""
         total = np.tensordot(self.of.counts, by_kind, 1)
         for axis in range(r):
             own = np.moveaxis(by_kind, axis + 1, 1)[self.of.kind, np.arange(self.of.modes)]
@@ -252,25 +261,24 @@ class _Advance:
         return total
 
     def _of_members(self, f: np.ndarray, r: int) -> np.ndarray:
-        """Sum over the members of a set of r of f, whose first axis is the member's mode."""
+        """Sum f, whose first axis is the member's mode, over the members of a set of r."""
         return sum((np.moveaxis(f, 0, axis) for axis in range(1, r)), start=f)
 
     # --- One agent's round, as it acts on the first axis ------------------------------------------
 
     def _member(self, matrices: np.ndarray, r: int) -> np.ndarray:
-        """(G, 1, ..., 1, D, D): the matrix of each mode's kind."""
+        """(G, 1, ..., 1, D, D): for each mode, the matrix of its kind."""
         return matrices[self.of.kind].reshape(-1, *(1,) * (r - 1), *matrices.shape[1:])
 
     def _times_right(self, f: np.ndarray) -> np.ndarray:
-        """f T' for the first axis, before the sum over the modes that the round ends in."""
+        """``f E[T | z]'``, where z is the first mode of the agent on the first axis."""
         return f @ self.left.swapaxes(1, 2).reshape(-1, *(1,) * (f.ndim - 3), *self.left.shape[1:])
 
     def _times_left(self, f: np.ndarray) -> np.ndarray:
         return self.left.reshape(-1, *(1,) * (f.ndim - 3), *self.left.shape[1:]) @ f
 
     def _packed_map(self, total: np.ndarray, member: np.ndarray, r: int) -> np.ndarray:
-        """The map `total` (packed) of U, less the maps `member` (M, packed) of the set's own
-        agents."""
+        """The map `total` (packed) of U, minus the maps `member` (M, packed) of the members."""
         packing = self.of.round.packing
         packed = packing.packed(self.x[r])
         moved = packed @ total.T
@@ -286,16 +294,16 @@ class _Advance:
         return packing.unpacked(moved)
 
     def _with_p(self, f: np.ndarray) -> np.ndarray:
-        """Give f one more agent, in front, that is independent of the others."""
+        """Add to f a first axis for one more agent that is independent of the others."""
         return self.means.before.reshape(-1, *(1,) * f.ndim) * f
 
     def _touched(self, how: str, f: np.ndarray) -> np.ndarray:
-        """The round of the agent on the first axis."""
+        """Apply the round of the agent on the first axis, its map `how` of `RoundMaps`."""
         flat = f.reshape(self.of.modes, -1, self.of.size, self.of.size)
         return getattr(self.of.round, how)(flat).reshape(f.shape)
 
     def _mixed(self, f: np.ndarray, axes: range) -> np.ndarray:
-        """The modes on these axes move, those of agents that no average touches."""
+        """Move the modes on these axes, of agents that the term does not involve."""
         for axis in axes:
             moved = self.of.round.mix(np.ascontiguousarray(np.moveaxis(f, axis, 0)))
             f = np.moveaxis(moved, 0, axis)
@@ -304,13 +312,13 @@ class _Advance:
     # --- The terms --------------------------------------------------------------------------------
 
     def _with_one_outside(self, r: int) -> np.ndarray:
-        """Sum over the agents j outside the set of ``E[x x' T_j']``."""
+        """The sum of ``E[x x' T_j']`` over the agents j outside the set."""
         x, means = self.x[r], self.means
         found = x @ means.total_left.T
         if r:
             found -= self._of_members(x @ self._member(means.left, r).swapaxes(-1, -2), r)
         if r < self.of.order:
-            found += self._over_outsiders(self.met[r + 1], r)
+            found += self._over_outsiders(self.with_member[r + 1], r)
         return found
 
     def _squares(self, r: int) -> np.ndarray:
@@ -318,8 +326,10 @@ class _Advance:
         return self._touched("both", self.x[r] + self._with_p(self.x[r - 1]))
 
     def _outside(self, r: int) -> np.ndarray:
-        """Sum of ``E[T_i x x' T_j']`` over all i, j outside the set, whose own modes are yet to
-        move."""
+        """The sum of ``E[T_i x x' T_j']`` over all i, j outside the set.
+
+        The modes of the set's own agents have not moved yet.
+        """
         means, y = self.means, self.with_one[r]
         total = means.total_left @ y
         if r:
@@ -328,7 +338,7 @@ class _Advance:
             return total + self._packed_map(means.total_own, means.own, r)
         squares = self._over_outsiders(self._summed(self.squares[r + 1]), r)
         left = means.left.reshape(-1, *(1,) * r, *means.left.shape[1:])
-        same = self._over_outsiders(left @ self.met[r + 1], r) + self._packed_map(
+        same = self._over_outsiders(left @ self.with_member[r + 1], r) + self._packed_map(
             means.total_pair, means.pair, r
         )
         return (
@@ -339,9 +349,9 @@ class _Advance:
         )
 
     def _one_member(self, r: int) -> np.ndarray:
-        """The agent on the first axis touched twice, or once together with one outside."""
+        """The terms with the agent on the first axis twice, or once with an agent outside."""
         left = self.means.left.reshape(-1, *(1,) * (r - 1), *self.means.left.shape[1:])
-        own = self.x[r - 1] @ left.swapaxes(-1, -2) + self.met[r]
+        own = self.x[r - 1] @ left.swapaxes(-1, -2) + self.with_member[r]
         others = self.with_one[r - 1] - own[self.of.kind]
         half = self._touched(
             "left",
@@ -350,7 +360,7 @@ class _Advance:
         return self.squares[r] + half + half.swapaxes(-1, -2)
 
     def _two_members(self, r: int) -> np.ndarray:
-        """The agents on the first two axes touched once each."""
+        """The terms with each of the agents on the first two axes once."""
         one = self._with_p(self.x[r - 1])
         full = self.x[r] + one + one.swapaxes(0, 1) + self._with_p(self._with_p(self.x[r - 2]))
         half = self._touched("left", full).swapaxes(-1, -2).swapaxes(0, 1)
@@ -376,7 +386,7 @@ class _Advance:
             total = np.where(allowed[..., None, None], total, 0.0)
         if r > 1:
             # Rounding makes the parts depend on the order of the agents, and a round would amplify
-            # that.
+            # the difference.
             total = total.reshape(-1, *total.shape[-2:])[self.of.sorted_cells[r]].reshape(
                 total.shape
             )

@@ -1,5 +1,8 @@
-"""Mean fields of the algorithms that are linear in their parameters: temporal differences with
-features (Algorithms 2 and 5) and linear operators (Algorithm 1 as `LinearSA`)."""
+"""Mean fields of the algorithms that are linear in their parameters.
+
+These are temporal differences with features (Algorithms 2 and 5) and linear operators (Algorithm 1
+as `LinearSA`).
+"""
 
 from __future__ import annotations
 
@@ -22,22 +25,24 @@ _CURE = (
 
 @dataclass(frozen=True, eq=False)
 class LinearField:
-    """Kind k has ``offsets[k] - matrices[k] @ theta``: stable if eigenvalues of the matrix have
-    positive real parts."""
+    """The mean increment of kind k is ``offsets[k] - matrices[k] @ theta``.
+
+    It is stable if every eigenvalue of the matrix has a positive real part.
+    """
 
     matrices: np.ndarray
     """(M, d, d), or (1, d, d) for all kinds: A_k"""
     offsets: np.ndarray
     """(M, d), or (1, d)"""
     is_definite: bool = False
-    """Whether A_k + A_k' is known to be positive definite for every kind, which rounding may
-    hide"""
+    """Whether A_k + A_k' is known to be positive definite for every kind, even if rounding hides
+    it"""
 
     def __len__(self) -> int:
         return len(self.matrices)
 
     def root(self, weights: np.ndarray) -> np.ndarray:
-        """(d,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
+        """(d,): the root of the sum of the fields, weighted by `weights` (M or 1,)."""
         matrix = np.tensordot(weights, self.matrices, axes=1)
         if not self.is_definite and _is_singular(matrix):
             kinds = ", ".join(str(kind) for kind in np.flatnonzero(weights)[:5])
@@ -48,10 +53,10 @@ class LinearField:
         return solve(matrix, weights @ self.offsets, "the mean increment")
 
     def require_stable(self, weights: np.ndarray) -> None:
-        """Raise where the averaged iteration runs away from its fixed point for every step size.
+        """Raise `ProblemError` if the averaged iteration diverges at every step size.
 
-        It does if an eigenvalue of the average matrix has a real part that is not positive, even
-        where each agent's own matrix is stable.
+        It diverges if some eigenvalue of the average matrix has a real part that is not positive.
+        This can happen even if each agent's own matrix is stable.
         """
         if self.is_definite:
             return
@@ -60,15 +65,16 @@ class LinearField:
         if smallest <= len(eigenvalues) * np.finfo(float).eps * float(np.abs(eigenvalues).max()):
             raise ProblemError(
                 "The average of the agents' mean matrices is unstable, so the algorithm diverges: "
-                "it has an eigenvalue "
-                f"with real part {0.0 - smallest:.3g}, which must be negative beyond rounding; "
-                f"{_CURE}."
+                f"it has an eigenvalue with real part {0.0 - smallest:.3g}, which must be negative "
+                f"beyond rounding; {_CURE}."
             )
 
 
 def _is_singular(matrix: np.ndarray) -> bool:
-    """Singular to rounding, once each row is scaled to one: rare states make small rows, not
-    singular matrices."""
+    """Whether the matrix is singular to rounding once each row is scaled to one.
+
+    Rare states make small rows, not singular matrices.
+    """
     largest = np.abs(matrix).max(axis=1, keepdims=True)
     if not largest.all():
         return True
@@ -78,12 +84,12 @@ def _is_singular(matrix: np.ndarray) -> bool:
 def projected_field(
     problem: Federation, structure: TemporalDifference, policies: np.ndarray
 ) -> LinearField:
-    """n-step TD with features: ``A_k = Rows_k' D_k (I - gamma^n P_k^n) Phi`` and offset ``Rows_k'
-    D_k r_{n,k}``.
+    """The mean field of n-step TD with features, the paper's eq. G_bar_linear_TD, where A is d x d.
 
-    P_k is the target policy's chain in the environment of kind k, D_k = diag(mu_k) the stationary
-    distribution of the agents' own chain under `policies`. Rows_k is Phi; preconditioned, it is Phi
-    (Phi' D_k Phi)^-1. The paper's eq. G_bar_linear_TD, where A is d x d.
+    ``A_k = Rows_k' D_k (I - gamma^n P_k^n) Phi``, and the offset is ``Rows_k' D_k r_{n,k}``. P_k is
+    the target policy's chain in the environment of kind k, and D_k = diag(mu_k) holds the
+    stationary distribution of the agents' own chain under `policies`. Rows_k is Phi, or Phi (Phi'
+    D_k Phi)^-1 if preconditioned.
     """
     policy, phi = structure.target_policy, structure.linear_features
     chains = [mdp.policy_chain(policy) for mdp in problem.mdps]
@@ -93,26 +99,27 @@ def projected_field(
         n_step_rewards(chain, mdp.policy_rewards(policy), *steps)
         for chain, mdp in zip(chains, problem.mdps, strict=True)
     ]
-    laws, rows = distinct_stationary_laws(problem, policies), structure.directions
+    stationary, rows = distinct_stationary_laws(problem, policies), structure.directions
     matrices, offsets = [], []
-    for kind in range(max(len(laws), len(rows))):
-        law = laws[kind % len(laws)]
+    for kind in range(max(len(stationary), len(rows))):
+        weights = stationary[kind % len(stationary)][:, None]
         if structure.is_preconditioned:
-            weighted = (phi * law[:, None]).T
+            weighted = (phi * weights).T
             weighted = solve(weighted @ phi, weighted, "the weighted features")
         else:
-            weighted = (rows[kind % len(rows)] * law[:, None]).T
+            weighted = (rows[kind % len(rows)] * weights).T
         matrices.append(weighted @ gaps[problem.mdp_index(kind)])
         offsets.append(weighted @ rewards[problem.mdp_index(kind)])
-    # On-policy mu is the distribution of P itself, so ||P^n f||_mu <= ||f||_mu and A + A' > 0
-    # (Tsitsiklis and Van Roy, 1997).
+    # On-policy, mu is the stationary distribution of P itself, so ||P^n f||_mu <= ||f||_mu and
+    # A + A' > 0 (Tsitsiklis and Van Roy, 1997).
     is_definite = structure.is_on_policy and structure.rows is None
     return LinearField(np.stack(matrices), np.stack(offsets), is_definite=is_definite)
 
 
-def noise_field(operator: LinearOperator, laws: np.ndarray) -> LinearField:
-    """Algorithm 1, linear: minus the mean of A(y), and the mean of b(y), under `laws` (M, Y)."""
-    matrices, offsets = operator.of_kinds(len(laws))
+def noise_field(operator: LinearOperator, stationary: np.ndarray) -> LinearField:
+    """Algorithm 1 in its linear form: -E[A(y)] and E[b(y)] under `stationary` (M, Y)."""
+    matrices, offsets = operator.of_kinds(len(stationary))
     return LinearField(
-        -np.einsum("ky,kyij->kij", laws, matrices), np.einsum("ky,kyi->ki", laws, offsets)
+        -np.einsum("ky,kyij->kij", stationary, matrices),
+        np.einsum("ky,kyi->ki", stationary, offsets),
     )

@@ -1,8 +1,8 @@
 """Many rounds at once: the round as a matrix, its powers, its fixed point and its spectral radius.
 
-Once the modes are stationary a round is one linear map F of the moments. The entry that stays one
-(of x's last coordinate) makes it affine; without that entry, F is *stable* where its spectral
-radius is below one, and the moments converge.
+Once the modes are stationary, a round is one linear map F of the moments. One entry, of x's last
+coordinate, is always one, so that F is affine in the other entries. On these, F is *stable* if its
+spectral radius is below one, and then the moments converge.
 """
 
 from __future__ import annotations
@@ -21,36 +21,39 @@ from fegsam.errors import ProblemError
 from fegsam.exact.hierarchy import Hierarchy, Parts
 
 DENSE_ENTRIES = 1600
-"""Up to this many moments the round is kept as a matrix."""
+"""Up to this many moments the round is stored as a matrix."""
 _DIRECT_ENTRIES = 150
 LOST_IN_ROUNDING = (
     "A round hardly changes the moments, so that their limit is lost in rounding; use a larger "
-    "step, or theory.small_step_law "
-    "for small ones."
+    "step, or theory.small_step_law for small ones."
 )
 _RESIDUAL = 1e-12
 _LEAST_RESIDUAL = 3e-13
-"""What rounding allows."""
+"""The smallest relative residual that rounding allows."""
 _ROUGH_RESIDUAL = 1e-2
 _LARGEST = 1e100
 _NEGATIVE = 1e-9
-"""A moment matrix may have eigenvalues this far below zero, relative to its largest, by
-rounding."""
+"""By rounding, a moment matrix may have eigenvalues this far below zero, relative to its
+largest."""
 _LEADING = 3
 _KRYLOV = 24
-"""Vectors of the first Krylov space in which a spectral radius is looked for."""
+"""The dimension of the first Krylov space that is searched for a spectral radius."""
 _RADIUS_TOLERANCE = 1e-11
 _DECISIVE = 0.02
-"""A spectral radius is known well enough once its error is this part of its distance from one."""
+"""A spectral radius is accurate enough once its error is this fraction of its distance from
+one."""
 
 
 class UnsolvedMoments(ProblemError):
-    """The equations of the stationary moments were not solved to the accuracy that is promised."""
+    """The equations of the stationary moments were not solved to the promised accuracy."""
 
 
 class _Cells:
-    """The modes of a set of agents. Agents may be swapped, so only the sorted modes are kept, where
-    there are such agents."""
+    """The modes of a set of r agents.
+
+    Agents may be swapped, so only the cells with sorted modes are stored, and only if each kind has
+    enough agents for the set.
+    """
 
     def __init__(self, hierarchy: Hierarchy, r: int) -> None:
         self.shape = (hierarchy.modes,) * r
@@ -60,28 +63,27 @@ class _Cells:
             cells = np.where(allowed.ravel(), cells, none)
         self.kept, self.place = np.unique(cells, return_inverse=True)
         if self.kept[-1] == none:
-            # The last place is for sets that do not exist: they read a zero appended to what is
-            # kept.
+            # The last place is for sets that do not exist: they read a zero that is appended to the
+            # stored cells.
             self.kept = self.kept[:-1]
 
 
 class LongRun:
-    """A hierarchy whose modes are stationary, acting on packed moments: upper triangles, level
-    after level.
+    """A hierarchy whose modes are stationary, as a linear map of packed moments.
 
-    The limit and the spectral radius are found quicker from those of a `coarser` run of a lower
-    order.
+    The packed moments are the upper triangles of the parts, level after level. The limit and the
+    spectral radius of a `coarser` run, of a lower order, are good first guesses.
     """
 
     def __init__(self, hierarchy: Hierarchy, coarser: LongRun | None = None) -> None:
         self.hierarchy, self._coarser = hierarchy, coarser
-        self.before = hierarchy.round.moves.stationary
+        self.before = hierarchy.round.maps.stationary
         self.means = hierarchy.means(self.before)
         self._packing = hierarchy.round.packing
         self._cells = [_Cells(hierarchy, r) for r in range(hierarchy.order + 1)]
         self.entries = sum(len(cells.kept) for cells in self._cells) * self._packing.entries
         self.constant = self._packing.entries - 1
-        """where the entry stands that stays one"""
+        """the index of the entry that is always one"""
 
     def packed(self, parts: Parts) -> np.ndarray:
         flat = []
@@ -116,18 +118,18 @@ class LongRun:
         return np.concatenate(flat)
 
     def advance(self, vector: np.ndarray) -> np.ndarray:
-        """One round."""
+        """The packed moments after one round."""
         return self.packed(self.hierarchy.advance(self.unpacked(vector), self.means))
 
     @cached_property
     def matrix(self) -> np.ndarray:
-        """(entries, entries): one round."""
+        """(entries, entries): the matrix of one round."""
         matrix = np.empty((self.entries, self.entries))
         for column in range(self.entries):
             unit = np.zeros(self.entries)
             unit[column] = 1.0
             matrix[:, column] = self.advance(unit)
-        # Rounding in the entry that stays one would grow with the power.
+        # Rounding in the entry that is always one would grow with the power.
         matrix[self.constant] = 0.0
         matrix[self.constant, self.constant] = 1.0
         return matrix
@@ -136,8 +138,7 @@ class LongRun:
 
     @cached_property
     def stationary(self) -> np.ndarray:
-        """The moments that a round leaves as they are; meaningful where the spectral radius is
-        below one."""
+        """The moments that a round does not change; valid if the spectral radius is below one."""
         if self._overflows:
             raise UnsolvedMoments("A round makes the moments overflow; use a smaller step.")
         unit = np.zeros(self.entries)
@@ -145,7 +146,7 @@ class LongRun:
         push = self.advance(unit)[self._rest]
         solution = unit if self._coarser is None else self._lifted(self._coarser.stationary)
         defect = (self.advance(solution) - solution)[self._rest]
-        # The first guess may be so good that a rough correction of it is exact to rounding.
+        # If the first guess is good, a rough correction makes it exact to rounding.
         share = float(np.linalg.norm(push)) / max(
             float(np.linalg.norm(defect)), np.finfo(float).tiny
         )
@@ -156,14 +157,13 @@ class LongRun:
 
     @cached_property
     def _overflows(self) -> bool:
-        """Whether a single round multiplies moments by so much that some more would leave the
-        finite numbers."""
+        """Whether a round multiplies the moments by so much that a few rounds would overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             growth = self.hierarchy.slow_map(self.means), self.advance(np.ones(self.entries))
             return not all(float(np.abs(each).max()) < _LARGEST for each in growth)
 
     def _lifted(self, vector: np.ndarray) -> np.ndarray:
-        """The moments of the coarser run, with connected parts of more agents zero."""
+        """The moments of the coarser run, with zeros for the connected parts of more agents."""
         assert self._coarser is not None
         parts = self._coarser.unpacked(vector)
         return self.packed([*parts, *self.hierarchy.zeros()[len(parts) - 1 :]])
@@ -174,7 +174,7 @@ class LongRun:
         return np.delete(np.arange(self.entries), self.constant)
 
     def _settled(self, push: np.ndarray, residual: float) -> np.ndarray:
-        """What the moments become where every round adds `push` (without the constant)."""
+        """The limit of the moments if every round adds `push` (both without the constant)."""
         rest, scale = self._rest, float(np.linalg.norm(push))
         if self.entries <= _DIRECT_ENTRIES:
             try:
@@ -188,8 +188,7 @@ class LongRun:
             gap = float(np.linalg.norm(found - self._homogeneous(found) - push)) / scale
             raise UnsolvedMoments(
                 f"The stationary moments were found only to a residual of {gap:.1e} instead of "
-                f"{residual:g}; use a larger "
-                "step, or theory.small_step_law for small ones."
+                f"{residual:g}; use a larger step, or theory.small_step_law for small ones."
             )
         return found
 
@@ -214,8 +213,10 @@ class LongRun:
 
     @cached_property
     def _preconditioner(self) -> LinearOperator:
-        """The average's own moments change slowly and are solved for; connected parts are gone
-        after a round or two."""
+        """Solve for the average's own moments, and leave the connected parts as they are.
+
+        The former change slowly; the latter vanish within a round or two.
+        """
         few = self.constant
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LinAlgWarning)
@@ -230,11 +231,10 @@ class LongRun:
         return _operator(len(self._rest), solve)
 
     def is_positive(self, vector: np.ndarray) -> bool:
-        """Whether all moments that the vector stands for are positive semidefinite, as those of a
-        random x are.
+        """Whether the vector can be the moments of a random x: positive semidefinite matrices.
 
-        Where nothing is left out these are the moments given the modes of all agents, else those of
-        the average alone.
+        If nothing is left out, this checks the moments given the modes of all agents, otherwise
+        those of the average alone.
         """
         if not np.all(np.isfinite(vector)):
             return False
@@ -246,7 +246,7 @@ class LongRun:
         return bool(np.all(eigenvalues[..., 0] >= -_NEGATIVE * np.abs(eigenvalues).max()))
 
     def _given_all_modes(self, parts: Parts) -> np.ndarray:
-        """(G, ..., G, D, D): E[x x' 1{z^1, ..., z^N}]"""
+        """(G, ..., G, D, D): E[x x' 1{z^1, ..., z^N}]."""
         order = self.hierarchy.order
         whole = np.zeros_like(parts[order])
         for r in range(order + 1):
@@ -261,14 +261,15 @@ class LongRun:
 
     @property
     def spectral_radius(self) -> float:
-        """Of a round, without the entry that stays one; right enough to tell on which side of one
-        it lies."""
+        """The spectral radius of a round, without the entry that is always one.
+
+        It is accurate enough to decide on which side of one it lies.
+        """
         return self._slowest[0]
 
     @cached_property
     def _slowest(self) -> tuple[float, np.ndarray]:
-        """The spectral radius, and moments (without the constant) that change by about this
-        factor."""
+        """The spectral radius, and moments (without the constant) that change by about it."""
         rest = self._rest
         if self._overflows:
             return math.inf, np.zeros(len(rest))
@@ -286,7 +287,7 @@ class LongRun:
             tolerance = self._decisive(found)
 
     def _decisive(self, radius: float) -> float:
-        """How well a radius near this one must be known."""
+        """The accuracy to which a radius near this one must be known."""
         return max(_DECISIVE * abs(1.0 - radius), _RADIUS_TOLERANCE)
 
     def _slow_start(self) -> np.ndarray:
@@ -296,14 +297,16 @@ class LongRun:
             return self._lifted(coarse)[self._rest]
         identity = self._packing.packed(np.eye(self._packing.size))[: self.constant]
         start = np.concatenate([identity, np.zeros(len(self._rest) - self.constant)])
-        # The limit of a steady push points towards the slowest moments.
+        # The limit under a constant push points towards the slowest moments.
         return self._gmres(start, _ROUGH_RESIDUAL, restart=_KRYLOV, maxiter=1)[0]
 
     def _arnoldi(
         self, start: np.ndarray, krylov: int, tolerance: float
     ) -> tuple[float, np.ndarray]:
-        """The largest of some leading eigenvalues, since the first to be found need not be the
-        largest; their vectors' sum."""
+        """The largest of a few leading eigenvalues in modulus, and the sum of their eigenvectors.
+
+        The first eigenvalue that the iteration finds need not be the largest.
+        """
         operator, size = _operator(len(self._rest), self._homogeneous), len(self._rest)
         if not np.any(self._homogeneous(start)):
             start = np.random.default_rng(0).standard_normal(size)
@@ -317,9 +320,8 @@ class LongRun:
                 continue
             return float(np.abs(values).max()), np.real(found).sum(axis=1)
         raise UnsolvedMoments(
-            f"The spectral radius of a round of {size} moments was not found to {tolerance:g}; "
-            "use fewer states or features, "
-            "or sample with fegsam.run."
+            f"The spectral radius of a round of {size} moments was not found to {tolerance:g}; use "
+            "fewer states or features, or sample with fegsam.run."
         )
 
 
@@ -328,8 +330,7 @@ def _operator(size: int, matvec: Callable[[np.ndarray], np.ndarray]) -> LinearOp
 
 
 def apply_power(squares: list[np.ndarray], vector: np.ndarray, times: int) -> np.ndarray:
-    """A power of the matrix ``squares[0]``, applied; the list keeps its squares for the next
-    time."""
+    """Apply a power of the matrix ``squares[0]`` to a vector; `squares` caches repeated squares."""
     place = 0
     while times:
         if place == len(squares):

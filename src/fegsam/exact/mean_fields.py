@@ -1,10 +1,10 @@
-"""Mean fields: the expected increment of each kind of agent under its stationary
-distribution, and where their average vanishes.
+"""Mean fields: the expected increment of each kind of agent under its stationary distribution.
 
-An algorithm moves ``theta += alpha * increment``. For small steps it goes where the average over
-the agents of the expected increments is zero, the fixed point; agent i on its own goes where its
-own expected increment is zero. A mean field holds what both need, once per kind of agent (or once
-for all, see `chains`), and `root` finds the zero for any weights of the kinds.
+An algorithm updates ``theta += alpha * increment``. For small steps it converges to the fixed
+point, at which the agents' expected increments average to zero. Agent i alone converges to the
+point at which its own expected increment is zero. A mean field stores what both need, once per kind
+of agent (or once for all kinds, see `chains`), and `root` finds the zero for any weights of the
+kinds.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class MeanField(Protocol):
         ...
 
     def root(self, weights: np.ndarray) -> np.ndarray:
-        """(d,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
+        """(d,): the root of the sum of the fields, weighted by `weights` (M or 1,)."""
         ...
 
 
 def mean_field(algorithm: Algorithm, problem: Problem) -> MeanField:
-    """The mean field of `algorithm` on a `problem` that it has checked."""
+    """The mean field of `algorithm` on a `problem` that has passed its check."""
     policies = algorithm.policies(problem)
     match structure_of(algorithm, problem):
         case TemporalDifference() as structure:
@@ -64,5 +64,5 @@ def tabular_field(
 ) -> TabularField:
     chains = [mdp.policy_chain(structure.target_policy) for mdp in problem.mdps]
     rewards = [mdp.policy_rewards(structure.target_policy) for mdp in problem.mdps]
-    laws = distinct_stationary_laws(problem, policies) if len(problem.mdps) > 1 else None
-    return TabularField(chains, rewards, laws, problem.discount, structure.horizon)
+    visits = distinct_stationary_laws(problem, policies) if len(problem.mdps) > 1 else None
+    return TabularField(chains, rewards, visits, problem.discount, structure.horizon)

@@ -1,5 +1,4 @@
-"""A problem and an algorithm, lowered to what the recursion of moments needs, and what that
-recursion costs."""
+"""A problem and an algorithm as input of the moment recursion, and the cost of that recursion."""
 
 from __future__ import annotations
 
@@ -13,41 +12,41 @@ from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.algorithms.structure import Linear, LinearOperator, structure_of
 from fegsam.algorithms.td import require_federation
 from fegsam.errors import ProblemError
+from fegsam.exact.algorithm_steps import (
+    dense_maps,
+    independent_noise_maps,
+    independent_window_maps,
+    linear_increments,
+    rank_one_maps,
+    window_steps,
+)
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.long_run import DENSE_ENTRIES
-from fegsam.exact.moves import (
-    dense_moves,
-    independent_increments,
-    independent_windows,
-    linear_increments,
-    rank_one_moves,
-    window_steps,
-)
 from fegsam.exact.rounds import StepMeans, round_costs
-from fegsam.exact.sweeps import Moves
+from fegsam.exact.step_maps import StepMaps
 from fegsam.exact.windows import MOST_BYTES, chain_windows, num_distinct
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import MarkovNoise, Problem
 
 _PER_NUMBER = 6e-8
-"""Seconds that the sums of a level take for each number that it holds."""
+"""Seconds per number of a level that its sums take."""
 _PER_LEVEL = 2e-4
-"""Seconds of a level however small it is."""
+"""The fixed cost of a level, in seconds."""
 _COPIES = 12
-"""Arrays as large as a level that a round holds at a time."""
+"""A round holds this many arrays of the size of a level at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class MomentSystem:
-    """The kinds that have agents, and where these start."""
+    """The step maps of all kinds that have agents, and the agents' start."""
 
-    moves: Moves
+    maps: StepMaps
     counts: np.ndarray
     fixed_point: np.ndarray
     start: np.ndarray
-    """(d,): initial parameters less the fixed point"""
+    """(d,): the initial parameters minus the fixed point"""
 
     @property
     def num_agents(self) -> int:
@@ -59,32 +58,32 @@ class MomentSystem:
 
     @property
     def modes(self) -> int:
-        return len(self.moves.initial)
+        return len(self.maps.initial)
 
     @property
     def highest_order(self) -> int:
-        """At which nothing is left out."""
+        """The order at which nothing is left out."""
         return 0 if self.modes == len(self.counts) else self.num_agents
 
     def steps(self, step_size: float) -> StepMeans:
-        return StepMeans(self.moves, step_size, self.size)
+        return StepMeans(self.maps, step_size, self.size)
 
     def require_memory(self, order: int) -> None:
-        """Raise `ProblemError` where an order needs more memory than is allowed."""
-        _check_memory(self.modes, self.moves.chain.nnz, len(self.counts), self.size, order)
+        """Raise `ProblemError` if an order needs more memory than is allowed."""
+        _check_memory(self.modes, self.maps.chain.nnz, len(self.counts), self.size, order)
 
     def hierarchy(self, steps: StepMeans, length: int, order: int) -> Hierarchy:
         self.require_memory(order)
         return Hierarchy(steps, self.counts, length, order)
 
     def fits(self, order: int) -> bool:
-        return _needed_bytes(self.modes, self.moves.chain.nnz, self.size, order) <= MOST_BYTES
+        return _needed_bytes(self.modes, self.maps.chain.nnz, self.size, order) <= MOST_BYTES
 
     def round_seconds(self, order: int, length: int) -> float:
-        """About how long one round takes."""
+        """About how many seconds one round takes."""
         total = _PER_LEVEL
         for r in range(1, min(order, self.num_agents) + 1):
-            costs = round_costs(self.moves, self.size, length, r)
+            costs = round_costs(self.maps, self.size, length, r)
             lefts, mixes = (1 if r == 1 else 3), 3 * r - 2
             products = (
                 costs.seconds(costs.entries)
@@ -97,13 +96,15 @@ class MomentSystem:
         return total
 
     def seconds(self, order: int, length: int, rounds: float, reads: int = 0) -> float:
-        """About how long `rounds` rounds take, by powers of a matrix where these are quicker, and
-        readings in `reads` steps."""
+        """About how many seconds `rounds` rounds take, and readings after `reads` steps.
+
+        The rounds are taken by powers of a matrix if that is faster.
+        """
         modes, entries = self.modes, self.size * (self.size + 1) / 2
         packed = entries * sum(
             math.comb(modes + r - 1, r) for r in range(min(order, self.num_agents) + 1)
         )
-        reading = round_costs(self.moves, self.size, length, 1).reading(reads)
+        reading = round_costs(self.maps, self.size, length, 1).reading(reads)
         return reading + min(
             rounds, packed if packed <= DENSE_ENTRIES else rounds
         ) * self.round_seconds(order, length)
@@ -121,9 +122,9 @@ def moment_system(
     structure = structure_of(algorithm, problem)
     if not isinstance(structure, Linear):
         raise ProblemError(
-            f"Exact moments exist for algorithms that are linear in their parameters, and "
-            f"{type(algorithm).__name__} is not, as far as its structure says; sample its error "
-            "with fegsam.run."
+            f"Exact moments exist only for algorithms that are linear in their parameters, and "
+            f"{type(algorithm).__name__} is not linear by its structure; sample its error with "
+            "fegsam.run."
         )
     root = fixed_point(problem, algorithm)
     first = np.zeros_like(root)
@@ -135,33 +136,33 @@ def moment_system(
     counts = np.array([problem.num_agents]) if alike else problem.kind_counts[present]
     if isinstance(structure, LinearOperator):
         assert isinstance(problem, MarkovNoise)
-        laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-        moves = _noise_moves(problem, structure, laws, kinds, root, sampling == "iid")
+        stationary = distinct_stationary_laws(problem, algorithm.policies(problem))
+        maps = _noise_maps(problem, structure, stationary, kinds, root, sampling == "iid")
     else:
-        moves = _window_moves(problem, algorithm, kinds, root, sampling == "iid")
-    return MomentSystem(moves, counts, root, first - root)
+        maps = _window_maps(problem, algorithm, kinds, root, sampling == "iid")
+    return MomentSystem(maps, counts, root, first - root)
 
 
-def _noise_moves(
+def _noise_maps(
     problem: MarkovNoise,
     operator: LinearOperator,
-    laws: np.ndarray,
+    stationary: np.ndarray,
     kinds: list[int],
     root: np.ndarray,
     iid: bool,
-) -> Moves:
+) -> StepMaps:
     matrices, offsets = operator.of_kinds(problem.num_kinds)
     tables = [linear_increments(matrices[kind], offsets[kind], root) for kind in kinds]
-    own_laws = [laws[kind] for kind in kinds]
+    own = [stationary[kind] for kind in kinds]
     if iid:
-        return independent_increments(own_laws, tables)
+        return independent_noise_maps(own, tables)
     chains = [problem.kernels[kind] for kind in kinds]
-    return dense_moves(chains, problem.initial_distribution, own_laws, tables)
+    return dense_maps(chains, problem.initial_distribution, own, tables)
 
 
-def _window_moves(
+def _window_maps(
     problem: Problem, algorithm: Algorithm, kinds: list[int], root: np.ndarray, iid: bool
-) -> Moves:
+) -> StepMaps:
     def check(counts: list[tuple[int, int]]) -> None:
         modes, pairs = np.array(counts)[kinds].sum(axis=0).tolist()
         _check_memory(
@@ -170,11 +171,11 @@ def _window_moves(
 
     windows = chain_windows(problem, algorithm, check)
     steps = [window_steps(windows[kind], root) for kind in kinds]
-    return independent_windows(steps) if iid else rank_one_moves(steps)
+    return independent_window_maps(steps) if iid else rank_one_maps(steps)
 
 
 def _are_alike(problem: Problem, algorithm: Algorithm, structure: Linear) -> bool:
-    """Whether one environment, policy and operator serve all kinds."""
+    """Whether all kinds share one environment, policy and operator."""
     if isinstance(structure, LinearOperator):
         return problem.num_kinds == 1
     federation = require_federation(problem, algorithm)
@@ -182,8 +183,10 @@ def _are_alike(problem: Problem, algorithm: Algorithm, structure: Linear) -> boo
 
 
 def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:
-    """What the recursion takes: moments for each pair of modes, maps of second moments for each
-    mode, and the parts."""
+    """The memory of the recursion, in bytes.
+
+    It holds moments for each pair of modes, maps of second moments for each mode, and the parts.
+    """
     maps = modes * (size * (size + 1) / 2) ** 2
     cells = float(modes) ** order if order * math.log(max(modes, 2)) < 100 else math.inf
     return 8.0 * (2.0 * pairs * size**2 + maps + _COPIES * cells * size**2)
@@ -194,8 +197,7 @@ def _check_memory(modes: int, pairs: int, kinds: int, size: int, order: int) -> 
     if needed > MOST_BYTES:
         raise ProblemError(
             f"Exact moments of {size - 1} parameters over {modes} modes of {kinds} kinds need "
-            f"about {needed / 1e9:.3g} GB at "
-            f"order {order}, and {MOST_BYTES / 1e9:.3g} GB are allowed; use fewer states, "
-            "features or kinds, "
-            "a smaller horizon, or sample with fegsam.run."
+            f"about {needed / 1e9:.3g} GB at order {order}, but {MOST_BYTES / 1e9:.3g} GB are "
+            "allowed; use fewer states, features or kinds, a smaller horizon, or sample with "
+            "fegsam.run."
         )

@@ -1,12 +1,11 @@
-"""The error of the average without sampling: E||avg_t - theta*||^2, E avg_t and the sync error, for
-any number of agents.
+"""Exact moments of the average: E||avg_t - theta*||^2, E avg_t and the sync error, for any N.
 
 Algorithms 2, 3 and 5, and Algorithm 1 in its linear form, multiply ``x = (theta - theta*, 1)`` by
-random matrices, so second moments obey a linear recursion (`hierarchy`), truncated at sets of R
+random matrices, so the second moments obey a linear recursion (`hierarchy`), truncated at sets of R
 agents. R rises until two orders agree. The cost does not depend on the number of agents.
 
-All errors are in the 2-norm. For Algorithm 3, whose theorem is in the sup norm, moments can say
-that ``max_s E theta(s)^2 <= E||theta||_sup^2 <= E||theta||_2^2``.
+All errors are in the 2-norm. The theorem on Algorithm 3 is in the sup norm, and moments only bound
+that: ``max_s E theta(s)^2 <= E||theta||_sup^2 <= E||theta||_2^2``.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
 from fegsam.exact.long_run import LongRun
 from fegsam.exact.moment_system import MomentSystem, moment_system
-from fegsam.exact.orders import Computed, Orders
+from fegsam.exact.orders import Computed, TruncationOrders
 from fegsam.exact.trajectory import Trajectory
 from fegsam.problem.checks import LARGEST_COUNT, fraction, integer, positive
 from fegsam.problem.federation import Problem
 from fegsam.progress import Notice, Progress
 
 PATIENCE = 20.0
-"""Seconds up to which a further order is run."""
+"""A further order is computed if it takes at most this many seconds."""
 _ROUNDING = 1e-9
 _LONGEST_ALONE = 32
 _MOST_TIMES = 10**6
-"""A longer curve is asked for at some times, by `moments`."""
+"""The longest curve of `mean_squared_error`; `moments` computes longer ones at selected times."""
 _SOLVE_ROUNDS = 30
-"""Solving for the limit and checking it costs about this many rounds."""
+"""Solving for the limit and checking it costs about as much as this many rounds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Exact expectations at some times.
+    """Exact expectations at given times.
 
     Attributes
     ----------
@@ -51,15 +50,15 @@ class Moments:
     mean : (t, d) array
         E avg_t.
     sync_error : (t,) array
-        E Omega_t, the mean over the agents of ||theta^i_t - avg_t||_2^2.
+        E Omega_t, the expected mean over the agents of ||theta^i_t - avg_t||_2^2.
     order : int
-        Sets of at most `order` agents are kept.
+        The recursion keeps sets of at most `order` agents.
     truncation : float
-        The largest relative difference in `mse` to the order below, as a rule far more than to the
-        order above. Zero where nothing was left out, NaN where no two orders were compared or where
-        they differ by more than a tenth; `note` says why.
+        The largest relative difference in `mse` to the order below, usually far larger than the
+        difference to the order above. Zero if nothing was left out; NaN if no two orders were
+        compared or if they differ by more than a tenth (`note` says which).
     note : str
-        Empty, or why nothing is known about what was left out, and the cure.
+        Empty, or why the truncation error is unknown, and the cure.
 
     Examples
     --------
@@ -80,16 +79,16 @@ class Moments:
 
 
 class ExactValue(float):
-    """A number that also says how it was found.
+    """A float that also says how accurate it is.
 
     Attributes
     ----------
     order : int
-        Sets of at most `order` agents were kept.
+        The recursion kept sets of at most `order` agents.
     truncation : float
         The relative difference to the order below, as in `Moments`.
     note : str
-        Empty, or why nothing is known about what was left out, and the cure.
+        Empty, or why the truncation error is unknown, and the cure.
 
     Examples
     --------
@@ -128,23 +127,24 @@ def moments(
     Parameters
     ----------
     problem, algorithm
-        A temporal difference or a linear operator: Algorithm 1 as `LinearSA`, 2, 3, 5, or one of
-        your own with such a structure.
+        A temporal difference or a linear operator: Algorithm 1 as `LinearSA`, 2, 3, 5, or your own
+        algorithm with such a structure.
     step_size, sync_period : float, int
     times : (t,) array of int
-        In any order.
+        Need not be sorted.
     initial_params : (d,) array, optional
         Zeros if not given.
     sampling : {"markov", "iid"}
     order : int, optional
-        Keep connected parts of at most `order` agents; by default more and more until two orders
+        Keep connected parts of at most `order` agents. By default the order rises until two orders
         agree to 1e-9.
     patience : float
-        Seconds that a further order may take, by an estimate that does not depend on the machine.
+        The most seconds that a further order may take, by an estimate that does not depend on the
+        machine.
 
     Examples
     --------
-    Twice the agents, half the error, once the start is forgotten:
+    Twice the agents have half the error, once the start is forgotten:
 
     >>> import fegsam as fg
     >>> mdp = fg.examples.two_state()
@@ -163,23 +163,22 @@ def moments(
     length = _length(system, sync_period, last)
     when, place = np.unique(asked, return_inverse=True)
     steps = system.steps(step_size)
-    orders = Orders(
+    orders = TruncationOrders(
         system, length, order, positive(patience, "patience"), int((when % length).max())
     )
 
-    def compute(r: int) -> Computed:
-        with Progress(last // length, "round", orders.said(r, last // length)) as progress:
+    def at_order(r: int) -> Computed:
+        with Progress(last // length, "round", orders.label(r, last // length)) as progress:
             hierarchy = system.hierarchy(steps, length, r)
             return _along(Trajectory(hierarchy, system.start, last // length, progress.show), when)
 
-    found, used, gap, note = orders.raised(compute, last // length)
+    found, used, gap, note = orders.compute(at_order, last // length)
     _require_squares(found.mse, used, system)
     if not np.all(np.isfinite(found.mse)):
         first = int(when[np.argmin(np.isfinite(found.mse))])
         warnings.warn(
             f"The mean-square error at step_size={step_size:g} exceeds the largest number by time "
-            f"{first}; it is infinite "
-            "from there on. Use a smaller step size.",
+            f"{first}; it is infinite from there on. Use a smaller step size.",
             DivergenceWarning,
             stacklevel=2,
         )
@@ -198,7 +197,7 @@ def mean_squared_error(
     num_steps: int,
     initial_params: ArrayLike | None = None,
 ) -> np.ndarray:
-    """E||avg_t - theta*||_2^2 at the times 0, ..., T.
+    """The curve E||avg_t - theta*||_2^2 at the times 0, ..., T.
 
     Returns
     -------
@@ -206,8 +205,7 @@ def mean_squared_error(
 
     Examples
     --------
-    Independent noise of variance 1/4, averaged by steps of a half: the error of the mean of two
-    agents.
+    Two agents average independent noise of variance 1/4 with a step size of 1/2:
 
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
@@ -217,8 +215,8 @@ def mean_squared_error(
     """
     if integer(num_steps, "num_steps") > _MOST_TIMES:
         raise ProblemError(
-            f"num_steps is {num_steps}, and a curve of more than {_MOST_TIMES} times was asked "
-            "for; ask exact.moments for some."
+            f"num_steps is {num_steps}, but a curve has at most {_MOST_TIMES} times; use "
+            "exact.moments at selected times."
         )
     times = np.arange(num_steps + 1)
     settings = {
@@ -248,8 +246,8 @@ def stationary_error(
     Raises
     ------
     ProblemError
-        Where the step is so large that the error does not converge; it names a step at which it
-        does.
+        If the step size is so large that the error does not converge. The message names a step size
+        at which it does.
 
     Examples
     --------
@@ -264,19 +262,19 @@ def stationary_error(
     length = _length(system, sync_period, sync_period)
 
     steps = system.steps(step_size)
-    orders = Orders(system, length, order, positive(patience, "patience"), 0)
+    orders = TruncationOrders(system, length, order, positive(patience, "patience"), 0)
     runs: dict[int, LongRun] = {}
 
     def run_of(r: int) -> LongRun:
         runs[r] = LongRun(system.hierarchy(steps, length, r), runs.get(r - 1))
         return runs[r]
 
-    def compute(r: int) -> Computed:
-        with Notice(orders.said(r, _SOLVE_ROUNDS)):
+    def at_order(r: int) -> Computed:
+        with Notice(orders.label(r, _SOLVE_ROUNDS)):
             return Computed(np.array([stability.limit(run_of(r))]), _SOLVE_ROUNDS)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        found, used, gap, note = orders.raised(compute, _SOLVE_ROUNDS)
+        found, used, gap, note = orders.compute(at_order, _SOLVE_ROUNDS)
         with Notice("checking that the error converges"):
             stability.require_limit(system, step_size, length, runs[used])
     return ExactValue(float(found.mse[0]), used, gap, note)
@@ -294,8 +292,9 @@ def weighted_error(
     order: int | None = None,
     patience: float = PATIENCE,
 ) -> ExactValue:
-    """E||avg - theta*||_2^2 at the random output time, whose distribution q_T^c has the given
-    `decay` c.
+    """The expected error E||avg - theta*||_2^2 at the random output time.
+
+    The output time has the distribution q_T^c with c = `decay`.
 
     Returns
     -------
@@ -317,11 +316,11 @@ def weighted_error(
     system = moment_system(problem, algorithm, initial_params, "markov")
     length = _length(system, sync_period, num_steps)
     steps = system.steps(step_size)
-    orders = Orders(system, length, order, positive(patience, "patience"), length)
+    orders = TruncationOrders(system, length, order, positive(patience, "patience"), length)
 
-    def compute(r: int) -> Computed:
+    def at_order(r: int) -> Computed:
         rounds = num_steps // length
-        with Progress(rounds, "round", orders.said(r, rounds)) as progress:
+        with Progress(rounds, "round", orders.label(r, rounds)) as progress:
             trajectory = Trajectory(
                 system.hierarchy(steps, length, r), system.start, rounds, progress.show
             )
@@ -329,14 +328,13 @@ def weighted_error(
                 total = trajectory.weighted_sum(num_steps, decay)
         return Computed(_squares(np.array([total])), trajectory.rounds_taken)
 
-    found, used, gap, note = orders.raised(compute, num_steps // length)
+    found, used, gap, note = orders.compute(at_order, num_steps // length)
     _require_squares(found.mse, used, system)
     error = float(found.mse[0]) * (1 - decay) / -math.expm1(num_steps * math.log(decay))
     if math.isinf(error):
         warnings.warn(
             f"The mean-square error at step_size={step_size:g} exceeds the largest number before "
-            f"time {num_steps}; it is "
-            "infinite. Use a smaller step size.",
+            f"time {num_steps}; it is infinite. Use a smaller step size.",
             DivergenceWarning,
             stacklevel=2,
         )
@@ -358,13 +356,16 @@ def _times(times: ArrayLike) -> np.ndarray:
 
 
 def _length(system: MomentSystem, sync_period: int, last: int) -> int:
-    """The steps of a round. A single agent never averages, so any will do; nor do many before their
-    first synchronisation."""
+    """The number of steps in a round of the recursion.
+
+    Any number will do for a single agent, which never averages, and for many agents before their
+    first synchronisation.
+    """
     return min(sync_period, last + 1, _LONGEST_ALONE if system.num_agents == 1 else sync_period)
 
 
 def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
-    """At sorted times; infinite once beyond all numbers."""
+    """The moments at sorted times; infinite once they overflow."""
     length = trajectory.hierarchy.length
     found = []
     with np.errstate(over="ignore", invalid="ignore"):
@@ -378,10 +379,11 @@ def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
 
 
 def _squares(mse: np.ndarray, spread: float = 0.0) -> np.ndarray:
-    """Infinite once beyond all numbers; NaN where so much is left out that a squared error is
-    negative.
+    """Clean squared errors: infinite where they overflow, all NaN if one is truly negative.
 
-    Rounding may make it negative, too, by a small part of itself and of the agents' `spread`.
+    A squared error is negative if the truncation leaves out too much. Rounding may make it
+    negative too, by a small fraction of itself and of the agents' `spread`; such values become
+    zero.
     """
     finite = np.isfinite(mse)
     least = -_ROUNDING * (np.abs(mse[finite]).max(initial=0.0) + spread)

@@ -1,5 +1,7 @@
-"""How many agents' modes are kept: orders of truncation, raised until two agree or the next one
-takes too long."""
+"""The order of truncation: the largest sets of agents whose modes are kept.
+
+It is raised until two orders agree or the next one takes too long.
+"""
 
 from __future__ import annotations
 
@@ -17,61 +19,63 @@ from fegsam.problem.checks import integer
 AGREEMENT = 1e-9
 """How closely two orders of truncation must agree, relative to the error."""
 _CONVERGING = 0.1
-"""Where two orders differ by more than this part of the error, their difference says nothing about
-the next one."""
+"""If two orders differ by more than this fraction of the error, their difference says nothing about
+the next order."""
 _LEAST_ROUNDS = 20
 _LONGEST = 3600.0
-"""Seconds beyond which nothing is begun without being asked for."""
+"""A computation that takes more seconds starts only if `patience` allows it."""
 
 
 class Computed(NamedTuple):
-    """What one order of truncation gives."""
+    """The result at one order of truncation."""
 
     mse: np.ndarray
     rounds: int
-    """that were taken one by one, and are at the next order"""
+    """the number of rounds taken one by one, which is expected at the next order too"""
     mean: np.ndarray | None = None
     sync_error: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Orders:
-    """Which orders may be computed."""
+class TruncationOrders:
+    """Computes moments at rising orders of truncation."""
 
     system: MomentSystem
     length: int
     asked: int | None
     patience: float
     reads: int
-    """steps after a synchronisation at which moments are read, one after the other"""
+    """the number of steps within a round after which moments are read, step by step"""
 
-    def raised(
-        self, compute: Callable[[int], Computed], rounds: int
+    def compute(
+        self, at_order: Callable[[int], Computed], rounds: int
     ) -> tuple[Computed, int, float, str]:
-        """What is computed, its order, the relative difference to the order below, and why it tells
-        nothing."""
+        """The result, its order, the relative difference to the order below, and a note.
+
+        The note is empty, or says why the difference is unknown.
+        """
         highest = self.system.highest_order
         if self.asked is not None:
             order = min(integer(self.asked, "order"), highest)
             self._require_short(order)
             if order == highest:
-                return compute(order), order, 0.0, ""
+                return at_order(order), order, 0.0, ""
             return (
-                compute(order),
+                at_order(order),
                 order,
                 math.nan,
                 f"Order {order} was asked for; leave out order= to have orders compared.",
             )
         reached = min(1, highest)
         self._require_short(reached)
-        best, gap = compute(reached), math.nan
+        best, gap = at_order(reached), math.nan
         while reached < highest:
             rounds = min(rounds, max(best.rounds, _LEAST_ROUNDS))
             if not self.affords(reached + 1, rounds):
                 if gap <= _CONVERGING:
                     return best, reached, gap, ""
-                return best, reached, math.nan, self.too_dear(reached, gap, rounds)
-            finer = compute(reached + 1)
+                return best, reached, math.nan, self._why_unknown(reached, gap, rounds)
+            finer = at_order(reached + 1)
             gap = _relative_gap(finer.mse, best.mse)
             best, reached = finer, reached + 1
             if gap <= AGREEMENT:
@@ -79,15 +83,14 @@ class Orders:
         return best, reached, 0.0, ""
 
     def _require_short(self, order: int) -> None:
-        """Raise `ProblemError` where a few rounds alone would take hours, unless one has the
-        patience."""
+        """Raise `ProblemError` if even a few rounds would take hours and exceed the patience."""
         self.system.require_memory(order)
         seconds = self._seconds(order, _LEAST_ROUNDS)
         if seconds > max(_LONGEST, self.patience):
             raise ProblemError(
                 f"Exact moments of order {order} would take about {seconds:.2g} s for "
-                f"{_LEAST_ROUNDS} rounds of {self.length} "
-                f"steps; use a smaller sync_period or fewer states, or pass patience={seconds:.1e}."
+                f"{_LEAST_ROUNDS} rounds of {self.length} steps; use a smaller sync_period or "
+                f"fewer states, or pass patience={seconds:.1e}."
             )
 
     def _seconds(self, order: int, rounds: int) -> float:
@@ -96,9 +99,11 @@ class Orders:
     def affords(self, order: int, rounds: int) -> bool:
         return self.system.fits(order) and self._seconds(order, rounds) <= self.patience
 
-    def too_dear(self, order: int, gap: float, rounds: int) -> str:
-        """Why nothing is known of what is left out beyond this order; `gap`: to the order below,
-        NaN if there is none."""
+    def _why_unknown(self, order: int, gap: float, rounds: int) -> str:
+        """Why the truncation error at this order is unknown.
+
+        `gap` is the relative difference to the order below, NaN if there is none.
+        """
         known = (
             "No two orders were compared"
             if math.isnan(gap)
@@ -107,14 +112,18 @@ class Orders:
         if not self.system.fits(order + 1):
             return f"{known}, and order {order + 1} needs more memory than is allowed."
         seconds = self._seconds(order + 1, rounds)
-        return f"{known}, and order {order + 1} takes about {seconds:.2g} s; pass patience={seconds:.1e} to run it."
+        return (
+            f"{known}, and order {order + 1} takes about {seconds:.2g} s; pass "
+            f"patience={seconds:.1e} to run it."
+        )
 
-    def said(self, order: int, rounds: int) -> str:
+    def label(self, order: int, rounds: int) -> str:
+        """What a progress bar shows."""
         return f"exact moments of order {order}, about {self._seconds(order, rounds):.2g} s"
 
 
 def _relative_gap(finer: np.ndarray, coarser: np.ndarray) -> float:
-    """The largest relative difference; infinite where one of them alone is finite."""
+    """The largest relative difference; infinite if only one of two values is finite."""
     both = np.isfinite(finer) & np.isfinite(coarser)
     if np.any(np.isfinite(finer) != np.isfinite(coarser)) or not both.any():
         return math.inf

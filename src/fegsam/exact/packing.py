@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Packing:
-    """Between symmetric matrices and their upper triangles.
+    """Converts between symmetric matrices and their upper triangles.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class Packing:
 
     @cached_property
     def _twice(self) -> np.ndarray:
-        """An entry off the diagonal stands for two."""
+        """1 on the diagonal, 2 off it: an entry off the diagonal stands for two."""
         return np.where(self._upper[0] == self._upper[1], 1.0, 2.0)
 
     @property
@@ -50,13 +50,15 @@ class Packing:
         return full
 
     def dual(self, functional: np.ndarray) -> np.ndarray:
-        """(..., D(D+1)/2): what meets a packed X for ``<functional, X>``; the functional need not
-        be symmetric."""
+        """(..., D(D+1)/2): the vector whose product with a packed X is ``<functional, X>``.
+
+        The functional need not be symmetric.
+        """
         both = functional + functional.swapaxes(-1, -2)
         return 0.5 * self._twice * self.packed(both)
 
     def functional(self, dual: np.ndarray) -> np.ndarray:
-        """(..., D, D): the symmetric functional of which `dual` is the packed form."""
+        """(..., D, D): the symmetric functional whose packed form is `dual`."""
         return self.unpacked(dual / self._twice)
 
     def conjugation(self, matrices: np.ndarray) -> np.ndarray:
@@ -71,9 +73,10 @@ class Packing:
         i, j = self._upper
         identity = np.eye(self.size)
 
-        def meets(i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        def image_of_unit(i: np.ndarray, j: np.ndarray) -> np.ndarray:
             rows, columns = self._upper
             one = matrices[..., rows[:, None], i] * identity[columns[:, None], j]
             return one + identity[rows[:, None], i] * matrices[..., columns[:, None], j]
 
-        return np.where(self._twice == 2.0, meets(i, j) + meets(j, i), meets(i, j))
+        unit = image_of_unit(i, j)
+        return np.where(self._twice == 2.0, unit + image_of_unit(j, i), unit)

@@ -1,8 +1,7 @@
-"""K steps of the agents of every kind, between two synchronisations, as they act on first and
-second moments (see `sweeps`).
+"""One round, the K steps between two synchronisations, as it acts on first and second moments.
 
-Where the chain of a kind is small, its K steps are one dense matrix; else they are taken one by
-one. `Costs` decides.
+If the chain of a kind is small, its K steps are one dense matrix; otherwise they are taken one by
+one (see `step_maps`). `Costs` decides.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from functools import cached_property
 import numpy as np
 
 from fegsam.exact.packing import Packing
-from fegsam.exact.sweeps import Moves
+from fegsam.exact.step_maps import StepMaps
 
 _DENSE_LIMIT = 2400
 """Up to this size the K steps of one kind may be a dense matrix."""
 _MOST_ENTRIES = 1 << 25
-"""of the dense matrices of all kinds together"""
+"""The dense matrices of all kinds together have at most this many entries."""
 _DENSE = 1e-10
-"""Seconds of a multiplication in a product of dense matrices."""
+"""Seconds per multiplication in a product of dense matrices."""
 _SPARSE = 2e-9
-"""Seconds of a multiplication in a step, which is sparse."""
+"""Seconds per multiplication in a step, which is sparse."""
 _STEP = 4e-5
-"""Seconds of a step however small it is."""
+"""The fixed cost of a step, in seconds."""
 _ROUNDS = 60
 """The cost of a dense matrix is assumed to be shared by this many rounds."""
 _KEPT_BYTES = 1 << 28
@@ -35,22 +34,22 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class Costs:
-    """How long a round of K steps takes, by dense matrices or step by step.
+    """Estimates how long a round of K steps takes, by dense matrices or step by step.
 
     `inner` is the number of unknowns for each mode: 1 for the modes alone, D for ``T f``, D(D+1)/2
     for ``T f T'``.
     """
 
     modes: tuple[int, ...]
-    """of each kind"""
+    """the number of modes of each kind"""
     pairs: int
-    """entries of the chain"""
+    """the number of entries of the chain"""
     size: int
     """D"""
     length: int
     """K"""
     others: float
-    """what the modes of the other agents in a set multiply the columns by"""
+    """the factor by which the modes of the other agents in a set multiply the number of columns"""
 
     @property
     def entries(self) -> int:
@@ -76,11 +75,11 @@ class Costs:
         )
 
     def reading(self, steps: int) -> float:
-        """Of the functionals that read the moments after each of the first `steps` steps."""
+        """Seconds to compute the functionals that read the moments after each of `steps` steps."""
         return steps * (2 * _STEP + _SPARSE * self.pairs * (self.size + self.size**2))
 
     def is_dense(self, inner: int) -> bool:
-        """Whether dense matrices are quicker."""
+        """Whether dense matrices are faster than single steps."""
         return self._by_matrices(inner) <= self._by_steps(inner)
 
     def seconds(self, inner: int) -> float:
@@ -88,63 +87,65 @@ class Costs:
 
 
 class StepMeans:
-    """What the agents do in a step, and expectations over any number of steps, kept for rounds of
-    every order."""
+    """The maps of a step, and expectations over any number of steps.
 
-    def __init__(self, moves: Moves, step_size: float, size: int) -> None:
-        self.moves, self.step_size, self.size = moves, step_size, size
-        modes = len(moves.initial)
+    Rounds of every order share them.
+    """
+
+    def __init__(self, maps: StepMaps, step_size: float, size: int) -> None:
+        self.maps, self.step_size, self.size = maps, step_size, size
+        modes = len(maps.initial)
         trace = np.diag(np.append(np.ones(size - 1), 0.0))
-        self.left = _Pulled(moves.pull_left, np.tile(np.eye(size), (modes, 1, 1)), step_size)
-        self.trace = _Pulled(moves.pull_both, np.tile(trace, (modes, 1, 1, 1)), step_size)
+        self.left = _Pulled(maps.pull_left, np.tile(np.eye(size), (modes, 1, 1)), step_size)
+        self.trace = _Pulled(maps.pull_both, np.tile(trace, (modes, 1, 1, 1)), step_size)
 
 
-class Round:
-    """K steps of the agents of every kind."""
+class RoundMaps:
+    """The linear maps of K steps of the agents of every kind."""
 
     def __init__(self, steps: StepMeans, length: int, order: int) -> None:
-        self.steps, self.moves, self.step_size, self.length, self.size = (
+        self.steps, self.maps, self.step_size, self.length, self.size = (
             steps,
-            steps.moves,
+            steps.maps,
             steps.step_size,
             length,
             steps.size,
         )
-        self.modes = len(self.moves.initial)
+        self.modes = len(self.maps.initial)
         self.packing = Packing(self.size)
-        self.costs = round_costs(self.moves, self.size, length, order)
+        self.costs = round_costs(self.maps, self.size, length, order)
 
     def mix(self, f: np.ndarray) -> np.ndarray:
-        """The modes move; f is (G, ...)."""
+        """Move the modes of f (G, ...) by K steps of the chain."""
         if self._power is not None:
             return _apply(self._power, f.reshape(self.modes, 1, -1)).reshape(f.shape)
         flat = f.reshape(self.modes, -1)
         for _ in range(self.length):
-            flat = self.moves.chain.T @ flat
+            flat = self.maps.chain.T @ flat
         return flat.reshape(f.shape)
 
     def left(self, f: np.ndarray) -> np.ndarray:
-        """``T f``; f is (G, r, D, D)."""
+        """``T f`` for f (G, r, D, D)."""
         if self._left_power is None:
             for _ in range(self.length):
-                f = self.moves.push_left(self.step_size, f)
+                f = self.maps.push_left(self.step_size, f)
             return f
         columns = f.swapaxes(1, 2).reshape(self.modes, self.size, -1)
         moved = _apply(self._left_power, columns)
         return moved.reshape(self.modes, self.size, f.shape[1], -1).swapaxes(1, 2)
 
     def both(self, f: np.ndarray) -> np.ndarray:
-        """``T f T'``; f is (G, r, D, D), symmetric."""
+        """``T f T'`` for f (G, r, D, D), symmetric."""
         if self._both_power is None:
             for _ in range(self.length):
-                f = self.moves.push_both(self.step_size, f)
+                f = self.maps.push_both(self.step_size, f)
             return f
         return self.packing.unpacked(
             _apply(self._both_power, self.packing.packed(f).swapaxes(1, 2)).swapaxes(1, 2)
         )
 
     def left_mean(self, steps: int) -> np.ndarray:
-        """(G, D, D): E[T | first mode], T the product of `steps` steps."""
+        """(G, D, D): E[T | first mode], where T is the product of `steps` steps."""
         if (
             steps == self.length
             and not self.steps.left.knows(steps)
@@ -154,8 +155,7 @@ class Round:
         return self.steps.left.after(steps)
 
     def trace_mean(self, steps: int) -> np.ndarray:
-        """(G, D, D): the functional that yields the expected squared length of ``T x``, without the
-        constant."""
+        """(G, D, D): the functional for E||T x||^2, without the constant coordinate of x."""
         return self.steps.trace.after(steps)[:, 0]
 
     @cached_property
@@ -169,14 +169,16 @@ class Round:
         return sums
 
     def both_mean(self, before: np.ndarray) -> np.ndarray:
-        """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T']`` for each kind, packed; the modes start from
-        `before` (G,)."""
+        """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T']`` for each kind, packed.
+
+        The distribution of the first mode is `before` (G,).
+        """
         weighted = before[:, None, None] * self._both_means
-        return np.add.reduceat(weighted, self.moves.begin[:-1], axis=0)
+        return np.add.reduceat(weighted, self.maps.begin[:-1], axis=0)
 
     @cached_property
     def _both_means(self) -> np.ndarray:
-        """(G, D(D+1)/2, D(D+1)/2): as `both_mean`, given the first mode."""
+        """(G, D(D+1)/2, D(D+1)/2): as in `both_mean`, given the first mode."""
         entries = self.packing.entries
         means = np.empty((self.modes, entries, entries))
         if self._both_power is not None:
@@ -193,31 +195,35 @@ class Round:
         for begin in range(0, entries, step):
             functional = np.tile(basis[begin : begin + step], (self.modes, 1, 1, 1))
             for _ in range(self.length):
-                functional = self.moves.pull_both(self.step_size, functional)
+                functional = self.maps.pull_both(self.step_size, functional)
             means[:, begin : begin + step] = self.packing.dual(functional)
         return means
 
     @cached_property
     def _power(self) -> _Blocks | None:
-        return self._raised(1, lambda pairs: self.moves.chain.data[pairs, None, None])
+        return self._round_power(1, lambda pairs: self.maps.chain.data[pairs, None, None])
 
     @cached_property
     def _left_power(self) -> _Blocks | None:
-        return self._raised(self.size, lambda pairs: self.moves.left_blocks(self.step_size, pairs))
+        return self._round_power(
+            self.size, lambda pairs: self.maps.left_blocks(self.step_size, pairs)
+        )
 
     @cached_property
     def _both_power(self) -> _Blocks | None:
-        blocks = self.moves.both_blocks
-        return self._raised(self.packing.entries, lambda pairs: blocks(self.step_size, pairs))
+        blocks = self.maps.both_blocks
+        return self._round_power(self.packing.entries, lambda pairs: blocks(self.step_size, pairs))
 
-    def _raised(self, inner: int, blocks: Callable[[slice], np.ndarray]) -> _Blocks | None:
-        """The K-th power of a step, given by its blocks between pairs of modes; None where single
-        steps are quicker."""
+    def _round_power(self, inner: int, blocks: Callable[[slice], np.ndarray]) -> _Blocks | None:
+        """The K-th power of a step, given by `blocks`; None if single steps are faster.
+
+        ``blocks(pairs)`` are the step's matrices between these pairs of modes.
+        """
         if not self.costs.is_dense(inner):
             return None
-        chain, begin = self.moves.chain, self.moves.begin
+        chain, begin = self.maps.chain, self.maps.begin
         raised = []
-        for places in _alike(begin):
+        for places in _modes_by_count(begin):
             kinds, modes = places.shape
             matrices = np.zeros((kinds, modes, inner, modes, inner))
             for matrix, own in zip(matrices, places, strict=True):
@@ -230,24 +236,24 @@ class Round:
 
 
 _Blocks = list[tuple[np.ndarray, np.ndarray]]
-"""Kinds with the same number m of modes: their modes, (kinds, m), and their matrices, (kinds, m *
-inner, m * inner)."""
+"""For each number m of modes, the kinds that have m: their modes, (kinds, m), and their matrices,
+(kinds, m * inner, m * inner)."""
 
 
-def round_costs(moves: Moves, size: int, length: int, order: int) -> Costs:
-    """For sets of up to `order` agents."""
-    others = float(len(moves.initial)) ** max(order - 1, 0)
-    return Costs(tuple(np.diff(moves.begin).tolist()), moves.chain.nnz, size, length, others)
+def round_costs(maps: StepMaps, size: int, length: int, order: int) -> Costs:
+    """The costs of a round for sets of up to `order` agents."""
+    others = float(len(maps.initial)) ** max(order - 1, 0)
+    return Costs(tuple(np.diff(maps.begin).tolist()), maps.chain.nnz, size, length, others)
 
 
-def _alike(begin: np.ndarray) -> list[np.ndarray]:
-    """For each number of modes m: (kinds, m), the modes of the kinds that have m."""
+def _modes_by_count(begin: np.ndarray) -> list[np.ndarray]:
+    """For each number m of modes: (kinds, m), the modes of the kinds that have m."""
     many = np.diff(begin)
     return [begin[:-1][many == m][:, None] + np.arange(m) for m in np.unique(many)]
 
 
 def _apply(blocks: _Blocks, columns: np.ndarray) -> np.ndarray:
-    """Each kind's matrix times its columns; columns is (G, inner, c)."""
+    """Multiply each kind's matrix by its rows of `columns` (G, inner, c)."""
     out = np.empty_like(columns)
     for places, matrices in blocks:
         kinds, modes = places.shape
@@ -259,7 +265,7 @@ def _apply(blocks: _Blocks, columns: np.ndarray) -> np.ndarray:
 
 
 class _Pulled:
-    """A functional after any number of steps; results are kept while they are small."""
+    """A functional, pulled back by any number of steps; results are cached while they fit."""
 
     def __init__(
         self, pull: Callable[..., np.ndarray], start: np.ndarray, step_size: float

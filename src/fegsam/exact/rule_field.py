@@ -1,7 +1,8 @@
-"""Mean field of an algorithm of which only the rule is known: the rule is run on every window that
-an agent can meet, and the parameters are iterated, since all that is known is that they contract.
+"""Mean field of an algorithm of which only the rule is known.
 
-Algorithm 1 with a function of the user's is the case where a window is one state of the chain.
+The rule is run on every window that an agent can encounter, and the parameters are iterated, since
+contraction is the only property assumed. In Algorithm 1 with a user's function, a window is one
+state of the chain.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,19 +25,17 @@ from fegsam.problem.federation import Problem
 
 CERTIFIED_ERROR = 1e-10
 ROUNDING = 8 * float(np.finfo(float).eps)
-"""The certificate is relative to max(1, ||theta||), and no smaller than what a mean increment of
-this size gives."""
+"""A mean increment this small, relative to max(1, ||theta||), is accepted in any case."""
 MAX_ITERATIONS = 100_000
 COMPILE_FROM = 1000
-"""With fewer windows over all kinds, plain Python has the answer before Numba has compiled the
-rule."""
+"""With fewer windows over all kinds, plain Python finishes before Numba has compiled the rule."""
 OBSERVED_RATIOS = 10
-"""How many of the last ratios of successive residuals the contraction is estimated from, where it
-is not given."""
+"""The contraction, if not given, is estimated from this many last ratios of successive
+residuals."""
 
 
 def given_contraction(known: Opaque) -> float | None:
-    """The stated gamma_c, None if there is none."""
+    """The stated gamma_c, or None if there is none."""
     contraction = known.assumptions.get("gamma_c")
     if contraction is not None and not 0.0 <= contraction < 1.0:
         raise ProblemError(
@@ -47,7 +46,7 @@ def given_contraction(known: Opaque) -> float | None:
 
 
 def rule_field(algorithm: Algorithm, problem: Problem, known: Opaque) -> RuleField:
-    """The mean field of `algorithm` on a `problem` that it has checked."""
+    """The mean field of `algorithm` on a `problem` that has passed its check."""
     windows, tables = rule_windows(problem, algorithm), algorithm.tables(problem)
     contraction = given_contraction(known)
     return RuleField(
@@ -64,38 +63,38 @@ def rule_field(algorithm: Algorithm, problem: Problem, known: Opaque) -> RuleFie
 
 @dataclass(frozen=True, eq=False)
 class RuleField:
-    """Kind k has ``Gbar_k(theta) - theta + bbar_k``, the mean of the rule over the kind's windows.
+    """The field of kind k is ``Gbar_k(theta) - theta + bbar_k``, the rule's mean over its windows.
 
-    Adding it to theta is one step of Banach's iteration for Gbar + bbar, the paper's Assumption
-    3.2. A rule that moves one cell hardly moves one that is visited rarely, so there the sum over
-    the windows of a cell is divided by their probability: the root is the same.
+    Adding it to theta is one step of Banach's iteration for Gbar + bbar (the paper's Assumption
+    3.2). A rule of the cell form hardly moves a cell that is visited rarely, so the sum over the
+    windows of a cell is divided by their probability. The root stays the same.
     """
 
     mean: Callable[..., None]
-    """``mean(params, visits, out, total, seen)``, see `_mean_of`"""
+    """``mean(params, visits, sums)``, see `_mean_of`"""
     windows: RuleWindows
     dim: int
     norm_order: float
     """2 or inf"""
     contraction: float | None
-    """gamma_c, if it was stated"""
+    """gamma_c, if stated"""
     by_visits: bool
-    """Whether the mean increment of a cell is divided by how often the cell is visited"""
+    """Whether to divide the mean increment of a cell by how often the cell is visited"""
 
     def __len__(self) -> int:
         return len(self.windows.begin) - 1
 
     def root(self, weights: np.ndarray) -> np.ndarray:
-        """(d,): where the fields, weighted by `weights` (M,), add up to zero."""
+        """(d,): the root of the sum of the fields, weighted by `weights` (M,)."""
         visits = np.repeat(weights, np.diff(self.windows.begin)) * self.windows.probability
-        params, increment, out = np.zeros(self.dim), np.empty(self.dim), np.empty(self.dim)
-        seen = np.empty(self.dim)
+        params, sums = np.zeros(self.dim), _RuleSums.empty(self.dim)
+        increment = sums.total
         residuals: list[float] = []
         with np.errstate(over="ignore", invalid="ignore"):
             while len(residuals) < MAX_ITERATIONS:
-                self.mean(params, visits, out, increment, seen)
+                self.mean(params, visits, sums)
                 if self.by_visits:
-                    np.divide(increment, seen, out=increment, where=seen > 0)
+                    np.divide(increment, sums.visits, out=increment, where=sums.visits > 0)
                 residuals.append(float(np.linalg.norm(increment, self.norm_order)))
                 if not np.isfinite(residuals[-1]):
                     break
@@ -114,8 +113,7 @@ class RuleField:
         )
 
     def _contraction(self, residuals: list[float]) -> float:
-        """The given gamma_c, else the largest of the last ratios of residuals (1 as long as there
-        are too few)."""
+        """The given gamma_c, else the largest of the last ratios of residuals; 1 if too few."""
         if self.contraction is not None:
             return self.contraction
         if len(residuals) <= OBSERVED_RATIOS:
@@ -124,16 +122,51 @@ class RuleField:
         return min(1.0, max(after / before for before, after in pairwise(last)))
 
 
+class _WindowArrays(NamedTuple):
+    """The part of `RuleWindows` that the compiled loop reads."""
+
+    states: np.ndarray
+    actions: np.ndarray
+    length: int
+    begin: np.ndarray
+    mdps: np.ndarray
+    policies: np.ndarray
+
+
+class _RuleSums(NamedTuple):
+    """What a pass over the windows writes, (d,) each."""
+
+    increment: np.ndarray
+    """of one window, for rules of the dense form"""
+    total: np.ndarray
+    """the weighted sum of the increments"""
+    visits: np.ndarray
+    """the weighted visits of each cell, for rules of the cell form"""
+
+    @classmethod
+    def empty(cls, dim: int) -> _RuleSums:
+        return cls(*(np.empty(dim) for _ in range(3)))
+
+
 def _mean_of(
     form: str, rule: Callable[..., Any], windows: RuleWindows, tables: Any, dim: int
 ) -> Callable[..., None]:
-    """``mean(params, visits, out, total, seen)`` adds up `rule` over all windows, weighted by
-    `visits` (E,), and the visits of each cell; compiled if the windows are many."""
-    where = windows.states, windows.actions, windows.begin, windows.mdps, windows.policies
+    """``mean(params, visits, sums)``, compiled if there are many windows.
+
+    It sets `sums` to the increments of `rule` over all windows, weighted by `visits` (E,).
+    """
+    arrays = _WindowArrays(
+        windows.states,
+        windows.actions,
+        windows.length,
+        windows.begin,
+        windows.mdps,
+        windows.policies,
+    )
 
     def bound(loop: Callable[..., None]) -> Callable[..., None]:
-        def mean(params, visits, out, total, seen):
-            loop(params, tables, visits, out, total, seen, windows.length, *where)
+        def mean(params, visits, sums):
+            loop(params, tables, arrays, visits, sums)
 
         return mean
 
@@ -142,7 +175,7 @@ def _mean_of(
         return interpreted
     try:
         compiled = bound(_loop(form, renewed(rule), njit))
-        compiled(np.zeros(dim), np.zeros(len(windows)), *np.empty((3, dim)))
+        compiled(np.zeros(dim), np.zeros(len(windows)), _RuleSums.empty(dim))
     except NumbaError:
         return interpreted
     return compiled
@@ -151,43 +184,42 @@ def _mean_of(
 def _loop(form: str, rule: Callable[..., Any], jit: Callable[..., Any]) -> Callable[..., None]:
     add = jit(_FORMS[form](jit(rule)))
 
-    def mean(
-        params, tables, visits, out, total, seen, length, states, actions, begin, mdps, policies
-    ):
-        total[:] = 0.0
-        seen[:] = 0.0
-        for kind in range(len(mdps)):
-            path = Path(states, actions, np.uint64(kind), mdps[kind], policies[kind])
-            for e in range(begin[kind], begin[kind + 1]):
+    def mean(params, tables, windows, visits, sums):
+        sums.total[:] = 0.0
+        sums.visits[:] = 0.0
+        for kind in range(len(windows.mdps)):
+            mdp, policy = windows.mdps[kind], windows.policies[kind]
+            path = Path(windows.states, windows.actions, np.uint64(kind), mdp, policy)
+            for e in range(windows.begin[kind], windows.begin[kind + 1]):
                 if visits[e] > 0.0:
-                    add(params, path, np.uint64(e * length), tables, visits[e], out, total, seen)
+                    add(params, path, np.uint64(e * windows.length), tables, visits[e], sums)
 
     return jit(mean)
 
 
 def _cell(rule: Callable[..., Any]) -> Callable[..., None]:
-    def add(params, path, t, tables, weight, out, total, seen):
+    def add(params, path, t, tables, weight, sums):
         index, scale = rule(params, path, t, tables)
-        total[index] += weight * scale
-        seen[index] += weight
+        sums.total[index] += weight * scale
+        sums.visits[index] += weight
 
     return add
 
 
 def _row(rule: Callable[..., Any]) -> Callable[..., None]:
-    def add(params, path, t, tables, weight, out, total, seen):
+    def add(params, path, t, tables, weight, sums):
         index, scale = rule(params, path, t, tables)
-        for i in range(len(total)):
-            total[i] += weight * scale * tables.rows[index, i]
+        for i in range(len(sums.total)):
+            sums.total[i] += weight * scale * tables.rows[index, i]
 
     return add
 
 
 def _dense(rule: Callable[..., Any]) -> Callable[..., None]:
-    def add(params, path, t, tables, weight, out, total, seen):
-        rule(params, path, t, tables, out)
-        for i in range(len(total)):
-            total[i] += weight * out[i]
+    def add(params, path, t, tables, weight, sums):
+        rule(params, path, t, tables, sums.increment)
+        for i in range(len(sums.total)):
+            sums.total[i] += weight * sums.increment[i]
 
     return add
 

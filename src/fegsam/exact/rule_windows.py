@@ -1,9 +1,9 @@
-"""Every window that agents can meet while they learn, with its stationary probability: what a rule
-of which nothing else is known is run on.
+"""Every window that an agent can encounter, with its stationary probability.
 
-A step of an algorithm with window n reads S_t, A_t, ..., S_{t+n}; with n = 0, one state of the
-chain. The windows lie one behind the other in two flat arrays, as an engine lays out independent
-windows, and each kind of agent has its own.
+`rule_field` runs a rule of unknown structure on each of them. A step of an algorithm with window n
+reads S_t, A_t, ..., S_{t+n}; with n = 0 it reads one state of the chain. The windows lie one after
+the other in two flat arrays, as an engine lays out independent windows. Each kind of agent has its
+own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fegsam.problem.chains import stationary_laws
 from fegsam.problem.federation import MarkovNoise, Problem
 
 MOST_RULE_WINDOWS = 1 << 20
-"""The rule runs on each of them, some hundred times."""
+"""The rule runs on each of them about a hundred times."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,29 +30,29 @@ class RuleWindows:
     states: np.ndarray
     """uint32 (E * (n + 1),)"""
     actions: np.ndarray
-    """uint32 (E * (n + 1),); the last of each window is not a part of it"""
+    """uint32 (E * (n + 1),); the last entry of each window is padding"""
     length: int
     """n + 1"""
     begin: np.ndarray
     """(M + 1,): the windows of kind k are begin[k] .. begin[k + 1] - 1"""
     probability: np.ndarray
-    """(E,): of the window under the stationary distribution of its kind"""
+    """(E,): of each window, under the stationary distribution of its kind"""
     mdps: np.ndarray
-    """uint64 (M,): which MDP each kind lives in"""
+    """uint64 (M,): the index of each kind's MDP"""
     policies: np.ndarray
-    """uint64 (M,): which policy each kind follows"""
+    """uint64 (M,): the index of each kind's policy"""
 
     def __len__(self) -> int:
         return len(self.probability)
 
 
 def rule_windows(problem: Problem, algorithm: Algorithm) -> RuleWindows:
-    """The windows of all kinds of agents of a `problem` that `algorithm` has checked.
+    """The windows of all kinds of agents of a `problem` that has passed the algorithm's check.
 
     Raises
     ------
     ProblemError
-        Where there are more than 2**20 of them.
+        If there are more than 2**20 windows.
 
     Examples
     --------
@@ -68,12 +68,12 @@ def rule_windows(problem: Problem, algorithm: Algorithm) -> RuleWindows:
     if count > MOST_RULE_WINDOWS:
         raise ProblemError(
             f"The fixed point of {type(algorithm).__name__} is found by running its rule on every "
-            f"window that an agent can meet, and there are {count:.3g} windows of {window} "
-            f"transitions where at most {MOST_RULE_WINDOWS} are run; say its structure, use a "
+            f"window that an agent can encounter, and there are {count:.3g} windows of {window} "
+            f"transitions, more than the {MOST_RULE_WINDOWS} allowed; declare its structure, use a "
             "smaller window or fewer states, or pass run(..., fixed_point=...)."
         )
-    laws = stationary_laws(problem, policies)
-    found = [each.windows(law, window) for each, law in zip(kinds, laws, strict=True)]
+    stationary = stationary_laws(problem, policies)
+    found = [each.windows(start, window) for each, start in zip(kinds, stationary, strict=True)]
     states, actions, probability = (np.concatenate(parts) for parts in zip(*found, strict=True))
     index = np.arange(problem.num_kinds, dtype=np.uint64)
     num_mdps = problem.num_kinds if isinstance(problem, MarkovNoise) else len(problem.mdps)
@@ -90,7 +90,7 @@ def rule_windows(problem: Problem, algorithm: Algorithm) -> RuleWindows:
 
 @dataclass(frozen=True, eq=False)
 class _KindSteps:
-    """The transitions that one kind can make, sorted by the state that they start from."""
+    """The transitions that one kind can make, sorted by their first state."""
 
     state: np.ndarray
     action: np.ndarray
@@ -108,11 +108,14 @@ class _KindSteps:
         following = transitions.indices[possible].astype(np.int64)
         return cls(state, action, following, probability[possible])
 
-    def windows(self, law: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def windows(
+        self, stationary: np.ndarray, window: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(E, n + 1), (E, n + 1) and (E,): states, actions and stationary probabilities."""
-        start = np.searchsorted(self.state, np.arange(len(law) + 1))
-        states = np.arange(len(law))[:, None]
-        actions, probability = np.empty((len(law), 0), np.int64), law
+        num_states, probability = len(stationary), stationary
+        start = np.searchsorted(self.state, np.arange(num_states + 1))
+        states = np.arange(num_states)[:, None]
+        actions = np.empty((num_states, 0), np.int64)
         for _ in range(window):
             _, parent, step = continuations(start, states[:, -1])
             states = np.column_stack([states[parent], self.next[step]])
@@ -122,7 +125,7 @@ class _KindSteps:
 
 
 def _transitions(problem: Problem, kind: int) -> csr_array:
-    """(S * A, S): of the environment of a kind; Markov noise has one action."""
+    """(S * A, S): the transitions of a kind's environment; Markov noise has one action."""
     if isinstance(problem, MarkovNoise):
         return problem.kernels[kind]
     return problem.mdps[problem.mdp_index(kind)].transitions

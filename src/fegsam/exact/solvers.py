@@ -1,10 +1,10 @@
-"""Solvers of the discounted equations x = T x behind the fixed points, each with a certificate.
+"""Solvers of the discounted equations x = T x that define fixed points, each with a certificate.
 
 Every operator T here is monotone and discounts constants: T(x + c) = T x + g c for a number c, with
-a modulus g < 1. Then x lies within ``max|T x - x| / (1 - g)`` of the root in the sup norm, whatever
-way x was found. That is the certificate. It is asked to be `CERTIFIED_ERROR`, or, for values so
-large that double precision stops short of it, what a residual of `ROUNDING` units in the last place
-of the largest value gives.
+a modulus g < 1. Then x lies within ``max|T x - x| / (1 - g)`` of the root in the sup norm, however
+x was found. That bound is the certificate, and it must be at most `CERTIFIED_ERROR`. If the values
+are too large for double precision to reach it, a residual of `ROUNDING` units in the last place of
+the largest value is enough.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from fegsam.errors import ProblemError
 from fegsam.problem.checks import solve
 
 DENSE_STATES = 90
-"""Up to so many states a dense solve is the fastest there is; beyond, LAPACK starts threads that
-wait in a busy loop."""
+"""Up to this many states a dense solve is fastest; for more, LAPACK starts threads that wait in a
+busy loop."""
 EXACT_STATES = 500
-"""Up to so many states elimination comes first."""
+"""Up to this many states elimination comes first."""
 DIRECT_STATES = 5000
-"""Up to so many states a sparse factorisation helps where sweeps are slow; chains that mix slowly
-fill in little."""
+"""Up to this many states a sparse factorisation helps if sweeps are slow, since chains that mix
+slowly have little fill-in."""
 SWEEPS_PER_ROUND = 200
 POLICY_ROUNDS = 100
 CERTIFIED_ERROR = 1e-10
@@ -37,12 +37,11 @@ Operator = Callable[[np.ndarray], np.ndarray]
 def sweep(
     operator: Operator, modulus: float, start: np.ndarray, sweeps: int
 ) -> tuple[np.ndarray, bool]:
-    """Iterate `operator`, each time adding the constant that centres the residual; say whether the
-    root is certified.
+    """Iterate `operator`, centring the residual; return the point and whether it is certified.
 
     Adding ``g / (1 - g)`` times the midrange of the residual d (MacQueen's bounds) makes the next
-    residual at most g times half the span of d: never worse than plain iteration, and as fast as
-    the chain mixes where that is faster than g.
+    residual at most g times half the span of d. This is never worse than plain iteration, and it
+    converges as fast as the chain mixes if that is faster than g.
     """
     point = start
     for _ in range(sweeps):
@@ -59,14 +58,15 @@ def sweep(
 
 
 def sweep_to_the_end(operator: Operator, modulus: float, start: np.ndarray) -> np.ndarray:
-    """As `sweep`, for as many sweeps as plain iteration could need; the residual shrinks by
-    `modulus` each time."""
+    """As `sweep`, for as many sweeps as plain iteration could need, or raise `ProblemError`.
+
+    The residual shrinks by `modulus` in each sweep.
+    """
     point, certified = sweep(operator, modulus, start, _sweeps_needed(modulus))
     if not certified:
         raise ProblemError(
             f"The fixed point of a problem with {len(start)} unknowns and contraction {modulus!r} "
-            "could not be "
-            f"certified to {CERTIFIED_ERROR}; find it by means of your own and pass it as "
+            f"could not be certified to {CERTIFIED_ERROR}; find it by other means and pass it as "
             "run(..., fixed_point=...)."
         )
     return point
@@ -110,11 +110,12 @@ def discounted_value(chain: csr_array, rewards: np.ndarray, discount: float) -> 
 def optimal_q(transitions: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:
     """(S*A,): the root of Q = R + gamma P max_a Q, for transitions (S*A, S) and rewards (S, A).
 
-    Policy iteration on V = max_a Q: the greedy policy of V is evaluated by elimination, then swept.
-    From the first evaluation on, the sweeps only raise the value (but for constants, which no
-    greedy policy sees), so each round is at least as good as a round of policy iteration. With more
-    than `DIRECT_STATES` states the sweeps alone remain: value iteration. The certificate of V holds
-    for Q too, gamma times over.
+    This is policy iteration on V = max_a Q: each round evaluates the greedy policy of V by
+    elimination, then sweeps. After the first evaluation the sweeps only raise the value (up to
+    constants, which do not change the greedy policy), so each round is at least as good as a round
+    of policy iteration. With more than `DIRECT_STATES` states only the sweeps remain, which is
+    value iteration. The certificate of V holds for Q too, with an error bound that is gamma times
+    as large.
     """
     states, actions = rewards.shape
     flat_rewards = rewards.ravel()

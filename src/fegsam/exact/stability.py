@@ -1,8 +1,8 @@
 """Whether the mean-square error of a linear algorithm converges, and a step size at which it does.
 
-A round of K steps is a linear map of the moments. The error converges where the spectral radius of
-that map is below one, at the order at which the error itself is computed: at a lower order the
-radius may be on the other side of one.
+A round of K steps is a linear map of the moments. The error converges if the spectral radius of
+that map is below one. We use the order at which the error itself is computed, since at a lower
+order the radius may be on the other side of one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from fegsam.exact.long_run import LOST_IN_ROUNDING, LongRun, UnsolvedMoments
 from fegsam.exact.moment_system import MomentSystem
 
 _QUICK = 1e-3
-"""Seconds of a round up to which the limit of stability is searched for at the order in use."""
+"""If a round takes at most this many seconds, the largest stable step is searched for at the order
+in use; otherwise at order 1."""
 _ACCURACY = 1e-8
-"""Relative accuracy that rounding must leave to a limit."""
+"""The relative accuracy that a limit must keep despite rounding."""
 _DIGITS = 3
 _SMALLEST_STEP = 1e-15
-"""A step below which no convergence is looked for."""
+"""The search for a stable step size ends below this one."""
 _MARGIN = 0.9
-"""An advised step that was found at a lower order is shrunk by this factor until it converges at
-the order in use."""
+"""A step size found at a lower order is multiplied by this factor until it converges at the order
+in use."""
 
 
 def limit(run: LongRun) -> float:
-    """The squared error that a round leaves as it is.
+    """The squared error that a round does not change.
 
-    NaN where no moments were found, or none that are those of a random variable: as a rule the
-    error then grows.
+    NaN if no moments were found, or if they cannot be those of a random variable; usually the error
+    then grows.
     """
     try:
         found = run.stationary
@@ -42,8 +43,7 @@ def limit(run: LongRun) -> float:
 
 
 def require_limit(system: MomentSystem, step_size: float, length: int, run: LongRun) -> None:
-    """Raise `ProblemError` where the mean-square error does not converge, or where its limit was
-    not found."""
+    """Raise `ProblemError` if the mean-square error does not converge, or its limit is unknown."""
     if run.spectral_radius >= 1.0:
         step = converging_step(system, step_size, length, run.hierarchy.order)
         cure = (
@@ -53,8 +53,7 @@ def require_limit(system: MomentSystem, step_size: float, length: int, run: Long
         )
         raise ProblemError(
             f"At step_size={step_size:g} the mean-square error grows without bound (spectral "
-            f"radius {run.spectral_radius:.6g} "
-            f"of one round); {cure}."
+            f"radius {run.spectral_radius:.6g} of one round); {cure}."
         )
     if not run.is_positive(run.stationary):
         order = run.hierarchy.order
@@ -67,10 +66,13 @@ def require_limit(system: MomentSystem, step_size: float, length: int, run: Long
 
 
 def why_not_positive(order: int, system: MomentSystem) -> str:
-    """The end of a sentence that says what has a negative square."""
+    """The end of an error message about a negative square: its cause and cure."""
     if order < system.highest_order:
         return f", since too much is left out; use a smaller step, or pass order={order + 1}."
-    return ", since it is lost in rounding; use a larger step, or theory.small_step_law for small ones."
+    return (
+        ", since it is lost in rounding; use a larger step, or theory.small_step_law for small "
+        "ones."
+    )
 
 
 def is_stable(system: MomentSystem, step_size: float, length: int, order: int) -> bool:
@@ -78,8 +80,10 @@ def is_stable(system: MomentSystem, step_size: float, length: int, order: int) -
 
 
 def converging_step(system: MomentSystem, unstable: float, length: int, order: int) -> float:
-    """About the largest step size, of three digits, at which the error converges; it was checked.
-    Zero if there is none."""
+    """About the largest step size at which the error converges, to three digits; zero if none.
+
+    Convergence at the returned step size has been checked.
+    """
     quick = system.round_seconds(order, length) <= _QUICK
     low = _bisected(system, unstable, length, order if quick else min(order, 1))
     while low >= _SMALLEST_STEP and not is_stable(system, low, length, order):
@@ -98,7 +102,7 @@ def _bisected(system: MomentSystem, unstable: float, length: int, order: int) ->
 
 
 def _rounded_down(step: float) -> float:
-    """To three digits.
+    """Round a step size down to three digits.
 
     >>> _rounded_down(0.98765)
     0.987

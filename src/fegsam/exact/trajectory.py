@@ -11,40 +11,41 @@ from fegsam.exact.hierarchy import Hierarchy, Parts, Reading, RoundMeans
 from fegsam.exact.long_run import DENSE_ENTRIES, LongRun, apply_power
 
 _MIXED = 1e-13
-"""A distribution of the modes this close to the stationary one (in L1) is taken for it."""
+"""A distribution of the modes this close to the stationary one (in L1) counts as stationary."""
 _KEPT_BYTES = 1 << 26
 _SETTLED = 1e-12
-"""Where all remaining rounds change the moments by less than this part of themselves, they are
-taken for settled."""
+"""The moments count as settled if all remaining rounds change them by less than this fraction."""
 
 
 class Trajectory:
-    """Where a run stands after some rounds, of `rounds_ahead` at its start; `told` is called with
-    each number of rounds."""
+    """The moments of a run of `num_rounds` rounds, at its current round.
+
+    `report` is called with the number of rounds after each advance.
+    """
 
     def __init__(
         self,
         hierarchy: Hierarchy,
         start: np.ndarray,
-        rounds_ahead: int,
-        told: Callable[[int], None] | None = None,
+        num_rounds: int,
+        report: Callable[[int], None] | None = None,
     ) -> None:
         self.hierarchy = hierarchy
-        self._last_round = rounds_ahead
-        self._told = told or (lambda rounds: None)
+        self._num_rounds = num_rounds
+        self._report = report or (lambda rounds: None)
         self.parts: Parts = hierarchy.start(start)
-        self.before = hierarchy.round.moves.initial
+        self.before = hierarchy.round.maps.initial
         self.rounds = 0
         self._squares: list[np.ndarray] = []
         self._long_run: LongRun | None = None
         self._settled = False
         self.rounds_taken = 0
-        """before the moments settled or powers took over"""
+        """rounds taken one by one, before the moments settled or matrix powers took over"""
         self._settle()
 
     def _settle(self) -> None:
-        """Take the modes for stationary once they are, to rounding."""
-        limit = self.hierarchy.round.moves.stationary
+        """Treat the modes as stationary once they are, to rounding."""
+        limit = self.hierarchy.round.maps.stationary
         self.stationary = float(np.abs(self.before - limit).sum()) <= _MIXED * len(
             self.hierarchy.counts
         )
@@ -60,29 +61,28 @@ class Trajectory:
         return self._means
 
     def step(self) -> None:
-        """One round."""
+        """Advance by one round."""
         means = self.means
         found = self.hierarchy.advance(self.parts, means)
         self._settled = self.stationary and self._changes_no_more(found)
         self.parts = found
         self.rounds += 1
         self.rounds_taken += 1
-        self._told(self.rounds)
+        self._report(self.rounds)
         if not self.stationary:
-            # Rows sum to one up to rounding, which would add up over the rounds.
+            # The rows of the chain sum to one only up to rounding, which would accumulate.
             sums = np.add.reduceat(means.after, self.hierarchy.begin[:-1])
             self.before = means.after / sums[self.hierarchy.kind]
             self._settle()
 
     def _changes_no_more(self, found: Parts) -> bool:
-        """Whether all moments stay the same if every remaining round changes them as much as this
-        one.
+        """Whether the moments stay put even if every remaining round changes them as this one did.
 
-        Each entry is compared with the sizes of its own two coordinates, or a large one would hide
-        a small one that grows.
+        Each entry is compared with the sizes of its own two coordinates. Otherwise a large
+        coordinate would hide a small one that grows.
         """
         sizes = np.sqrt(np.maximum(np.diag(found[0]), 0.0))
-        limit = _SETTLED * np.outer(sizes, sizes) / max(1, self._last_round - self.rounds)
+        limit = _SETTLED * np.outer(sizes, sizes) / max(1, self._num_rounds - self.rounds)
         agents = float(self.hierarchy.num_agents)
         return all(
             bool(np.all(agents**r * np.abs(new - old) <= limit))
@@ -90,16 +90,16 @@ class Trajectory:
         )
 
     def long_run(self) -> LongRun | None:
-        """The map of a round, where the rounds ahead are better done by powers of its matrix."""
+        """The map of a round, if powers of its matrix are faster for the remaining rounds."""
         if not self.stationary:
             return None
         if self._long_run is None:
             self._long_run = LongRun(self.hierarchy)
-        worth = min(DENSE_ENTRIES, (self._last_round - self.rounds) // 2)
+        worth = min(DENSE_ENTRIES, (self._num_rounds - self.rounds) // 2)
         return self._long_run if self._squares or self._long_run.entries <= worth else None
 
     def advance(self, goal: int) -> None:
-        """Go on to the round `goal`."""
+        """Advance to the round `goal`."""
         while self.rounds < goal:
             run = self.long_run()
             if self._settled:
@@ -114,11 +114,10 @@ class Trajectory:
                     apply_power(self._squares, run.packed(self.parts), goal - self.rounds)
                 )
                 self.rounds = goal
-            self._told(self.rounds)
+            self._report(self.rounds)
 
     def at(self, steps: int) -> tuple[float, np.ndarray, float]:
-        """`steps` steps after the last synchronisation: E||avg - theta*||^2, E avg - theta*, sync
-        error."""
+        """E||avg - theta*||^2, E avg - theta* and sync error, `steps` after the last sync."""
         if steps == 0:
             return float(np.trace(self.parts[0][:-1, :-1])), self.parts[0][:-1, -1], 0.0
         reading = self._readings.get(steps)
@@ -133,7 +132,7 @@ class Trajectory:
         return square, self.hierarchy.mean(self.parts, self.before, steps), max(own - square, 0.0)
 
     def weighted_sum(self, num_steps: int, decay: float) -> float:
-        """sum_{t<T} c^(T-1-t) E||avg_t - theta*||^2, from the start."""
+        """The sum over t < T of ``c^(T-1-t) E||avg_t - theta*||^2``, from the start."""
         length = self.hierarchy.length
         rounds, rest = divmod(num_steps, length)
         total, over_a_round, known_for = 0.0, Reading([], []), None
@@ -153,7 +152,7 @@ class Trajectory:
                 total = total * decay**length + _paired(over_a_round.parts, self.parts)
                 self.step()
                 continue
-            # One more entry carries the sum along.
+            # One more entry of the state accumulates the sum.
             row = run.dual(over_a_round.parts)
             joint = np.block(
                 [[run.matrix, np.zeros((run.entries, 1))], [row, np.array(decay**length)]]

@@ -1,5 +1,7 @@
-"""Mean fields of the tabular algorithms 3 and 4: sup-norm contractions, solved with a certificate
-at any size."""
+"""Mean fields of the tabular algorithms 3 and 4.
+
+Both are contractions in the sup norm, so they are solved with a certificate at any size.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,19 @@ from fegsam.problem.mdp import MDP
 
 @dataclass(frozen=True, eq=False)
 class TabularField:
-    """Off-policy tabular TD: kind k has ``D_k (r_{n,k} + gamma^n P_k^n V - V)``, P_k the *target*
-    policy's chain.
+    """The mean field of off-policy tabular TD: ``D_k (r_{n,k} + gamma^n P_k^n V - V)`` for kind k.
 
-    One environment: zero at V^pi whatever the weights and n (the paper's eq. BE_tabular). Several:
-    zero where ``V = sum_k omega_k (r_{n,k} + gamma^n P_k^n V)``, omega_k(s) the share of kind k in
-    the visits to s.
+    P_k is the *target* policy's chain. With one environment the root is V^pi for all weights and
+    all n (the paper's eq. BE_tabular). With several, the root solves ``V = sum_k omega_k (r_{n,k} +
+    gamma^n P_k^n V)``, where omega_k(s) is the share of kind k in the visits to s.
     """
 
     chains: list[csr_array]
     """One (S, S) per environment"""
     rewards: list[np.ndarray]
     """One (S,) per environment"""
-    laws: np.ndarray | None
-    """(M, S): how often kind k is in each state; None where there is one environment"""
+    visits: np.ndarray | None
+    """(M, S): how often kind k visits each state; None if there is one environment"""
     discount: float
     horizon: int
 
@@ -37,13 +38,13 @@ class TabularField:
         return len(self.chains)
 
     def root(self, weights: np.ndarray) -> np.ndarray:
-        """(S,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
+        """(S,): the root of the sum of the fields, weighted by `weights` (M or 1,)."""
         present = np.flatnonzero(weights)
-        if self.laws is None or len(present) == 1:
+        if self.visits is None or len(present) == 1:
             return discounted_value(
                 self.chains[present[0]], self.rewards[present[0]], self.discount
             )
-        shares = visit_shares(weights, self.laws)
+        shares = visit_shares(weights, self.visits)
         settings = self.discount, self.horizon
         offset = np.zeros(shares.shape[1])
         for k in present:
@@ -65,22 +66,22 @@ class TabularField:
 
 @dataclass(frozen=True, eq=False)
 class QField:
-    """Q-learning: kind k has ``mu_k(s) pi_k(a|s) (R_k + gamma P_k max_a Q - Q)(s, a)``.
+    """The mean field of Q-learning: ``mu_k(s) pi_k(a|s) (R_k + gamma P_k max_a Q - Q)(s, a)``.
 
-    One environment: zero at Q* whatever the weights. Several: zero at Q* of the MDP that mixes them
-    at each (s, a), in the shares of the kinds in the visits to (s, a).
+    With one environment the root is Q* for all weights. With several, it is Q* of the MDP that
+    mixes them at each (s, a), in proportion to the kinds' shares of the visits to (s, a).
     """
 
     mdps: tuple[MDP, ...]
     visits: np.ndarray | None
-    """(M, S*A): how often kind k takes each action in each state; None where there is one
+    """(M, S*A): how often kind k takes each action in each state; None if there is one
     environment"""
 
     def __len__(self) -> int:
         return len(self.mdps)
 
     def root(self, weights: np.ndarray) -> np.ndarray:
-        """(S*A,): where the fields, weighted by `weights` (M or 1,), add up to zero."""
+        """(S*A,): the root of the sum of the fields, weighted by `weights` (M or 1,)."""
         present = np.flatnonzero(weights)
         first = self.mdps[present[0]]
         if self.visits is None or len(present) == 1:

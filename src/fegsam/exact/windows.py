@@ -1,10 +1,9 @@
-"""Every window that an agent of a temporal-difference algorithm can meet, as the edges of a finite
-Markov chain.
+"""The windows that a temporal-difference agent can encounter, as edges of a finite Markov chain.
 
-A step at time t reads the window ``y_t = (S_t, A_t, ..., S_{t+n})``. All that it shares with later
-windows is its *mode* ``z_t = (S_t, A_t, ..., S_{t+n-1})``, without the last transition: theta_t
-depends on the past only through transitions before the one that the window adds. So the chain of
-modes, with windows as its edges, carries every moment exactly.
+A step at time t reads the window ``y_t = (S_t, A_t, ..., S_{t+n})``. Its *mode* is ``z_t = (S_t,
+A_t, ..., S_{t+n-1})``, the window without its last transition. Given the mode, the last transition
+is independent of theta_t, which depends only on earlier transitions. So the chain of modes, with
+windows as its edges, is enough to compute every moment exactly.
 
 The n-step temporal difference is linear in the parameters. With ``g_l = gamma^l rho_t ...
 rho_{t+l}`` it is
@@ -12,7 +11,7 @@ rho_{t+l}`` it is
     E = sum_{l<n} g_l (R_l + gamma v(S_{t+l+1}) - v(S_{t+l})) = reward + sum_{l<=n} coefficient_l
     v(S_{t+l}).
 
-Actions of a state that pay the same reward at the same ratio are one action here.
+Actions of a state that have the same reward and the same ratio count as one action here.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from fegsam.problem.federation import Federation, Problem
 MOST_WINDOWS = 1 << 24
 MOST_BYTES = 4 << 30
 _WINDOW_BYTES = 40
-"""that each transition of a window takes while the windows are made"""
+"""Memory that each transition of a window takes while the windows are made."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The modes of one kind of agent and the windows between them; E windows, m modes."""
+    """The m modes of one kind of agent and the E windows between them."""
 
     source: np.ndarray
-    """(E,): the mode that the window begins with; sorted"""
+    """(E,): the mode of the window; sorted"""
     target: np.ndarray
     """(E,): the mode of the next step"""
     probability: np.ndarray
-    """(E,): of the window, given its source"""
+    """(E,): of each window, given its source"""
     states: np.ndarray
     """(E, n + 1): S_t, ..., S_{t+n}"""
     coefficients: np.ndarray
@@ -54,10 +53,10 @@ class Windows:
     reward: np.ndarray
     """(E,)"""
     rows: np.ndarray | None
-    """(S, d): the direction of the step from each state; None: the unit vectors, one cell for each
-    state"""
+    """(S, d): the direction of the step from each state; None for the unit vectors, with one cell
+    for each state"""
     features: np.ndarray | None
-    """(S, d): ``v(s) = features[s] @ params``; None: the unit vectors"""
+    """(S, d): ``v(s) = features[s] @ params``; None for the unit vectors"""
     first_state: np.ndarray
     """(m,): S_t"""
     initial: np.ndarray
@@ -70,17 +69,17 @@ class Windows:
         return len(self.first_state)
 
     def values(self, params: np.ndarray) -> np.ndarray:
-        """(S,): v at the parameters."""
+        """(S,): v at these parameters."""
         return params if self.features is None else self.features @ params
 
     def errors(self, params: np.ndarray) -> np.ndarray:
-        """(E,): the n-step temporal difference of each window at the parameters."""
+        """(E,): the n-step temporal difference of each window at these parameters."""
         return self.reward + np.einsum(
             "el,el->e", self.coefficients, self.values(params)[self.states]
         )
 
     def chain(self) -> sparse.csr_array:
-        """(m, m): the kernel of the modes."""
+        """(m, m): the transition kernel of the modes."""
         shape = (self.num_modes, self.num_modes)
         return sparse.csr_array(
             sparse.coo_array((self.probability, (self.source, self.target)), shape=shape)
@@ -89,8 +88,10 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class _Steps:
-    """The transitions of one kind: from a state, by a class of actions, to a state; sorted by the
-    state."""
+    """The transitions of one kind, from a state by a class of actions to the next; sorted by state.
+
+    A class holds the actions of a state that have the same reward and ratio.
+    """
 
     start: np.ndarray
     """(S + 1,): the steps of state s are start[s] .. start[s + 1] - 1"""
@@ -101,12 +102,12 @@ class _Steps:
     reward: np.ndarray
 
     def paths(self, length: int) -> float:
-        """How many paths of `length` transitions there are."""
+        """The number of paths of `length` transitions."""
         return count_paths(self.state, self.next, len(self.start) - 1, length)
 
 
 def count_paths(state: np.ndarray, following: np.ndarray, num_states: int, length: int) -> float:
-    """How many paths of `length` transitions there are, where each goes from a state to another."""
+    """The number of paths of `length` transitions, where each goes from `state` to `following`."""
     count = np.ones(num_states)
     for _ in range(length):
         count = np.bincount(state, weights=count[following], minlength=num_states)
@@ -114,10 +115,10 @@ def count_paths(state: np.ndarray, following: np.ndarray, num_states: int, lengt
 
 
 def continuations(start: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All paths that are one transition longer than those that end in the states `last` (P,).
+    """Extend paths that end in the states `last` (P,) by every possible transition.
 
     The transitions from state s are start[s] .. start[s + 1] - 1. Returns where the continuations
-    of each path begin (P + 1,), and for each of them its path and its transition.
+    of each path begin (P + 1,), and for each continuation its path and its transition.
     """
     many = start[last + 1] - start[last]
     begin = np.concatenate([[0], np.cumsum(many)])
@@ -130,15 +131,15 @@ def chain_windows(
     algorithm: Algorithm,
     check: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> list[Windows]:
-    """The windows of each kind of agent; kinds that meet the same ones share the object.
+    """The windows of each kind of agent; kinds with the same windows share one object.
 
-    Before any of them is made, `check` is given the numbers of modes and of windows of each kind,
-    and may refuse them.
+    `check` is called with the numbers of modes and windows of each kind before any window is made,
+    and may raise.
 
     Raises
     ------
     ProblemError
-        Where there are more than 2**24 windows.
+        If there are more than 2**24 windows.
 
     Examples
     --------
@@ -152,14 +153,14 @@ def chain_windows(
     check_algorithm(algorithm, problem)
     structure, federation = _require(algorithm, problem)
     policies, horizon = algorithm.policies(problem), structure.horizon
-    laws = distinct_stationary_laws(problem, policies)
+    stationary = distinct_stationary_laws(problem, policies)
     every = _kind_steps(federation, structure, policies)
     _check_count(every, horizon, problem.num_kinds)
     if check is not None:
         counts = [(int(steps.paths(horizon - 1)), int(steps.paths(horizon))) for steps in every]
         check(counts * (problem.num_kinds // len(every)))
     found = [
-        _windows(federation, structure, steps, kind, laws[kind % len(laws)])
+        _windows(federation, structure, steps, kind, stationary[kind % len(stationary)])
         for kind, steps in enumerate(every)
     ]
     return found * (problem.num_kinds // len(found))
@@ -169,14 +170,14 @@ def _require(algorithm: Algorithm, problem: Problem) -> tuple[TemporalDifference
     structure = temporal_difference(algorithm, problem)
     if structure is None:
         raise ProblemError(
-            f"The windows of {type(algorithm).__name__} were asked for, and its structure is not a "
+            f"{type(algorithm).__name__} has no windows, since its structure is not a "
             "TemporalDifference; use an algorithm of that structure."
         )
     return structure, require_federation(problem, algorithm)
 
 
 def num_distinct(problem: Federation, structure: TemporalDifference, policies: np.ndarray) -> int:
-    """M, or 1 where all kinds of agents see and do the same."""
+    """M, or 1 if all kinds of agents have the same MDP, policy and update directions."""
     rows = 1 if structure.rows is None else len(structure.rows)
     return max(len(problem.mdps), len(policies), rows)
 
@@ -184,7 +185,7 @@ def num_distinct(problem: Federation, structure: TemporalDifference, policies: n
 def _kind_steps(
     problem: Federation, structure: TemporalDifference, policies: np.ndarray
 ) -> list[_Steps]:
-    """The transitions of each kind, or of one where all share them."""
+    """The transitions of each kind, or a single entry if all kinds share them."""
     rewards = stacked_rewards(problem)
     ratios = np.ones_like(policies) if structure.ratios is None else structure.ratios
     return [
@@ -226,20 +227,23 @@ def _check_count(every: list[_Steps], horizon: int, num_kinds: int) -> None:
     needed = _WINDOW_BYTES * (horizon + 2.0) * sum(counts)
     if counts[kind] > MOST_WINDOWS or needed > MOST_BYTES:
         raise ProblemError(
-            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can meet {counts[kind]:.3g} "
-            f"windows of {horizon} "
-            f"transitions, and the windows of all kinds need about {needed / 1e9:.3g} GB; at most "
-            f"{MOST_WINDOWS} windows and "
-            f"{MOST_BYTES / 1e9:.3g} GB are allowed: use a smaller horizon or fewer states."
+            f"An agent{f' of kind {kind}' if num_kinds > 1 else ''} can encounter "
+            f"{counts[kind]:.3g} windows of {horizon} transitions, and the windows of all kinds "
+            f"need about {needed / 1e9:.3g} GB, but at most {MOST_WINDOWS} windows and "
+            f"{MOST_BYTES / 1e9:.3g} GB are allowed; use a smaller horizon or fewer states."
         )
 
 
 def _windows(
-    problem: Federation, structure: TemporalDifference, steps: _Steps, kind: int, law: np.ndarray
+    problem: Federation,
+    structure: TemporalDifference,
+    steps: _Steps,
+    kind: int,
+    stationary: np.ndarray,
 ) -> Windows:
-    # Paths of l transitions, the continuations of each one side by side. `tail` is a path without
-    # its first transition.
-    num_states = len(law)
+    # The loop extends all paths of l transitions; the continuations of a path are adjacent. `tail`
+    # is the index of a path without its first transition.
+    num_states = len(stationary)
     sequence = np.empty((num_states, 0), np.int64)
     last = np.arange(num_states)
     parent, tail = last, last
@@ -270,7 +274,7 @@ def _windows(
         features=structure.features,
         first_state=first_state,
         initial=problem.initial_distribution[first_state] * chance,
-        stationary=law[first_state] * chance,
+        stationary=stationary[first_state] * chance,
     )
 
 

@@ -1,5 +1,4 @@
-"""Which step size, sync period and number of steps reach an accuracy, with the fewest
-communications or samples."""
+"""Plans: the settings that reach an accuracy with the fewest communications or samples."""
 
 from __future__ import annotations
 

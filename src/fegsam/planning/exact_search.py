@@ -1,9 +1,9 @@
-"""The last word on a plan of a linear algorithm: a local search by exact moments, from where the
-law of the rounds points.
+"""A local search by exact moments, which refines the plan of a linear algorithm.
 
-The law is right for small steps alone, and leaves out the noise of the matrices while theta is far
-from theta*. Exact moments take some hundredths of a second for a setting, so they can be asked
-about a hundred of them but not about all.
+The search starts from the answer of the round law (`round_law`). That formula is accurate only for
+small steps, and it leaves out the noise of the matrices while theta is far from theta*. Exact
+moments take some hundredths of a second per setting, so we can try about a hundred settings, but
+not all of them.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from fegsam.planning.settings import Goal, Setting
 from fegsam.problem.federation import Problem
 
 _STRIDES = (1.5, 1.2, 1.08)
-"""Step sizes are moved by the first factor while that helps, then by the next."""
+"""The step size changes by the first factor while that helps, then by the next."""
 _QUICK = 0.1
-"""Where a setting takes more seconds, only the first factor is used."""
+"""If a setting takes more seconds than this, only the first factor is used."""
 _NEAR = 1.02
 """Numbers of rounds and periods are found to within this factor."""
 _GALLOP = 1.15
 _MOST_DOUBLINGS = 4
-"""of a limit of steps that the law set too low"""
+"""A limit on the steps that the round law set too low is doubled at most this many times."""
 
 
 class ExactSearch:
-    """Settings that reach an accuracy, even in a mean over seeds that is too large by chance, by
-    exact moments.
+    """Finds settings that reach an accuracy, by exact moments.
 
     Parameters
     ----------
     accuracy : float
-        Of the error and `deviations` times its standard deviation, which the law tells.
+        An upper limit on the error plus `deviations` times its standard deviation, which comes from
+        the round law. The margin allows for a mean over seeds that is too large by chance.
 
     Examples
     --------
@@ -61,12 +61,11 @@ class ExactSearch:
         self._known: dict[tuple[float, int, int], float] = {}
 
     def nearest_known(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
-        """`start`, or with fewer rounds, as many as exact moments are quick for; None where they
-        never are."""
+        """`start`, with fewer rounds if exact moments take too long; None if they always do."""
         rounds = start.communications
         while rounds:
             period = most_steps // rounds if goal.what == "communications" else start.sync_period
-            # The flow alpha T is that of the start.
+            # Keep alpha T of the start.
             setting = Setting(
                 start.step_size * start.num_steps / (period * rounds), period, rounds, start.error
             )
@@ -76,8 +75,10 @@ class ExactSearch:
         return None
 
     def fewest(self, goal: Goal, start: Setting, most_steps: int) -> Setting | None:
-        """The goal's best setting near `start`, with its error without margin; None where none gets
-        there."""
+        """The goal's best setting near `start`, or None if none reaches the accuracy.
+
+        Its error is without the margin.
+        """
         rounds = start.communications
         if goal.what == "communications":
             for doubling in range(_MOST_DOUBLINGS if math.isinf(goal.most_steps) else 1):
@@ -95,7 +96,7 @@ class ExactSearch:
             )
             found = self._least(lambda many: (start.sync_period, many), rounds, most, start)
             if found is not None or math.isinf(goal.most_communications):
-                # Whole rounds overshoot: as many of them, but shorter.
+                # Whole rounds overshoot, so shorten them.
                 return found and self._shortest(found)
             rounds = int(goal.most_communications)
         most = max(1, most_steps * 2**_MOST_DOUBLINGS // rounds)
@@ -104,11 +105,11 @@ class ExactSearch:
     def _with_other_periods(
         self, found: Setting | None, start: Setting, limit: int
     ) -> Setting | None:
-        """The best of what was found and of fewer rounds with the periods 1, 2, 3, 4, 6, 8, 12, ...
+        """The best of `found` and of settings with fewer rounds and periods 1, 2, 3, 4, 6, 8, ...
 
-        The line of whole budgets has gaps, for ``limit // R`` is a whole number. And long periods
-        at small steps are not always best: a few large steps, each followed by a synchronisation,
-        lead the agents to theta* with no drift at all.
+        Settings that use the whole budget leave gaps, since ``limit // R`` is an integer. And long
+        periods with small steps are not always best: a few large steps, each followed by a
+        synchronisation, bring the agents to theta* without any drift.
         """
         near, fewer = (found, found.communications - 1) if found else (start, start.communications)
         for period in sorted({k * 2**j for j in range(limit.bit_length()) for k in (1, 3)}):
@@ -121,7 +122,7 @@ class ExactSearch:
         return found
 
     def _shortest(self, found: Setting) -> Setting:
-        """The same number of rounds, with the least period."""
+        """The setting with the same number of rounds and the shortest period."""
         period = found.sync_period
         return (
             self._least(lambda period: (period, found.communications), period, period, found)
@@ -129,16 +130,19 @@ class ExactSearch:
         )
 
     def best_seen(self) -> Setting:
-        """Of all settings that were tried, the one with the least error."""
+        """The setting with the least error of all that were tried."""
         place = min(self._known, key=lambda each: self._known[each])
         return Setting(*place, self._known[place])
 
     def _least(
         self, setting: Callable[[int], tuple[int, int]], guess: int, most: int, start: Setting
     ) -> Setting | None:
-        """Along a line of periods and rounds the least number that gets there: from the guess in
-        growing strides, and back. Not `bisection`: strides from a good guess take fewer
-        trials, and each trial starts from the step size of the one before."""
+        """The best setting for the least number, up to `most`, that reaches the accuracy.
+
+        ``setting(number)`` gives the period and the rounds. The search goes from the guess in
+        growing strides, then narrows the bracket. We do not use `bisection`: strides from a good
+        guess take fewer trials, and each trial starts from the previous step size.
+        """
         place, near = min(guess, most), start
         good, bad = most + 1, 0
         stride, found = _GALLOP, None
@@ -158,8 +162,10 @@ class ExactSearch:
         return found
 
     def _best_step(self, period: int, rounds: int, near: Setting) -> Setting:
-        """The first step size that gets there, or else about the best; from that of a setting near
-        by, with its ``alpha T``."""
+        """The first step size that reaches the accuracy, or about the best if none does.
+
+        The search starts from the ``alpha T`` of the setting `near`.
+        """
         step = near.step_size * near.num_steps / (period * rounds)
 
         def at(step: float) -> float:
@@ -178,7 +184,7 @@ class ExactSearch:
         return Setting(step, period, rounds, self._error(step, period, rounds))
 
     def _margin(self, setting: Setting) -> float:
-        """What the error is to be multiplied by, for chance in the verification."""
+        """The factor on the error that allows for chance in the verification."""
         place = setting.step_size, setting.sync_period, setting.communications
         bare, cautious = self.law.error(*place), self.law.cautious_error(*place, self.deviations)
         return cautious / bare if math.isfinite(cautious) else 1 + self.deviations

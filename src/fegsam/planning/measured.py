@@ -1,4 +1,4 @@
-"""The error of a setting as it is: from exact moments where they are quick, or from runs."""
+"""The actual error of a setting, from exact moments if these are fast, or from runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fegsam.problem.federation import Problem
 from fegsam.run import Engine, run
 
 _PATIENCE = 1.0
-"""Seconds that exact moments may take."""
+"""The most seconds that exact moments may take."""
 
 
 def run_errors(
@@ -30,7 +30,7 @@ def run_errors(
     seeds: range,
     engine: str | Engine,
 ) -> np.ndarray:
-    """(seeds, times): the squared 2-norm error, NaN where a run diverged.
+    """(seeds, times): the squared 2-norm error of runs, NaN where a run diverged.
 
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
@@ -56,7 +56,7 @@ def run_errors(
 def verified(
     problem: Problem, algorithm: Algorithm, setting: Setting, seeds: range, engine: str | Engine
 ) -> Estimate:
-    """The mean over the seeds of the last iterate's squared error, with its 95 percent interval.
+    """The last iterate's mean squared error over the seeds, with its 95 percent interval.
 
     >>> import fegsam as fg
     >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=4)
@@ -75,9 +75,9 @@ def verified(
 def exact_error(
     problem: Problem, algorithm: Algorithm, law: RoundLaw, setting: Setting
 ) -> float | None:
-    """E||avg_T - theta*||_2^2, or None where it would take long.
+    """The expected error E||avg_T - theta*||_2^2, or None if it would take too long.
 
-    The moments keep the modes of one agent at a time (order 1), which is right to far more digits
+    The moments keep the modes of one agent at a time (order 1), which gives far more correct digits
     than a plan needs.
 
     >>> import fegsam as fg
@@ -91,7 +91,7 @@ def exact_error(
     steps = setting.num_steps
     period = setting.sync_period
     if setting.communications == 1 and not _by_powers(law, setting):
-        # One round is then cheaper as steps before a synchronisation that does not come: the
+        # One round is then cheaper as steps before a synchronisation that never happens. The
         # average is the same.
         period = steps + 1
     settings = {"step_size": setting.step_size, "sync_period": period, "times": [steps], "order": 1}
@@ -102,21 +102,24 @@ def exact_error(
 
 
 def _costs(law: RoundLaw, sync_period: int) -> Costs:
-    """What a round costs; all kinds together are taken for one chain."""
+    """The costs of a round, with as many modes for every kind as the largest kind has."""
     return Costs(
         (law.num_modes,) * law.num_kinds, law.num_windows, len(law.start) + 1, sync_period, 1.0
     )
 
 
 def _by_powers(law: RoundLaw, setting: Setting) -> bool:
-    """Whether the steps of a round are powers of one matrix."""
+    """Whether a round is computed as a power of one matrix."""
     costs = _costs(law, setting.sync_period)
     return costs.is_dense(costs.entries)
 
 
 def seconds(law: RoundLaw, setting: Setting) -> float:
-    """About how long the moments take: a step of a round acts on a functional for each pair of
-    parameters, or on one alone."""
+    """About how many seconds the moments take.
+
+    A step of a round acts on one functional for each pair of parameters. A single round needs only
+    two functionals.
+    """
     costs = _costs(law, setting.sync_period)
     functionals = costs.entries if setting.communications > 1 else 2
     step = 3e-4 + 3.5e-9 * law.num_windows * costs.size**2 * functionals

@@ -1,10 +1,10 @@
-"""The settings that reach an accuracy, where only runs can tell: Q-learning, rules of the user's,
-very many parameters.
+"""A search by pilot runs, for Q-learning, users' rules and problems with very many parameters.
 
-A pilot is a run over a few seeds, the same for all pilots, so that they share their paths. Its
-curve says after how many rounds the error's upper confidence limit is low enough. First the fewest
-steps are looked for with a synchronisation each step; then, at the step size found and at smaller
-ones, the fewest rounds that still get there.
+For these, only runs show whether a setting reaches an accuracy. A pilot is a run over a few seeds,
+the same for all pilots, so that they share their paths. Its curve shows after how many rounds the
+upper confidence limit of the error is low enough. The search first finds the fewest steps with a
+synchronisation after each step. Then, at that step size and at smaller ones, it finds the fewest
+rounds that still reach the accuracy.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ _SEEDS = range(10**6, 10**6 + 128)
 _SIGMAS = 2.0
 _FIRST_STEPS = 64
 _LARGEST_STEP = 2.0
-"""Agents that often meet bear steps above one: their average moves by less than each of them."""
+"""Agents that synchronise often tolerate steps above one: their average moves by less than each
+of them."""
 _SLOWER = tuple(2.0 ** (k / 3) for k in range(13))
-"""Step sizes for long periods, as divisors of the one with the fewest steps: they want as many
-times the steps."""
+"""For long periods, the step size with the fewest steps is divided by these factors; a pilot then
+needs as many times the steps."""
 _PATIENCE = 4
-"""A pilot goes on for so many times the steps that its step size wants; by then it is at its
-floor."""
+"""A pilot runs for this many times the steps that its step size needs; by then its error has
+reached its floor."""
 _ROUNDS_NEAR = 1.1
 """Numbers of rounds are found to within this factor."""
 _RECORDS = 300
 _AGENT_STEPS = 10**10
-"""A pilot's, where there is no budget: minutes."""
+"""The agent-steps of a pilot if there is no budget: some minutes."""
 
 
 class PilotSearch:
-    """As `search.Search`, by pilots.
+    """Finds settings that reach an accuracy, as `search.Search` does, by pilot runs.
 
     Examples
     --------
@@ -66,12 +67,12 @@ class PilotSearch:
             engine,
         )
         self.caution = caution
-        """step sizes are at most so many times the largest that is ever tried"""
+        """the largest step size to try, as a multiple of `_LARGEST_STEP`"""
         self._failed: list[Setting] = []
-        """where pilots stood that did not get there"""
+        """the final settings and errors of pilots that did not reach the accuracy"""
 
     def settings(self, goal: Goal) -> list[Setting]:
-        """Those found; none where the accuracy is out of reach."""
+        """Settings that reach the accuracy; an empty list if it is out of reach."""
         affordable = max(_FIRST_STEPS, _AGENT_STEPS // (len(_SEEDS) * int(self.problem.num_agents)))
         limit = int(goal.most_steps if math.isfinite(goal.most_steps) else affordable)
         fewest = self._fewest_steps(limit)
@@ -87,12 +88,14 @@ class PilotSearch:
         return [setting for setting in found if goal.admits(setting)]
 
     def within_reach(self, goal: Goal) -> Setting:
-        """The best that was seen within the limits."""
+        """The best setting seen within the limits."""
         return min(filter(goal.admits, self._failed), key=lambda setting: setting.error)
 
     def _fewest_steps(self, limit: int) -> Setting | None:
-        """With K = 1: twice the steps until some step size gets there. The best step size does not
-        rise with their number."""
+        """With K = 1, double the steps until some step size reaches the accuracy.
+
+        The best step size does not rise with the number of steps.
+        """
         steps, tried = (
             min(_FIRST_STEPS, limit),
             [self.caution * _LARGEST_STEP / 2**k for k in range(9)],
@@ -109,12 +112,15 @@ class PilotSearch:
             steps, tried = min(2 * steps, limit), [best.step_size / 2**k for k in range(3)]
 
     def _fewest_rounds(self, step: float, limit: int) -> list[Setting]:
-        """A single round; or else the fewest that get there, all steps spent on them, by bisection
-        of their logarithm."""
+        """A single round if it is enough; otherwise settings with fewer and fewer rounds.
+
+        All steps are used. The number of rounds is bisected on a logarithmic scale.
+        """
         once = self._first(step, None, limit)
         if once is not None:
             return [once]
-        # Not `bisection`: a run that gets there early shortens the bracket further.
+        # We do not use `bisection`: a run that reaches the accuracy early shortens the bracket
+        # further.
         found, bad, good = [], 1, limit + 1
         while good - bad > 1 and good > _ROUNDS_NEAR * bad:
             middle = max(bad + 1, min(good - 1, round(math.sqrt(bad * good))))
@@ -127,8 +133,10 @@ class PilotSearch:
         return found
 
     def _first(self, step: float, period: int | None, limit: int) -> Setting | None:
-        """The first synchronisation up to `limit` whose error is low enough; with no period, the
-        first time, as one round."""
+        """The first synchronisation up to `limit` at which the error is low enough.
+
+        With no period, the first time at which it is, as a single round.
+        """
         rounds = limit // (period or 1)
         times = (period or 1) * np.unique(
             np.linspace(1, rounds, min(rounds, _RECORDS)).astype(np.int64)

@@ -1,5 +1,4 @@
-"""`plan`: from an accuracy to a step size, a sync period and a number of steps, verified by a
-run."""
+"""`plan`: a step size, sync period and number of steps for an accuracy, verified by a run."""
 
 from __future__ import annotations
 
@@ -25,15 +24,15 @@ from fegsam.run import Engine
 from fegsam.text import html_table, text_table
 
 _LAW_PARAMETERS = 100
-"""Up to so many parameters the law of the rounds takes milliseconds."""
+"""Up to this many parameters the round law takes milliseconds."""
 _SIGMAS = 2.5
-"""A plan aims so many standard errors of its verification below the accuracy, so that chance seldom
-spoils that."""
+"""A plan aims this many standard errors of its verification below the accuracy, so that the
+verification seldom fails by chance."""
 _ATTEMPTS = 5
 _MISLED = 3.0
-"""A prediction that is exceeded by this factor was made for too large a step."""
+"""If the error exceeds its prediction by this factor, the step size was too large."""
 _CAUTION = 0.7
-_CURVE = "Trade-off: what else should reach it"
+_CURVE = "Trade-off: other settings predicted to reach it"
 
 
 class Tradeoff(NamedTuple):
@@ -54,24 +53,21 @@ class Plan:
     step_size : float
     sync_period, num_steps, communications : int
         K, T and T / K: the last step is followed by a communication.
-    accuracy : float
-        What was asked for.
-    goal : str
-    budget : int or None
-        What was asked for, too.
+    accuracy, goal, budget : float, str, int or None
+        The arguments of `plan`.
     predicted : float
-        E||avg_T - theta*||_2^2, before any verification.
+        The predicted E||avg_T - theta*||_2^2, before verification.
     source : str
-        Where the prediction is from: "exact" moments, the "small_step" law, or "pilot" runs.
+        The source of the prediction: "exact" moments, the "small_step" law, or "pilot" runs.
     verified : Estimate
-        The same from a run: mean over the seeds, and 95 percent interval.
+        The error in a run: the mean over the seeds, with its 95 percent interval.
     verify_seeds : int
-        How many seeds.
+        The number of seeds of that run.
     met : bool
         Whether that mean is at most `accuracy`.
     tradeoff : tuple of Tradeoff
-        From the fewest communications to the fewest steps: what else is thought to reach the
-        accuracy.
+        Settings that are predicted to reach the accuracy, from the fewest communications to the
+        fewest steps.
 
     Examples
     --------
@@ -143,7 +139,7 @@ class _Proposal(NamedTuple):
     source: str
     settings: list[Setting]
     caution: float
-    """that would just have admitted the step size"""
+    """the least caution that allows the chosen step size"""
 
 
 def plan(
@@ -156,36 +152,37 @@ def plan(
     verify_seeds: int = 200,
     engine: str | Engine = "cpu",
 ) -> Plan:
-    """The settings that bring E||avg_T - theta*||_2^2 down to `accuracy` with the fewest
-    communications or samples.
+    """Find settings that reach an accuracy with the fewest communications or samples.
 
-    The last iterate counts, from a start at zero. Linear algorithms are planned by the law of
-    `round_law` and, near its answer, by exact moments where these are quick; all others by pilot
-    runs. The plan is then run, and tightened if it misses.
+    The error is E||avg_T - theta*||_2^2 of the last iterate, from a start at zero. For linear
+    algorithms, the search uses the formula of `round_law` and then, near its answer, exact moments
+    if these are fast. For all other algorithms it uses pilot runs. A run then verifies the plan,
+    which is tightened if it misses the accuracy.
 
     Parameters
     ----------
     accuracy : float
-        Of the squared 2-norm error, `squared_error_2` of a history.
+        The largest squared 2-norm error allowed, `squared_error_2` of a history.
     goal : {"communications", "samples"}
-        What is to be few. Of equal numbers of communications the one with fewer steps is taken; of
-        nearly equal numbers of steps (2 percent) the one with fewer communications.
+        What to minimise. Among plans with equally many communications, `plan` takes the one with
+        the fewest steps; among plans whose steps differ by at most 2 percent, the one with the
+        fewest communications.
     budget : int, optional
         The most steps (goal "communications"; by default 16 times as many as are needed) or the
         most communications (goal "samples"; by default any number).
     verify_seeds : int
-        How many seeds verify the plan.
+        The number of seeds that verify the plan.
     engine
         As in `fegsam.run`.
 
     Raises
     ------
     ProblemError
-        Where the accuracy cannot be met within the budget, or is met before the first step.
+        If the accuracy cannot be met within the budget, or is met before the first step.
 
     Examples
     --------
-    Four agents that average the noise of a coin need meet only once:
+    Four agents that average the noise of a coin need to synchronise only once:
 
     >>> import fegsam as fg
     >>> from fegsam.planning import plan
@@ -227,11 +224,11 @@ def plan(
 
 
 def _shown(proposal: _Proposal, estimate: Estimate) -> float:
-    """What a further run over as many seeds would hardly exceed: by 95 percent intervals, about two
-    standard errors.
+    """An error that another run over as many seeds would rarely exceed.
 
-    The margin that a plan aims at is of normal errors, and rare large ones need more. The mean
-    exact moments know better.
+    It is the mean plus half a 95 percent interval, about two standard errors. The margin that a
+    plan aims at assumes normal errors, and rare large ones need more. Exact moments, where
+    available, replace the estimated mean.
     """
     mean = proposal.chosen.error if proposal.source == "exact" else estimate.value
     return max(estimate.value, mean + (estimate.high - estimate.value))
@@ -290,16 +287,17 @@ def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
     )
     return (
         f"A squared error of {accuracy:.3g} is out of reach within {within}, where about "
-        f"{best.error:.3g} is the least found; "
-        "ask for a larger accuracy or give a larger budget."
+        f"{best.error:.3g} is the least found; ask for a larger accuracy or give a larger budget."
     )
 
 
 def _proposer(
     problem: Problem, algorithm: Algorithm, goal: Goal, seeds: int, engine: str | Engine
 ) -> Callable[[float, float], _Proposal | Setting]:
-    """What proposes a setting for an accuracy, with more or less caution; or, where that is out of
-    reach, what is in reach."""
+    """A function that proposes a setting for an accuracy and a caution.
+
+    If the accuracy is out of reach, the function returns the best setting within reach.
+    """
     linear = isinstance(structure_of(algorithm, problem), Linear)
     if linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
         law = RoundLaw(problem, algorithm)
@@ -329,7 +327,7 @@ def _by_law(
     goal: Goal,
     seeds: int,
 ) -> _Proposal | Setting:
-    """Search by the law, then near what it found by exact moments, where these are quick."""
+    """Search by the round law, then near its answer by exact moments if these are fast."""
     deviations = _SIGMAS / math.sqrt(seeds)
     search = Search(law, accuracy, deviations, caution)
     settings = search.settings(goal)
@@ -347,7 +345,8 @@ def _by_law(
         return _Proposal(replace(start, error=bare), "small_step", settings, share)
     if chosen is None:
         return start if known is None else exact.best_seen()
-    # The curve is the law's, for an accuracy at which the law is right about the chosen setting.
+    # The curve comes from the round law, at an accuracy for which the law agrees with the chosen
+    # setting.
     level = (
         accuracy
         * law.error(chosen.step_size, chosen.sync_period, chosen.communications)

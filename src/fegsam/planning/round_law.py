@@ -1,18 +1,18 @@
-"""The error of the average after R rounds of K steps, to first order in the step size: before
-stationarity, and for any K.
+"""The round law: the error of the average after R rounds of K steps, to first order in alpha.
 
-`theory.small_step_law` is the limit of many rounds where ``alpha K`` is small. A planner asks about
-few rounds, each so long that the agents come near their own fixed points. With theta measured from
-theta*, agent i's mean moves by
+The formula holds before stationarity and for any K. `theory.small_step_law` is its limit for many
+rounds and small ``alpha K``. A planner needs few rounds, each so long that the agents come near
+their own fixed points. With theta measured from theta*, agent i's mean moves by
 
     x <- x + alpha (A_i x + b_i + alpha m_i),
 
-b_i its mean offset at theta* and m_i what the memory of the Markov noise adds (`small_step_law`'s
-Markov bias), and gains noise of covariance ``alpha^2 Gamma_i`` a step, the long-run covariance.
-Each step is thus affine with noise, and so are K of them, their average over the agents (whose
-noises are independent, so the N-th part is left) and R rounds: a `Stretch` each, found by repeated
-squaring in the logarithm of R and K. What is left out is the noise of the matrices while theta is
-far from theta*.
+where b_i is its mean offset at theta* and m_i is the contribution of the memory of the Markov noise
+(the Markov bias of `small_step_law`). Each step adds noise of covariance ``alpha^2 Gamma_i``, where
+Gamma_i is the long-run covariance. So each step is an affine map with noise, and so are K steps,
+their average over the agents and R rounds: each is an `AffineSteps`. Averaging divides the
+covariance by N, since the agents' noises are independent. Repeated squaring finds K steps and R
+rounds in log(K) and log(R) products. The formula leaves out the noise of the matrices while theta
+is far from theta*.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from fegsam.theory.small_step.small_step import lagged_moments
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
-    """Some steps: x goes to ``matrix @ x + offset`` and gains noise of covariance `noise`.
+class AffineSteps:
+    """Several steps: they map x to ``matrix @ x + offset`` and add noise of covariance `noise`.
 
     Examples
     --------
-    >>> half = Stretch(np.array([[0.5]]), np.array([1.0]), np.array([[1.0]]))
+    >>> half = AffineSteps(np.array([[0.5]]), np.array([1.0]), np.array([[1.0]]))
     >>> both = half.then(half)
     >>> both.matrix.item(), both.offset.item(), both.noise.item()
     (0.25, 1.5, 1.25)
@@ -51,16 +51,16 @@ class Stretch:
     noise: np.ndarray
     """(d, d)"""
 
-    def then(self, later: Stretch) -> Stretch:
+    def then(self, later: AffineSteps) -> AffineSteps:
         matrix = later.matrix
-        return Stretch(
+        return AffineSteps(
             matrix @ self.matrix,
             matrix @ self.offset + later.offset,
             matrix @ self.noise @ matrix.T + later.noise,
         )
 
-    def times(self, count: int) -> Stretch:
-        """The same `count` >= 1 times over."""
+    def times(self, count: int) -> AffineSteps:
+        """These steps, `count` >= 1 times."""
         power, total = self, None
         while True:
             if count & 1:
@@ -72,24 +72,24 @@ class Stretch:
             power = power.then(power)
 
     def error(self, start: np.ndarray) -> float:
-        """E||x||^2 at the end; infinite beyond all numbers."""
+        """E||x||^2 after the steps; infinite if it overflows."""
         mean = self.matrix @ start + self.offset
         found = float(mean @ mean + np.trace(self.noise))
         return found if math.isfinite(found) else math.inf
 
     def spread(self, start: np.ndarray) -> float:
-        """The standard deviation of ||x||^2 over its mean, were x normal."""
+        """The standard deviation of ||x||^2 divided by its mean, if x is normal."""
         mean = self.matrix @ start + self.offset
         variance = 2 * np.sum(self.noise**2) + 4 * mean @ self.noise @ mean
         return math.sqrt(variance) / self.error(start)
 
 
 class RoundLaw:
-    """The law for one problem, with theta_0 = 0.
+    """The round law of one problem, with theta_0 = 0.
 
     Examples
     --------
-    Agents that average a coin reach the variance ``alpha / (2 - alpha) / 4 / N``, up to order
+    Agents that average a coin reach the variance ``alpha / (2 - alpha) / 4 / N``, to first order in
     alpha:
 
     >>> import fegsam as fg
@@ -114,24 +114,26 @@ class RoundLaw:
         self._memories: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
         self._alone_step = 1 / max(_step_scale(noise) for _, noise in self._kinds)
         self.time_scale = 1 / max(float(np.linalg.norm(matrix, 2)) for matrix in self._matrices)
-        """The ``alpha T`` in which the fastest part of the start fades."""
+        """the ``alpha T`` in which the fastest component of the start decays"""
 
     def largest_step(self, period: int) -> float:
-        """About where the noise of the matrices begins to tell. Agents that often meet share it,
-        and bear more."""
+        """About the step size above which the noise of the matrices matters.
+
+        Agents that synchronise often average this noise and tolerate larger steps.
+        """
         return self._alone_step * (1 + min(3, self.num_agents - 1) / period)
 
     def error(self, step_size: float, period: int, rounds: int) -> float:
-        """E||avg - theta*||_2^2 after so many rounds."""
+        """E||avg - theta*||_2^2 after `rounds` rounds."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.stretch(step_size, period, rounds).error(self.start)
+            return self._steps(step_size, period, rounds).error(self.start)
 
     def cautious_error(
         self, step_size: float, period: int, rounds: int, deviations: float
     ) -> float:
-        """The error and so many standard deviations of its square."""
+        """The error plus `deviations` standard deviations of ||avg - theta*||_2^2."""
         with np.errstate(over="ignore", invalid="ignore"):
-            reached = self.stretch(step_size, period, rounds)
+            reached = self._steps(step_size, period, rounds)
             error = reached.error(self.start)
             return (
                 error * (1 + deviations * reached.spread(self.start))
@@ -139,7 +141,7 @@ class RoundLaw:
                 else math.inf
             )
 
-    def stretch(self, step_size: float, period: int, rounds: int) -> Stretch:
+    def _steps(self, step_size: float, period: int, rounds: int) -> AffineSteps:
         unit = np.eye(len(self.start))
         matrix, offset, noise = 0.0 * unit, 0.0 * self.start, 0.0 * unit
         memories = self._memory(period)
@@ -147,17 +149,19 @@ class RoundLaw:
             self._kinds, self._matrices, memories, strict=True
         ):
             push = step_size * (each.mean_offset + step_size * memory)
-            local = Stretch(unit + step_size * mean_matrix, push, step_size**2 * long_run).times(
-                period
-            )
+            local = AffineSteps(
+                unit + step_size * mean_matrix, push, step_size**2 * long_run
+            ).times(period)
             matrix += share * local.matrix
             offset += share * local.offset
             noise += share / self.num_agents * local.noise
-        return Stretch(matrix, offset, noise).times(rounds)
+        return AffineSteps(matrix, offset, noise).times(rounds)
 
     def _memory(self, period: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Gamma_i (d, d) and m_i (d,) of each kind; m_i at the next power of two below, for it
-        hardly hangs on K."""
+        """Gamma_i (d, d) and m_i (d,) of each kind.
+
+        m_i hardly depends on K, so we use the largest power of two that is at most K.
+        """
         rounded = 1 << (period.bit_length() - 1)
         if rounded not in self._memories:
             self._memories[rounded] = [
@@ -175,8 +179,10 @@ def _num_modes(noise: StateNoise | WindowNoise) -> int:
 
 
 def _step_scale(noise: StateNoise | WindowNoise) -> float:
-    """``E||M||^2 / E||M||``: how large the matrices are that do most of the moving; their inverse
-    is a large step."""
+    """``E||M||^2 / E||M||``, the typical size of the matrices that matter most.
+
+    Its inverse is a large step.
+    """
     if isinstance(noise, StateNoise):
         weights, sizes = noise.law, np.linalg.norm(noise.matrices, 2, axis=(1, 2))
     else:

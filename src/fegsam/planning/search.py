@@ -1,9 +1,9 @@
-"""The settings that reach an accuracy, where the error of any setting can be computed in
-milliseconds.
+"""A search by the round law, which gives the error of any setting in milliseconds.
 
-With R rounds fixed, more steps a round never hurt if the step size is chosen anew: the same mean
-path at a smaller noise. So the least K for R rounds is found by bisection, the best step size
-inside; and the least R for a budget T of steps likewise, at ``K = T // R``.
+For fixed R, more steps per round never hurt if the step size is chosen anew, since a smaller step
+size gives the same mean path with less noise. So bisection finds the least K for R rounds, with the
+best step size for each K. In the same way it finds the least R for a budget of T steps, with ``K =
+T // R``.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from fegsam.planning.settings import MORE_STEPS, MOST_STEPS, Goal, Setting
 
 _NEAR = 0.01
 """Numbers of steps are found to within this fraction."""
-_STEPS_NEAR = 1.1
-"""And step sizes to within this one, for the error is flat at its least."""
+_STEP_SIZES_NEAR = 1.1
+"""Step sizes are found to within this factor, since the error is flat near its minimum."""
 
 
 class Search:
-    """The settings that reach an accuracy by the law, even in a mean over seeds that is too large
-    by chance.
+    """Finds settings that reach an accuracy, by the round law.
 
     Parameters
     ----------
     law : RoundLaw
     accuracy : float
-        Of the error and `deviations` times its standard deviation.
+        An upper limit on the error plus `deviations` times its standard deviation. The margin
+        allows for a mean over seeds that is too large by chance.
     caution : float
-        Steps are at most so many times the largest that the law vouches for.
+        The largest step size, as a multiple of the largest for which the law is reliable.
 
     Examples
     --------
@@ -51,13 +51,13 @@ class Search:
         self.law, self.accuracy, self.deviations, self.caution = law, accuracy, deviations, caution
         self._known: dict[tuple[int, int], Setting] = {}
         self._flow = self._least_flow = 8 * law.time_scale
-        """alpha T of the last best step: much the same for all, but never small, where not to move
-        at all may look best"""
+        """``alpha T`` of the last best step size, about the same for all settings; never small,
+        since not moving at all may look best there"""
         self.most_steps = MOST_STEPS
-        """what the settings found may take"""
+        """the most steps that a setting may take"""
 
     def settings(self, goal: Goal) -> list[Setting]:
-        """One for each of some numbers of rounds; none where the accuracy is out of reach."""
+        """One setting for each of several numbers of rounds; none if none reaches the accuracy."""
         limit = self.most_steps = int(min(goal.most_steps, MOST_STEPS))
         rounds = int(min(goal.most_communications, limit))
         if rounds == limit:
@@ -82,14 +82,16 @@ class Search:
         return found
 
     def within_reach(self, goal: Goal) -> Setting:
-        """What the limits allow at most."""
+        """The best setting that uses all that the limits allow."""
         limit = int(min(goal.most_steps, MOST_STEPS))
         rounds = int(min(goal.most_communications, limit))
         return self.best(limit // rounds, rounds)
 
     def _least(self, setting: Callable[[int], Setting], limit: int) -> Setting | None:
-        """The least number up to `limit` whose setting is good enough, to 1 percent; what is good
-        enough comes last."""
+        """The setting of the least number up to `limit` that is good enough, to 1 percent.
+
+        All numbers above a good one must be good too.
+        """
 
         def passes(number: int) -> bool:
             return setting(number).error <= self.accuracy
@@ -102,7 +104,7 @@ class Search:
         return setting(last_whole(passes, good, bad, near=_NEAR))
 
     def best(self, period: int, rounds: int) -> Setting:
-        """The step size with the least error."""
+        """The setting with the best step size for this period and number of rounds."""
         if (period, rounds) not in self._known:
             top = self.caution * self.law.largest_step(period)
             first = min(top, self._flow / (period * rounds))
@@ -117,8 +119,10 @@ class Search:
 
 
 def _least_error(error: Callable[[float], float], first: float, top: float) -> tuple[float, float]:
-    """The best step up to `top` and its error: double or halve from `first` while that helps, then
-    search between."""
+    """The best step size up to `top`, and its error.
+
+    Double or halve `first` while that helps, then search between.
+    """
     known = {first: error(first)}
 
     def at(step: float) -> float:
@@ -134,14 +138,14 @@ def _least_error(error: Callable[[float], float], first: float, top: float) -> t
     optimize.minimize_scalar(
         lambda log_step: at(math.exp(log_step)),
         bounds=(math.log(step / 2), math.log(min(2 * step, top))),
-        options={"xatol": math.log(_STEPS_NEAR)},
+        options={"xatol": math.log(_STEP_SIZES_NEAR)},
     )
     step = min(known, key=lambda each: known[each])
     return step, known[step]
 
 
 def _doubling(first: int, last: int) -> list[int]:
-    """Whole numbers from first to below last, each twice the one before.
+    """Integers from `first` to below `last`, each twice the previous one.
 
     >>> _doubling(3, 20)
     [3, 6, 12]

@@ -1,4 +1,4 @@
-"""A choice of step size, sync period and rounds, and which of several to take."""
+"""A setting (step size, sync period and rounds), and the choice among several."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MORE_STEPS = 16
-"""With no budget, few communications may take up to so many times the fewest steps; beyond, steps
-hardly save rounds."""
+"""With no budget, a plan with few communications may take up to this many times the fewest steps;
+more steps hardly save rounds."""
 MOST_STEPS = 10**9
 NEARLY = 1.02
-"""The fewest steps count as reached within this factor, where that saves communications."""
+"""A plan may take up to this many times the fewest steps if that saves communications."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """R rounds of K steps each: the last step is followed by the R-th communication.
+    """R rounds of K steps each; the R-th communication follows the last step.
 
     Examples
     --------
@@ -28,7 +28,7 @@ class Setting:
     sync_period: int
     communications: int
     error: float
-    """What E||avg_T - theta*||_2^2 is thought to be, or that and a margin."""
+    """The predicted E||avg_T - theta*||_2^2, with or without a margin."""
 
     @property
     def num_steps(self) -> int:
@@ -37,8 +37,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be few, and what may not be exceeded; both limits infinite where there are
-    none."""
+    """What to minimise, and the limits; an infinite limit means none."""
 
     what: str
     """"communications" or "samples"."""
@@ -52,7 +51,7 @@ class Goal:
         )
 
     def best(self, settings: Iterable[Setting]) -> Setting:
-        """Of those that keep within the limits.
+        """The best of the settings that are within the limits.
 
         >>> many, few = Setting(0.1, 1, 100, 0.1), Setting(0.1, 101, 1, 0.1)
         >>> Goal("samples").best([many, few]) is few and Goal(
@@ -68,8 +67,9 @@ class Goal:
 
 
 def frontier(settings: Iterable[Setting]) -> list[Setting]:
-    """Those that no other beats both in communications and in steps, from few communications to
-    many.
+    """The settings that no other beats in both communications and steps.
+
+    They are sorted from few communications to many.
 
     >>> [
     ...     s.communications

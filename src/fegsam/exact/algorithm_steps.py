@@ -1,5 +1,8 @@
-"""The moves of `sweeps`, made from the windows of a temporal-difference algorithm or from the
-matrices of Algorithm 1."""
+"""The step maps of each linear algorithm.
+
+They are made from the windows of a temporal-difference algorithm or from the matrices of
+Algorithm 1.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from fegsam.exact.packing import Packing
-from fegsam.exact.sweeps import DenseMoves, IndependentMoves, RankOneMoves
+from fegsam.exact.step_maps import DenseMaps, IndependentMaps, RankOneMaps
 from fegsam.exact.windows import Windows
 
 
@@ -36,8 +39,8 @@ def window_steps(windows: Windows, fixed_point: np.ndarray) -> WindowSteps:
     return WindowSteps(windows, h, np.eye(dim) if windows.rows is None else windows.rows)
 
 
-def rank_one_moves(kinds: list[WindowSteps]) -> RankOneMoves:
-    """The moves of a temporal-difference algorithm."""
+def rank_one_maps(kinds: list[WindowSteps]) -> RankOneMaps:
+    """The step maps of a temporal-difference algorithm."""
     chains, lefts, firsts, seconds = [], [], [], []
     for each in kinds:
         windows = each.windows
@@ -56,11 +59,11 @@ def rank_one_moves(kinds: list[WindowSteps]) -> RankOneMoves:
         for name in ("initial", "stationary")
     )
     parts = (np.concatenate(each) for each in (lefts, firsts, seconds))
-    return RankOneMoves(_begin(chains), _side_by_side(chains), initial, stationary, *parts)
+    return RankOneMaps(_begin(chains), _side_by_side(chains), initial, stationary, *parts)
 
 
-def independent_windows(kinds: list[WindowSteps]) -> IndependentMoves:
-    """The moves of a temporal-difference algorithm whose windows are drawn afresh."""
+def independent_window_maps(kinds: list[WindowSteps]) -> IndependentMaps:
+    """The step maps of a temporal-difference algorithm whose windows are drawn independently."""
     means, squares = [], []
     for each in kinds:
         windows, size = each.windows, each.h.shape[1]
@@ -70,7 +73,7 @@ def independent_windows(kinds: list[WindowSteps]) -> IndependentMoves:
         u = np.column_stack([each.rows, np.zeros(len(each.rows))])
         means.append(u.T @ first)
         squares.append(packing.packed(u[:, :, None] * u[:, None, :]).T @ packing.dual(second))
-    return IndependentMoves(np.array(means), np.array(squares))
+    return IndependentMaps(np.array(means), np.array(squares))
 
 
 def _moments(
@@ -85,42 +88,48 @@ def _moments(
     return gather @ h, second
 
 
-def dense_moves(
+def dense_maps(
     chains: list[sparse.csr_array],
     initial: np.ndarray,
-    laws: list[np.ndarray],
+    stationary: list[np.ndarray],
     increments: list[np.ndarray],
-) -> DenseMoves:
-    """The moves of Algorithm 1 in its linear form; all kinds start from the same distribution."""
+) -> DenseMaps:
+    """The step maps of linear Algorithm 1; all kinds start from the same distribution."""
     every = np.concatenate([initial] * len(chains))
-    return DenseMoves(
+    return DenseMaps(
         _begin(chains),
         _side_by_side(chains),
         every,
-        np.concatenate(laws),
+        np.concatenate(stationary),
         np.concatenate(increments),
     )
 
 
-def independent_increments(
-    laws: list[np.ndarray], increments: list[np.ndarray]
-) -> IndependentMoves:
-    """The moves of Algorithm 1 in its linear form whose noise is drawn afresh."""
+def independent_noise_maps(
+    stationary: list[np.ndarray], increments: list[np.ndarray]
+) -> IndependentMaps:
+    """The step maps of linear Algorithm 1 whose noise is drawn independently."""
     packing = Packing(increments[0].shape[-1])
     means = np.array(
-        [np.tensordot(law, each, 1) for law, each in zip(laws, increments, strict=True)]
+        [
+            np.tensordot(weights, each, 1)
+            for weights, each in zip(stationary, increments, strict=True)
+        ]
     )
     squares = [
-        sum(weight * packing.conjugation(matrix) for weight, matrix in zip(law, each, strict=True))
-        for law, each in zip(laws, increments, strict=True)
+        sum(
+            weight * packing.conjugation(matrix)
+            for weight, matrix in zip(weights, each, strict=True)
+        )
+        for weights, each in zip(stationary, increments, strict=True)
     ]
-    return IndependentMoves(means, np.array(squares))
+    return IndependentMaps(means, np.array(squares))
 
 
 def linear_increments(
     matrices: np.ndarray, offsets: np.ndarray, fixed_point: np.ndarray
 ) -> np.ndarray:
-    """(S, D, D): what a step of Algorithm 1 adds to x, for each state of the noise."""
+    """(S, D, D): the change of x in a step of Algorithm 1, for each state of the noise."""
     states, dim = offsets.shape
     increments = np.zeros((states, dim + 1, dim + 1))
     increments[:, :dim, :dim] = matrices

@@ -1,21 +1,23 @@
 """One step of the agents of every kind, as it acts on first and second moments.
 
 In centred homogeneous coordinates ``x = (theta - theta*, 1)``, D = d + 1, every window e of a
-linear algorithm multiplies x by ``T_e``. The modes of all kinds stand side by side, G of them in
-all, and no kind leads to another: one chain serves all kinds. What the other modules need of a step
-are four maps. Two push a function f of the mode forward,
+linear algorithm multiplies x by ``T_e``. We number the modes of all kinds consecutively, G in
+total. No mode leads to a mode of another kind, so one chain serves all kinds. The other modules
+need four maps of a step. Two push a function f of the mode forward,
 
-    push_left: f'(z') = sum_{e: z->z'} p_e T_e f(z)           push_both: f'(z') = sum_{e: z->z'} p_e
-    T_e f(z) T_e',
+    push_left: f'(z') = sum_{e: z->z'} p_e T_e f(z),
+    push_both: f'(z') = sum_{e: z->z'} p_e T_e f(z) T_e',
 
-and two pull a functional back, ``pull_left: F'(z) = sum_{e: z->z'} p_e F(z') T_e`` and `pull_both`
-likewise.
+and two pull a functional back,
 
-Temporal differences (`RankOneMoves`) have ``T_e = I + alpha u h_e'``: u belongs to the mode, and of
-the h_e between two modes only the first and second moment matters. A step then costs D^2 for each
-pair of modes instead of D^3, and D^4 instead of D^5 for a functional. `DenseMoves` takes any T that
-depends on the mode alone: Algorithm 1. `IndependentMoves` draws every window afresh, so that a kind
-has a single mode.
+    pull_left: F'(z) = sum_{e: z->z'} p_e F(z') T_e,
+    pull_both: F'(z) = sum_{e: z->z'} p_e T_e' F(z') T_e.
+
+Temporal differences (`RankOneMaps`) have ``T_e = I + alpha u h_e'``. Here u depends on the mode
+only, and only the first and second moments of h_e between two modes matter. A step then costs D^2
+instead of D^3 for each pair of modes, and D^4 instead of D^5 for a functional. `DenseMaps` takes
+any T that depends on the mode alone, as in Algorithm 1. `IndependentMaps` draws every window
+independently, so that each kind has a single mode.
 """
 
 from __future__ import annotations
@@ -30,62 +32,65 @@ from scipy import sparse
 from fegsam.exact.packing import Packing
 
 _CHUNK = 1 << 20
-"""Numbers that a pull gathers at a time."""
+"""A pull gathers at most this many numbers at a time."""
 
 
-class Moves(Protocol):
-    """What the agents do in a step; G modes of M kinds."""
+class StepMaps(Protocol):
+    """The linear maps of one step, for G modes of M kinds."""
 
     @property
     def begin(self) -> np.ndarray:
-        """(M + 1,): kind k has the modes begin[k], ..., begin[k + 1] - 1"""
+        """(M + 1,): the modes of kind k are begin[k], ..., begin[k + 1] - 1."""
         ...
 
     @property
     def chain(self) -> sparse.csr_array:
-        """(G, G)"""
+        """(G, G): the transition kernel of the modes."""
         ...
 
     @property
     def initial(self) -> np.ndarray:
-        """(G,): the distribution of each kind's mode at time 0"""
+        """(G,): the distribution of each kind's mode at time 0."""
         ...
 
     @property
     def stationary(self) -> np.ndarray:
-        """(G,)"""
+        """(G,): the stationary distribution of each kind's mode."""
         ...
 
     def push_left(self, step_size: float, f: np.ndarray) -> np.ndarray:
-        """f is (G, r, D, c) for any r and c."""
+        """Map f, (G, r, D, c) for any r and c."""
         ...
 
     def push_both(self, step_size: float, f: np.ndarray) -> np.ndarray:
-        """f is (G, r, D, D), symmetric in its last two axes."""
+        """Map f, (G, r, D, D) and symmetric in its last two axes."""
         ...
 
     def pull_left(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        """(G, D, D)"""
+        """Map a functional (G, D, D)."""
         ...
 
     def pull_both(self, step_size: float, functional: np.ndarray) -> np.ndarray:
-        """(G, r, D, D), symmetric likewise: ``sum_z <functional[z], f[z]>`` is what it stands
-        for."""
+        """Map a functional (G, r, D, D), symmetric in its last two axes.
+
+        Its value at f is ``sum_z <functional[z], f[z]>``.
+        """
         ...
 
     def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
-        """(p, D, D): the matrices of `push_left` between the pairs of modes, in the order of
-        `chain`'s entries."""
+        """(p, D, D): the matrices of `push_left` for these entries of `chain`, in their order."""
         ...
 
     def both_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
-        """(p, D(D+1)/2, D(D+1)/2): those of `push_both`, packed."""
+        """(p, D(D+1)/2, D(D+1)/2): the matrices of `push_both`, packed, as in `left_blocks`."""
         ...
 
 
-class RankOneMoves:
-    """Pairs (z, z') of modes, c for each z: where a mode has fewer successors, pairs of weight zero
-    fill the row.
+class RankOneMaps:
+    """The step maps of temporal differences, ``T_e = I + alpha u h_e'``.
+
+    The pairs (z, z') of modes are stored in rows of equal length c, one row for each z. If a mode
+    has fewer than c successors, pairs of weight zero fill its row.
 
     Parameters
     ----------
@@ -95,9 +100,9 @@ class RankOneMoves:
     left : (G, D) array
         u of each mode.
     first : (pairs, D) array
-        Sum of p_e h_e over the windows of each entry of `chain`.
+        The sum of p_e h_e over the windows of each entry of `chain`.
     second : (pairs, D, D) array
-        Sum of p_e h_e h_e'.
+        The sum of p_e h_e h_e'.
     """
 
     def __init__(
@@ -140,8 +145,7 @@ class RankOneMoves:
             )
 
     def _spread(self, rows: np.ndarray) -> np.ndarray:
-        """(G, D, w): the sum over the pairs of u times their row, at the pair's target; rows is (G,
-        c, w)."""
+        """(G, D, w): the sum of u times `rows` (G, c, w) over the pairs with the same target."""
         if self.scatter is None:
             return np.tensordot(self.left, rows, (0, 0)).swapaxes(0, 1)
         modes, size = self.left.shape
@@ -204,14 +208,16 @@ class RankOneMoves:
         return blocks
 
     def _pieces(self, each: int) -> list[slice]:
-        """Runs of modes whose pairs, with `each` numbers, are gathered at a time."""
+        """Slices of modes to gather at a time, if each pair has `each` numbers."""
         modes, width = self.target.shape
         step = max(1, _CHUNK // (width * each))
         return [slice(begin, min(begin + step, modes)) for begin in range(0, modes, step)]
 
 
 @dataclass(frozen=True, eq=False)
-class DenseMoves:
+class DenseMaps:
+    """The step maps of a T that depends on the mode alone."""
+
     begin: np.ndarray
     chain: sparse.csr_array
     initial: np.ndarray
@@ -242,7 +248,7 @@ class DenseMoves:
 
     @cached_property
     def _source(self) -> np.ndarray:
-        """(pairs,): the mode that each entry of the chain leads from."""
+        """(pairs,): the mode from which each entry of the chain leads."""
         return np.repeat(np.arange(len(self.increments)), np.diff(self.chain.indptr))
 
     def left_blocks(self, step_size: float, pairs: slice) -> np.ndarray:
@@ -257,8 +263,8 @@ class DenseMoves:
 
 
 @dataclass(frozen=True, eq=False)
-class IndependentMoves:
-    """Every step is drawn afresh from the stationary distribution: one mode a kind."""
+class IndependentMaps:
+    """The maps of steps that are drawn independently, with one mode for each kind."""
 
     first: np.ndarray
     """(M, D, D): E[M], where ``T = I + alpha M``"""
@@ -322,8 +328,7 @@ class IndependentMoves:
 def _both_ways(
     chain: sparse.csr_array,
 ) -> tuple[np.ndarray | sparse.csr_array, np.ndarray | sparse.csr_array]:
-    """The transposed chain, which moves functions of the mode forward, and the chain, which pulls
-    functionals back."""
+    """The transposed chain, which pushes functions forward, and the chain, which pulls back."""
     if chain.nnz > len(chain.indptr) ** 2 // 4:
         dense = chain.toarray()
         return np.ascontiguousarray(dense.T), dense
