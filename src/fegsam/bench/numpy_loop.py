@@ -73,7 +73,7 @@ class _Lockstep:
         self.best, self.old, self.change = (np.empty(N) for _ in range(3))
 
     def draw(self, steps: int) -> None:
-        """Draw the words of `steps` steps: the high half is for the action, the low for the move."""
+        """Draw the words of `steps` steps: high halves for actions, low halves for moves."""
         shape = (steps, self.tables.num_agents)
         words = self.rng.integers(2**64, size=shape, dtype=np.uint64)
         self.move_words = words & MASK
