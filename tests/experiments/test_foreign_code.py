@@ -124,7 +124,7 @@ def test_planning_from_a_stored_copy_asks_first(results, marker, capsys) -> None
 
 def test_checking_a_study_runs_nothing_and_says_what_it_left_out(study, marker, capsys) -> None:
     assert main(["run", str(study), "--check"]) == 0
-    assert re.search(r"2 cells; not run, so not checked: .*rule\.py:rule", capsys.readouterr().out)
+    assert re.search(r"2 cells; not checked without --trust: .*rule\.py:rule", capsys.readouterr().out)
     assert not marker.exists()
     assert main(["run", str(study), "--check", "--trust"]) == 0
     assert capsys.readouterr().out.endswith(": 2 cells\n")
