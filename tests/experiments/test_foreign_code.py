@@ -102,7 +102,7 @@ def test_wherever_in_the_results_the_rule_lies_it_is_not_run(results, marker, ca
     assert main(["report", str(results)]) == 0
     assert main(["run", str(results / "study.toml"), "-o", str(results)]) == 2
     assert (
-        "rule.py:rule, which the study names; if you trust whoever wrote that, add --trust"
+        "rule.py:rule, which the study names; if you trust its author, add --trust"
         in capsys.readouterr().err
     )
     assert not marker.exists()

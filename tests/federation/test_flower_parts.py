@@ -531,7 +531,7 @@ def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(
     monkeypatch.setattr("os.execve", lambda *words: started.append(words))
     assert main(["federate", "node", str(node)]) == 2
     assert (
-        "inputs/rule.py:rule, which the study names; if you trust whoever wrote that, add --trust"
+        "inputs/rule.py:rule, which the study names; if you trust its author, add --trust"
         in capsys.readouterr().err
     )
     assert not started
