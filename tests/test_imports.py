@@ -79,7 +79,7 @@ def test_a_file_of_tests_uses_no_private_name_and_finds_helpers_from_the_folder_
     [
         "from fegsam.run import _truth",
         "from fegsam._secret import truth",
-        "server._standing",
+        "server._state",
         "run.layout._sizes.rows",
         "monkeypatch.setattr(storage, '_PATIENCE', 1)",
         "monkeypatch.setattr('fegsam.engines.cpu.layout._ROW_BYTES', 1)",

@@ -1,4 +1,4 @@
-"""The command line: parses, calls the library, and says what went wrong in one sentence."""
+"""The command line: parses arguments, calls the library, and reports errors in one sentence."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from fegsam.versions import installed_version
 _ABOUT = f"""\
 {fegsam.__doc__}
 
-N agents, each with data of its own, do K local steps, average their parameters and go on. Studies
-are TOML files; results are stored as they come, so that whatever is killed goes on where it was."""
+N agents, each with its own data, take K local steps, average their parameters and continue.
+Studies are TOML files. Results are stored as they are computed, so a killed run resumes where it
+stopped."""
 
 _MORE = """\
 examples:
-  fegsam reproduce --quick                  check the claims of the paper in some minutes
+  fegsam reproduce --quick                  check the claims of the paper in a few minutes
   fegsam run study.toml                     run a study, then: fegsam report study
   fegsam plan study.toml --accuracy 0.01    step size, sync period and steps that reach it
 
 exit status:
-  0 if all went well, 2 if what was given cannot be used (one sentence on standard error says why
-  and what to do), 130 if interrupted.
+  0 on success, 2 if the input cannot be used (one sentence on standard error says why and what to
+  do), 130 if interrupted.
 
 environment:
-  NUMBA_NUM_THREADS   how many threads a run uses; all cores by default
-  NUMBA_CACHE_DIR     where compiled code is kept; beside the package by default
+  NUMBA_NUM_THREADS   number of threads of a run; all cores by default
+  NUMBA_CACHE_DIR     directory of compiled code; beside the package by default
 
 fegsam COMMAND --help explains a command."""
 
@@ -42,16 +43,15 @@ class _Command(NamedTuple):
     line: str
     """its help in one line"""
     about: str
-    """what its own help says above the options"""
+    """its help text above the options"""
     examples: str
-    """and below"""
+    """its help text below the options"""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 if it ran, 2 if what it was given cannot be used, 130 if it was
-    interrupted."""
+    """Run one command; 0 on success, 2 if its input cannot be used, 130 if interrupted."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.command is None:
@@ -78,12 +78,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def help_pages() -> dict[str, str]:
-    """What ``fegsam --help`` prints, and each command's, by the command."""
+    """The help text of ``fegsam`` and of each command, by command."""
     return {name: parser.format_help() for name, parser in _parsers().items()}
 
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of the whole command line, and each command's."""
+    """The parser of the whole command line and of each command, by command."""
     whole = argparse.ArgumentParser(
         prog="fegsam",
         description=_ABOUT,
@@ -112,7 +112,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="one problem an algorithm: minutes instead of half an hour",
+        help="one problem per algorithm: minutes instead of half an hour",
     )
     add_path(
         parser,
@@ -120,7 +120,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         default=Path("reproduction"),
         metavar="DIR",
-        help="where the report goes",
+        help="directory of the report",
     )
 
 
@@ -131,28 +131,28 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="DIR",
-        help="where results go; named after the study by default",
+        help="directory of the results; named after the study by default",
     )
-    parser.add_argument("--check", action="store_true", help="only say whether the file is right")
+    parser.add_argument("--check", action="store_true", help="only check the file")
     parser.add_argument(
         "--engine",
         choices=("cpu", "cuda", "reference"),
-        help="instead of the one that the file names",
+        help="engine to use instead of the study's",
     )
     parser.add_argument(
         "--executor",
         choices=("local", "ray"),
         default="local",
-        help="processes here, or a Ray cluster",
+        help="run on local processes or on a Ray cluster",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes; as many as cores by default"
+        "--workers", type=int, metavar="N", help="number of processes; one per core by default"
     )
     _add_trust(parser)
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
-    add_path(parser, "directory", help="where fegsam run put its results")
+    add_path(parser, "directory", help="the results of fegsam run")
     _add_trust(parser)
 
 
@@ -160,26 +160,26 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     add_path(
         parser,
         "spec",
-        help="its first cell with the most agents says the problem and the algorithm",
+        help="a TOML file; its first cell with the most agents gives the problem and the algorithm",
     )
     parser.add_argument(
         "--accuracy",
         type=float,
         required=True,
-        help="E||average - theta*||_2^2 of the last iterate",
+        help="target for E||average - theta*||_2^2 of the last iterate",
     )
     parser.add_argument(
         "--goal",
         choices=("communications", "samples"),
         default="communications",
-        help="what to spend least of",
+        help="what to minimise",
     )
     parser.add_argument(
         "--budget",
         type=int,
         metavar="N",
-        help="the most steps (goal communications; 16 times the fewest by default) or the most "
-        "communications (goal samples)",
+        help="largest number of steps (goal communications; by default 16 times the smallest "
+        "possible) or of communications (goal samples)",
     )
 
     _add_trust(parser)
@@ -191,28 +191,37 @@ def _bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--axes",
         type=lambda text: text.split(","),
         metavar="A,B",
-        help="agents,threads and others; all by default",
+        help="axes to time, such as agents,threads; all by default",
     )
     parser.add_argument(
         "--contestants",
         type=lambda text: text.split(","),
         metavar="A,B",
-        help="cpu,JAX and others; all by default",
+        help="contestants to time, such as cpu,JAX; all by default",
     )
-    parser.add_argument("--seconds", type=_positive, help="of one timing")
-    parser.add_argument("--repeats", type=_count, help="timings of each contestant")
-    add_path(parser, "--output", metavar="FILE", help="results as JSON, written after every cell")
+    parser.add_argument("--seconds", type=_positive, help="duration of one timing")
+    parser.add_argument("--repeats", type=_count, help="number of timings of each contestant")
+    add_path(parser, "--output", metavar="FILE", help="write results as JSON after every cell")
     add_path(
-        parser, "--show", metavar="FILE", help="results of an earlier run instead of a new one"
+        parser,
+        "--show",
+        metavar="FILE",
+        help="show the results of an earlier run instead of timing",
     )
-    add_path(parser, "--compare", metavar="FILE", help="ratios to an earlier run's results")
+    add_path(
+        parser, "--compare", metavar="FILE", help="print ratios to the results of an earlier run"
+    )
     add_path(parser, "--figures", metavar="DIR", help="draw scaling curves")
-    parser.add_argument("--markdown", action="store_true", help="tables in Markdown")
+    parser.add_argument("--markdown", action="store_true", help="print tables in Markdown")
 
 
 def _completion_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "shell", nargs="?", choices=SHELLS, default=shell_in_use(), help="yours by default"
+        "shell",
+        nargs="?",
+        choices=SHELLS,
+        default=shell_in_use(),
+        help="your login shell by default",
     )
 
 
@@ -239,8 +248,8 @@ def _reproduce(given: argparse.Namespace) -> int:
     sections, page = reproduce(given.output, quick=given.quick)
     print(summary(sections))
     print(
-        "What does not hold is a finding, not a fault of the run; the report says what was seen, "
-        "and why."
+        "A claim that does not hold is a finding, not a failure of the run; the report shows the "
+        "evidence and the reason."
     )
     print(f"report: {page}")
     return 0
@@ -250,20 +259,18 @@ def _run(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec.foreign_code import code_of
     from fegsam.experiments.spec.study import load_study
 
-    # To check a file is to read it: whatever it names is not run.
+    # Checking only reads the file: no code that it names is run.
     study = load_study(given.spec, trust=True if given.trust else False if given.check else None)
     if given.engine is not None:
         study = study.override({"study.engine": given.engine})
     cells = study.cells()
     if given.check:
-        if not given.trust:  # a trusted study is checked when it is read
+        if not given.trust:  # a trusted study was already checked when it was read
             study.check()
         named = dict.fromkeys(
             code.what for cell in cells for code in code_of(cell) if not code.may_run(cell.trust)
         )
-        unchecked = (
-            f"; not run, so not checked: {', '.join(named)} (--trust runs it)" if named else ""
-        )
+        unchecked = f"; not checked without --trust: {', '.join(named)}" if named else ""
         print(f"{given.spec}: {len(cells)} cells{unchecked}")
         return 0
     from fegsam.experiments.sweep.sweep import run_sweep
@@ -323,35 +330,35 @@ _COMMANDS: dict[str, _Command] = {
     "reproduce": _Command(
         "check and draw every claim of the paper; an HTML report at the end",
         """\
-Check every claim of the paper: each is run on several problems, drawn, and judged against
-thresholds that were set beforehand as holding, not holding, or not to be told. Figures (SVG, PDF,
-PNG) and report.html go to the directory.""",
+Check every claim of the paper on several problems, draw it, and judge it against thresholds that
+were set beforehand: it holds, it does not hold, or the data do not decide. Figures (SVG, PDF, PNG)
+and report.html are written to the directory.""",
         """\
 examples:
-  fegsam reproduce --quick                  some minutes; the directory is reproduction
-  fegsam reproduce -o ~/claims              all of it: half an hour on two cores""",
+  fegsam reproduce --quick                  a few minutes; writes to reproduction
+  fegsam reproduce -o ~/claims              everything: half an hour on two cores""",
         _reproduce_arguments,
         _reproduce,
     ),
     "run": _Command(
-        "run the study of a TOML file; killed, it goes on where it was",
+        "run the study of a TOML file; a killed run resumes where it stopped",
         """\
 Run all cells of a study: each combination of agents, sync periods, step sizes and other axes.
-What was done is kept: the same command again goes on, and ends with the same bytes as a run that
-was never stopped.""",
+Finished cells are stored: the same command resumes a stopped run, and ends with the same bytes as
+a run that was never stopped.""",
         """\
 examples:
-  fegsam run study.toml --check             say what is wrong with the file, or count its cells
+  fegsam run study.toml --check             check the file and count its cells
   fegsam run study.toml -o results          run it
   fegsam run study.toml --executor ray      run it on a Ray cluster""",
         _run_arguments,
         _run,
     ),
     "report": _Command(
-        "figures and an HTML page from stored results",
+        "draw figures and an HTML page from stored results",
         """\
-Draw the figures that the study of stored results asks for, and write report.html: one page that
-needs no network.""",
+Draw the figures that the stored study asks for, and write report.html: one page that needs no
+network.""",
         """\
 examples:
   fegsam run study.toml -o results
@@ -360,11 +367,11 @@ examples:
         _report,
     ),
     "plan": _Command(
-        "which step size, sync period and number of steps reach an accuracy",
+        "find the step size, sync period and number of steps that reach an accuracy",
         """\
 Find the step size, the sync period and the number of steps that bring the squared error down to
 an accuracy with the fewest communications (or samples), and verify them by a run. The trade-off
-between the two is printed below.""",
+between communications and samples is printed too.""",
         """\
 examples:
   fegsam plan study.toml --accuracy 0.01
@@ -373,11 +380,11 @@ examples:
         _plan,
     ),
     "bench": _Command(
-        "speed of the engines beside their baselines and the machine's limits",
+        "compare the speed of the engines with baselines and the machine's limits",
         """\
-Time the engines beside plain Python, NumPy, JAX and a hand-written C loop, along several axes and
-beside what the machine's memory allows. All in one run, in turns, so that a busy machine is so
-for all.""",
+Time the engines, plain Python, NumPy, JAX and a hand-written C loop along several axes, and compare
+them with the limit of the machine's memory. The contestants take turns in one run, so that a busy
+machine slows all of them alike.""",
         """\
 examples:
   fegsam bench --quick                      a minute
@@ -388,11 +395,11 @@ examples:
         _bench,
     ),
     "federate": _Command(
-        "a real federation on Flower: here, or on several machines",
+        "run a real federation on Flower, on this machine or on several",
         """\
-Run agents as processes of their own, on this machine or on several: each keeps its environment
-and its policy, and only parameters travel, over TLS and with keys. The numbers are those of the
-simulator.""",
+Run agents as separate processes, on this machine or on several. Each agent keeps its environment
+and its policy to itself; only parameters travel, over TLS and with keys. The results equal those
+of the simulator.""",
         """\
 examples:
   fegsam federate run study.toml -o federation               a whole federation on this machine
@@ -401,20 +408,20 @@ examples:
         federate,
     ),
     "completion": _Command(
-        "a script that completes this command in bash and zsh",
+        "print a script that completes this command in bash and zsh",
         "Print a script that completes commands, options and files when the tab key is pressed.",
         """\
 examples:
-  eval "$(fegsam completion)"               in this shell
-  fegsam completion >> ~/.bashrc            in every new one""",
+  eval "$(fegsam completion)"               for this shell
+  fegsam completion >> ~/.bashrc            for every new shell""",
         _completion_arguments,
         _completion,
     ),
     "doctor": _Command(
-        "what is installed, what is missing, what to do",
+        "show what is installed, what is missing and what to do",
         """\
-Say which packages, threads, compiler cache and GPU a run would use, and for each gap what to do
-about it.""",
+Show which packages, threads, compiler cache and GPU a run would use, and what to do about each
+gap.""",
         """\
 examples:
   fegsam doctor""",

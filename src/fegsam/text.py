@@ -9,7 +9,7 @@ Row = Sequence[str]
 
 
 def number(value: float, digits: int = 4) -> str:
-    """`value` as a person writes it: some digits, and no exponent below a million.
+    """`value` as a person writes it: `digits` digits, and no exponent below a million.
 
     >>> number(0.000123456), number(42.0), number(12345.6), number(float("nan"))
     ('0.0001235', '42', '12346', 'nan')
@@ -20,7 +20,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def short(value: float) -> str:
-    """The same with three digits: for what was measured.
+    """`value` with three digits, for measurements.
 
     >>> [short(x) for x in (0.51234, 63.81, 12345.6, 3.2e-7)]
     ['0.512', '63.8', '12346', '3.2e-07']
@@ -29,8 +29,7 @@ def short(value: float) -> str:
 
 
 def aligned(rows: Sequence[Row], gap: str = "  ", right: Sequence[int] = ()) -> list[str]:
-    """One line for each row, with columns as wide as their widest entry; those in `right` are
-    aligned at their ends.
+    """One line per row, with columns as wide as their widest entry; those in `right` align right.
 
     >>> aligned([["a", "10"], ["bcd", "5"]], right=[1])
     ['a    10', 'bcd   5']
@@ -46,7 +45,7 @@ def aligned(rows: Sequence[Row], gap: str = "  ", right: Sequence[int] = ()) -> 
 
 
 def text_table(header: Row, rows: Sequence[Row], right: Sequence[int] = ()) -> str:
-    """A header and the rows below it.
+    """A header with the rows below it.
 
     >>> print(text_table(["name", "value"], [["tau", "42"], ["L", "1"]]))
     name  value
@@ -57,7 +56,8 @@ def text_table(header: Row, rows: Sequence[Row], right: Sequence[int] = ()) -> s
 
 
 def markdown_row(cells: Row) -> str:
-    """
+    """One row of a Markdown table, with bars escaped.
+
     >>> markdown_row(["a|b", "c"])
     '| a\\\\|b | c |'
     """
@@ -65,7 +65,7 @@ def markdown_row(cells: Row) -> str:
 
 
 def markdown_head(cells: Row) -> str:
-    """The first two lines of a table in Markdown.
+    """The first two lines of a Markdown table.
 
     >>> markdown_head(["a", "b"]).splitlines()
     ['| a | b |', '|---|---|']
@@ -74,7 +74,7 @@ def markdown_head(cells: Row) -> str:
 
 
 def html_table(title: str, header: Row, rows: Sequence[Row]) -> str:
-    """An HTML table under its title; without Jinja2, which the base package does without.
+    """An HTML table with a caption, made without Jinja2, which the base package does not need.
 
     >>> html_table("A < B", ["x"], [["1"]])
     '<table><caption>A &lt; B</caption><tr><th>x</th></tr><tr><td>1</td></tr></table>'

@@ -463,7 +463,7 @@ def test_a_study_names_it_as_an_entry_point(installed) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("horizon = 2", "horizont = 2", r"line 12: algorithm.horizont is not a key .*'horizon'"),
+        ("horizon = 2", "horizont = 2", r"line 12: algorithm.horizont is not a known .*'horizon'"),
         ("horizon = 2", 'horizon = "2"', r"line 12: algorithm.horizon is '2', but must be a whole"),
         ("horizon = 2", "horizon = 0", r"line 12: algorithm.horizon is 0"),
         (":TabularTD", ":Tabular", r"line 11: algorithm.name is .* cannot be imported .*Attribute"),

@@ -227,7 +227,7 @@ def test_the_command_runs_keeps_compares_and_draws(tmp_path, capsys) -> None:
     assert "### Agents" in printed
     ratios = [
         line.split("|")[5].strip()
-        for line in printed.partition("Against")[2].splitlines()
+        for line in printed.partition("Compared with")[2].splitlines()
         if "N=" in line
     ]
     assert ratios == ["1.00", "1.00"]

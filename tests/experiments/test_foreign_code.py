@@ -102,7 +102,7 @@ def test_wherever_in_the_results_the_rule_lies_it_is_not_run(results, marker, ca
     assert main(["report", str(results)]) == 0
     assert main(["run", str(results / "study.toml"), "-o", str(results)]) == 2
     assert (
-        "rule.py:rule, which the study names; if you trust whoever wrote that, add --trust"
+        "rule.py:rule, which the study names; if you trust its author, add --trust"
         in capsys.readouterr().err
     )
     assert not marker.exists()
@@ -124,7 +124,9 @@ def test_planning_from_a_stored_copy_asks_first(results, marker, capsys) -> None
 
 def test_checking_a_study_runs_nothing_and_says_what_it_left_out(study, marker, capsys) -> None:
     assert main(["run", str(study), "--check"]) == 0
-    assert re.search(r"2 cells; not run, so not checked: .*rule\.py:rule", capsys.readouterr().out)
+    assert re.search(
+        r"2 cells; not checked without --trust: .*rule\.py:rule", capsys.readouterr().out
+    )
     assert not marker.exists()
     assert main(["run", str(study), "--check", "--trust"]) == 0
     assert capsys.readouterr().out.endswith(": 2 cells\n")
@@ -268,7 +270,9 @@ def test_arrays_of_terabytes_are_refused_before_they_are_made(tmp_path, shape, m
 
     monkeypatch.setattr(np.lib.format, "read_array", loaded)
     for value in ("a.npy", "a.npz:a"):
-        with pytest.raises(SpecError, match=r"that array should have \d+ bytes, and 0 are there"):
+        with pytest.raises(
+            SpecError, match=r"that array should have \d+ bytes, but the file holds 0"
+        ):
             parse_study(with_array(value), directory=tmp_path)
 
 

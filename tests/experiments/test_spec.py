@@ -462,11 +462,11 @@ class TestMalformedSpecs:
             ("text.npz:a", "is not an .npz file"),
             ("good.npz:b", "that file holds a: name one of its arrays"),
             ("good.npz", "that file holds a: name one of its arrays"),
-            ("words.npz:a", "does not hold finite numbers"),
-            ("nan.npz:a", "does not hold finite numbers"),
+            ("words.npz:a", "are not finite numbers"),
+            ("nan.npz:a", "are not finite numbers"),
             ("objects.npz:a", "cannot be read"),
             ("good.txt:a", "arrays are read from .npz and .npy files"),
-            ("good", "must name a file and what is in it"),
+            ("good", "must name a file and an entry of it"),
         ],
     )
     def test_files_that_hold_no_numbers_are_refused(self, tmp_path, reference, told):

@@ -374,8 +374,8 @@ def test_ctrl_c_stops_the_sweep_and_says_how_to_go_on(
     stored = len(list(tmp_path.glob("cells/[!.]*.nc")))
     assert (
         out
-        == f"Stopped: {stored} of 24 cells are stored in '{tmp_path}'; run the same again to go "
-        "on from there.\n"
+        == f"Stopped: {stored} of 24 cells are stored in '{tmp_path}'; run the same study again to "
+        "continue.\n"
     )
     assert err == ""
     assert process.returncode == 0

@@ -158,8 +158,8 @@ def test_plain_text_must_be_asked_for_and_makes_no_keys(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"num_nodes": 5}, "4 agents live on 1 to 4 nodes"),
-        ({"num_nodes": 0}, "the nodes are 0"),
+        ({"num_nodes": 5}, "give a number from 1 to 4 for 4 agents"),
+        ({"num_nodes": 0}, "the number of nodes is 0"),
         ({"hosts": []}, "no host"),
         ({"hosts": ["hüb"]}, "hüb"),
         ({"rules": {"quorun": 3}}, "quorun"),
@@ -173,7 +173,7 @@ def test_what_cannot_be_made_is_refused_in_one_sentence(tmp_path, changes, said)
 def test_credentials_are_never_written_over(tmp_path) -> None:
     make(tmp_path)
     before = {path: path.read_bytes() for path in (tmp_path / "fed").rglob("*") if path.is_file()}
-    with pytest.raises(fg.ProblemError, match="not written over"):
+    with pytest.raises(fg.ProblemError, match="never overwritten"):
         make(tmp_path)
     assert all(path.read_bytes() == content for path, content in before.items())
 
@@ -473,7 +473,7 @@ def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(
         path.write_bytes(content)
         with pytest.raises(
             fg.ProblemError,
-            match=r"history\.nc is damaged or is no history: remove it, and the same command",
+            match=r"history\.nc is damaged or not a history: remove it and run the same command",
         ):
             run()
     for other in (
@@ -531,7 +531,7 @@ def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(
     monkeypatch.setattr("os.execve", lambda *words: started.append(words))
     assert main(["federate", "node", str(node)]) == 2
     assert (
-        "inputs/rule.py:rule, which the study names; if you trust whoever wrote that, add --trust"
+        "inputs/rule.py:rule, which the study names; if you trust its author, add --trust"
         in capsys.readouterr().err
     )
     assert not started
@@ -590,9 +590,7 @@ def test_a_log_of_a_stranger_is_read_or_refused_in_one_sentence(tmp_path, capsys
         file.write(line + "\n")
     status = main(["federate", "status", str(tmp_path)])
     said = capsys.readouterr()
-    assert (status == 0 and "running" in said.out) or (
-        status == 2 and "is not what fegsam writes" in said.err
-    )
+    assert (status == 0 and "running" in said.out) or (status == 2 and "is damaged" in said.err)
 
 
 def test_a_log_that_is_a_pipe_is_not_waited_for(tmp_path, capsys) -> None:

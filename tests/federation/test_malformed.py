@@ -21,7 +21,7 @@ import fegsam as fg
 from fegsam.federation.protocol import wire
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.inbox import Inbox
-from fegsam.federation.protocol.ledger import Ledger, Standing
+from fegsam.federation.protocol.ledger import FederationState, Ledger
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.server import Round, Rules
 from fegsam.federation.protocol.wire import (
@@ -227,10 +227,10 @@ def server_side(folder):
     roster = Roster(4, ledger.event)
     roster.update(["n"])
     roster.hello("n", [2])
-    standing = Standing(0, np.zeros(DIM), [35] * 4, [0] * 4, [0] * 4)
-    inbox = Inbox(terms, rules, roster, ledger, standing, lambda: 0.0)
-    standing.round = 5
-    return inbox, standing
+    state = FederationState(0, np.zeros(DIM), [35] * 4, [0] * 4, [0] * 4)
+    inbox = Inbox(terms, rules, roster, ledger, state, lambda: 0.0)
+    state.round = 5
+    return inbox, state
 
 
 def open_round():
@@ -240,7 +240,7 @@ def open_round():
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_of_many_mutations_none_crashes_the_server_and_none_is_accepted(folder, count):
     rng = np.random.default_rng(6)
-    inbox, standing = server_side(folder)
+    inbox, state = server_side(folder)
     payload = encode(VALID)
     tried = 0
     while tried < count:
@@ -251,7 +251,7 @@ def test_of_many_mutations_none_crashes_the_server_and_none_is_accepted(folder, 
         current = open_round()
         inbox.take("n", changed, current)
         assert not current.answered, changed
-    assert standing.offences[2] == count
+    assert state.offences[2] == count
     current = open_round()
     inbox.take("n", payload, current)
     assert list(current.answered) == [2]

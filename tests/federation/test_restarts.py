@@ -299,7 +299,7 @@ def test_a_damaged_state_is_named_and_never_used(folder, experiment):
     failure = decode(node.answer(encode(request)), FROM_NODE)
     assert failure == [Failure(experiment.fingerprint, 0, (0,), Trouble.STATE)]
     log = (path.parent / "node.jsonl").read_text()
-    assert "put a whole copy of it back" in log
+    assert "restore it from a copy" in log
 
 
 def test_a_state_of_another_agent_or_experiment_is_named(folder, experiment):

@@ -79,11 +79,13 @@ def test_a_share_runs_its_own_agents_alone(folder):
     experiment = experiment_of("alg4", "both")
     save_share(experiment, [1, 2], folder / "share")
     share = load_share(folder / "share")
-    with pytest.raises(fg.ProblemError, match="agent is 0; this machine has what agents 1, 2 need"):
+    with pytest.raises(fg.ProblemError, match="agent is 0, but this machine has only agents 1, 2"):
         share.agent(0)
-    with pytest.raises(fg.ProblemError, match="agents has 3; this experiment has agents 1, 2"):
+    with pytest.raises(fg.ProblemError, match="agents has 3, but this experiment has agents 1, 2"):
         share.node([1, 3], folder)
-    with pytest.raises(fg.ProblemError, match="agents has 4; this experiment has agents 0 to 3"):
+    with pytest.raises(
+        fg.ProblemError, match="agents has 4, but this experiment has agents 0 to 3"
+    ):
         experiment.node([4], folder)
     with pytest.raises(fg.ProblemError, match="agents is empty"):
         experiment.node([], folder)

@@ -182,7 +182,7 @@ MALFORMED = {
         "line 12: problem.branching is a list",
     ),
     "number for text": (replaced('name = "speed-up"', "name = 3"), "line 3: study.name is 3"),
-    "number for a table": (without("run") + "\n[x]\n", "x is not a table that is known"),
+    "number for a table": (without("run") + "\n[x]\n", "x is not a known table"),
     "table for a number": (
         replaced("num_steps = 200", "num_steps = { a = 1 }"),
         "line 30: run.num_steps is a table",
@@ -208,11 +208,11 @@ MALFORMED = {
     # Unknown names.
     "unknown table": (
         replaced("[algorithm]", "[algoritm]"),
-        "line 25: algoritm is not a table that is known: did you mean 'algorithm'?",
+        "line 25: algoritm is not a known table: did you mean 'algorithm'?",
     ),
     "unknown key": (
         replaced("branching", "branchin"),
-        "line 12: problem.branchin is not a key that is known",
+        "line 12: problem.branchin is not a known key",
     ),
     "unknown generator": (
         replaced('"garnet"', '"garnett"'),
@@ -236,11 +236,11 @@ MALFORMED = {
     ),
     "unknown axis": (
         replaced("sync_period =", "sync_perod ="),
-        "line 36: grid.sync_perod is not an axis that is known: did you mean 'sync_period'?",
+        "line 36: grid.sync_perod is not a known axis: did you mean 'sync_period'?",
     ),
     "unknown axis of a table": (
         replaced("sync_period =", "problem.size = 3\nsync_period ="),
-        "line 36: grid.problem.size is not a key that is known",
+        "line 36: grid.problem.size is not a known key",
     ),
     "unknown figure": (
         replaced('"speed_up"', '"speedup"'),
@@ -256,11 +256,11 @@ MALFORMED = {
     ),
     "key of another kind": (
         replaced('kind = "uniform"', 'kind = "uniform"\nseed = 1'),
-        "line 24: problem.target.seed is not a key that is known here",
+        "line 24: problem.target.seed is not a known key here",
     ),
     "unknown key inside": (
         replaced("points = 21", "point = 21"),
-        "line 31: run.record.point is not a key that is known here: did you mean 'points'?",
+        "line 31: run.record.point is not a known key here: did you mean 'points'?",
     ),
     # NaN, infinite, negative, out of range.
     "NaN discount": (
@@ -344,7 +344,7 @@ MALFORMED = {
         replaced("seed = 0\n", "seed = 0\nassignment = [0, 1]\n"),
         "line 15: problem.assignment has shape (2,), but must name the kinds of 4",
     ),
-    "a law that does not sum to one": (
+    "a distribution that does not sum to one": (
         replaced("seed = 0\n", "seed = 0\ninitial_distribution = [0.5, 0, 0, 0, 0, 0]\n"),
         "line 15: problem.initial_distribution sums to 0.5",
     ),
@@ -380,11 +380,11 @@ MALFORMED = {
     "empty axis": (replaced("[1, 4]", "[]"), "line 35: grid.num_agents is an empty list"),
     "value twice": (
         replaced("[1, 10]", "[1, 10, 1]"),
-        "line 36: grid.sync_period[2] is 1, which the list has already",
+        "line 36: grid.sync_period[2] is 1, which the list already has",
     ),
     "axis twice": (
         replaced("[1, 10]", "[1, 10]\nhorizon = 1\nalgorithm.horizon = 2"),
-        "grid.horizon sets what another axis",
+        "grid.horizon sets the same key as another axis",
     ),
     # Not TOML.
     "key twice": (replaced("states = 6", "states = 6\nstates = 7"), "line 11: column"),
@@ -420,7 +420,7 @@ MALFORMED = {
         replaced('"random"\ncount = 4\nseed = 1\nheterogeneity = 0.5', '"uniform"').replace(
             "[1, 10]", "1\nheterogeneity = [0.5]"
         ),
-        "grid.heterogeneity[0] is not a key that is known here (kind = 'uniform'): drop it",
+        "grid.heterogeneity[0] is not a known key here (kind = 'uniform'): drop it",
     ),
     "kinds that do not match": (
         replaced("[algorithm]", "[problem.environments]\ncount = 3\nseed = 0\n\n[algorithm]"),

@@ -1,7 +1,6 @@
-"""Benchmarks: every engine beside its baselines and its physical limit, in one run (`fegsam
-bench`).
+"""Benchmarks (`fegsam bench`): each engine, its baselines and its physical limit, in one run.
 
-`suite` runs the axes; a cell of an axis is a `problems.Setting`, who runs in it stands in
-`contestants`, how it is timed in `timing`, the limits in `cpu_limit` and `gpu_limit`, what comes
-out in `results`, `text` and `curves`.
+`suite` runs the axes; a cell of an axis is a `problems.BenchSetting`. `contestants` lists what runs
+in a cell, `timing` times it, `cpu_limit` and `gpu_limit` measure the limits, and `results`, `text`
+and `curves` present the outcome.
 """

@@ -1,6 +1,6 @@
-/* Federated Q-learning (Algorithm 4), written by hand: what the engine is compared with.
+/* Federated Q-learning (Algorithm 4), written by hand: the baseline of the cpu engine.
  *
- * Between two syncs the agents do not meet, so one Q table serves them all. Each agent in turn takes its K steps on
+ * Between two syncs the agents do not interact, so one Q table serves them all. Each agent in turn takes its K steps on
  * it, logging every cell it overwrites; its differences go to an accumulator and the log then undoes them. A sync adds
  * the accumulated differences, divided by N, to the table: to all of it, or to the touched cells alone where a round is
  * short against the table.
@@ -61,14 +61,14 @@ static uint64_t splitmix(uint64_t *x) {
     return z ^ (z >> 31);
 }
 
-/* `first ? x : y` as a conditional move: both values are at hand before the test, so that the compiler makes no branch
- * of it, which random draws would have the processor mispredict. */
+/* `first ? x : y` as a conditional move. Both values are computed before the test, so the compiler emits no branch;
+ * on random draws the processor would mispredict it. */
 static inline uint64_t choose(int first, uint64_t x, uint64_t y) {
     __asm__("" : "+r"(x), "+r"(y));
     return first ? x : y;
 }
 
-/* One agent's steps between two syncs, from the average in q and back to it. */
+/* One agent's steps between two syncs. They start from the average in q, and q is restored afterwards. */
 static inline void local_round(const Problem *p, uint64_t i, Agent *agent, uint64_t num_steps, double *restrict q,
                                Entry *restrict log, Accumulator *acc, uint32_t round, int sparse) {
     const uint64_t A = p->num_actions, table = p->num_states * A;
@@ -153,8 +153,8 @@ static void run_rounds(const Problem *p, Agent *agents, uint64_t sync_period, ui
     }
 }
 
-/* q holds the initial table, and the agents' average after num_steps at the end. squared_error, unless NULL, gets
- * ||q - fixed_point||^2 in the sup norm after every sync and after the last step. Returns 0, or 1 if memory is short. */
+/* q holds the initial table at the start and the agents' average at the end. squared_error, unless NULL, receives
+ * ||q - fixed_point||^2 in the sup norm after every sync and after the last step. Returns 0, or 1 if memory runs out. */
 int q_learning(const Problem *p, uint64_t seed, uint64_t sync_period, uint64_t num_steps, double *q,
                const double *fixed_point, double *squared_error) {
     const uint64_t table = p->num_states * p->num_actions;

@@ -1,5 +1,4 @@
-"""The hand-written C loop of `baseline.c`, compiled with the system compiler and called through
-ctypes."""
+"""The C loop of `baseline.c`, compiled with the system compiler and called through ctypes."""
 
 from __future__ import annotations
 
@@ -45,9 +44,9 @@ class _Problem(ctypes.Structure):
 
 @functools.cache
 def compile_loop() -> Any:
-    """The C function; compiled once in a process."""
+    """The C function, compiled once per process."""
     if shutil.which(COMPILER) is None:
-        raise ProblemError(f"there is no C compiler {COMPILER!r} on this machine")
+        raise ProblemError(f"this machine has no C compiler {COMPILER!r}")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "baseline.so")
         with resources.as_file(resources.files("fegsam.bench") / "baseline.c") as source:
@@ -64,7 +63,7 @@ class CLoop:
         self._q_learning, self._sync_period = compile_loop(), sync_period
         self._dimension = tables.num_states * tables.num_actions
         dtypes = {"row_start": np.uint64, "rewards": np.float64}
-        # Kept, since the C structure only points at them.
+        # Keep a reference: the C structure only points at them.
         self._arrays = {
             name: np.ascontiguousarray(value, dtypes.get(name, np.uint32))
             for name, value in tables._asdict().items()
@@ -82,8 +81,10 @@ class CLoop:
     def __call__(
         self, num_steps: int, *, seed: int = 0, fixed_point: np.ndarray | None = None
     ) -> tuple[np.ndarray, Any]:
-        """The final average and, where a fixed point is given, its squared sup error after every
-        sync."""
+        """The final average, and its squared sup error after every sync.
+
+        The errors are None unless a fixed point is given.
+        """
         average = np.zeros(self._dimension)
         errors = None
         if fixed_point is not None:

@@ -1,5 +1,4 @@
-"""`fegsam bench`: run the axes, print each cell as it is done, keep the results, compare and draw
-them."""
+"""`fegsam bench`: run the axes, print and store each cell, compare and draw the results."""
 
 from __future__ import annotations
 
@@ -26,15 +25,18 @@ Path = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True)
 class Race:
-    """What is timed, and how thoroughly; None for all, or for what `quick` or its opposite says."""
+    """What is timed, and how thoroughly.
+
+    None means all axes or contestants, and for the effort the default of a quick or a full run.
+    """
 
     axes: Sequence[str] | None = None
     contestants: Sequence[str] | None = None
     quick: bool = False
     seconds: float | None = None
-    """of one timing"""
+    """duration of one timing"""
     repeats: int | None = None
-    """timings of each contestant"""
+    """number of timings of each contestant"""
 
     @property
     def effort(self) -> Effort:
@@ -54,8 +56,10 @@ def bench(
     figures: Path | None = None,
     markdown: bool = False,
 ) -> int:
-    """Run the race, or take `stored` results; then compare with `old` ones and draw. 1 if a
-    contestant broke, else 0."""
+    """Run the race, or load `stored` results; then compare with `old` results and draw.
+
+    Returns 1 if a contestant failed, else 0.
+    """
     before = None if old is None else load_results(old)
     if stored is not None:
         results = load_results(stored)
@@ -63,7 +67,7 @@ def bench(
     else:
         results = _run(race, output, markdown)
     if before is not None:
-        print(f"\nAgainst {old}; above one is slower\n\n{conditions(before, results)}")
+        print(f"\nCompared with {old}; a ratio above 1 is slower\n\n{conditions(before, results)}")
         print(comparison(compare(before, results), markdown))
     if figures is not None:
         for path in save_curves(results, figures):
@@ -72,7 +76,7 @@ def bench(
 
 
 def _run(race: Race, output: Path | None, markdown: bool) -> BenchResults:
-    """`output` is written after every cell: a run that is killed leaves the cells before."""
+    """Run the race and write `output` after every cell, so that a killed run keeps its cells."""
     results = BenchResults(describe_machine(), race.effort, ())
     print(machine_text(results, markdown), flush=True)
     axis = None

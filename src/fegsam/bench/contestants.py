@@ -1,5 +1,7 @@
-"""Who runs: the engines and their baselines. Each enters a case with a function of the number of
-rounds, or says why not."""
+"""The contestants: the engines and their baselines.
+
+A contestant prepares a case and returns a function of the number of rounds, or raises `Unfit`.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,21 @@ Run = Callable[[int], Any]
 
 
 class Unfit(Exception):
-    """Why a contestant does not run in a cell."""
+    """A contestant cannot run in a cell; the message says why."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """`enter` prepares a case and returns what runs so many rounds of it; raises `Unfit`."""
+    """`enter` prepares a case and returns a function that runs a number of rounds of it.
+
+    It raises `Unfit` where the contestant cannot run the case.
+    """
 
     family: str
     enter: Callable[[BenchCase], Run]
     threads: int = 1
     clock: Clock = "cpu"
-    """What it is timed by: processor time where one thread works, or the clock on the wall."""
+    """How it is timed: by processor time if it uses one thread, else by wall-clock time."""
 
     @property
     def name(self) -> str:
@@ -51,14 +56,16 @@ def all_threads() -> int:
 
 
 def thread_counts() -> list[int]:
-    """1, 2, 4, ... and all."""
+    """1, 2, 4, ... and the number of all threads."""
     powers = [2**k for k in range(all_threads().bit_length()) if 2**k < all_threads()]
     return [*powers, all_threads()]
 
 
 def everyone(quick: bool) -> list[Contestant]:
-    """All that a single-seed cell is timed with; quick: JAX, which takes seconds to compile, in one
-    precision."""
+    """All contestants of a single-seed cell.
+
+    A quick run times JAX, which takes seconds to compile, in one precision only.
+    """
     jax = ("float32",) if quick else ("float32", "float64")
     shared = [Contestant("cpu", _enter_engine(lambda: engines.Cpu(threads=1)))]
     if all_threads() > 1:
@@ -90,7 +97,7 @@ def cpu(threads: int) -> Contestant:
 
 
 def c_threads(threads: int) -> Contestant:
-    """Seeds of the C loop side by side: what the machine itself gives to so many threads."""
+    """The C loop with its seeds in parallel: the speed-up that the machine itself allows."""
     return Contestant("C", functools.partial(_enter_c, threads=threads), threads, "wall")
 
 
@@ -101,7 +108,7 @@ def _enter_engine(make: Callable[[], Any]) -> Callable[[BenchCase], Run]:
         def run(num_rounds: int) -> None:
             history = engine(case.lasting(num_rounds))
             if (history.data.diverged_at.values >= 0).any():
-                raise RuntimeError(f"{case.setting} diverged, so that its time means nothing")
+                raise RuntimeError(f"{case.setting} diverged, so its time means nothing")
 
         return run
 
@@ -146,7 +153,7 @@ def _enter_c(case: BenchCase, threads: int) -> Run:
 def _enter_jax(case: BenchCase, precision: str) -> Run:
     tables = _q_tables(case)
     limits = import_jax().devices()[0].memory_stats() or {}
-    # The tables, and as much again while they are averaged.
+    # The tables take this much, and as much again while they are averaged.
     need = 2 * np.dtype(precision).itemsize * case.job.num_agents * case.job.dimension
     _require(need, limits.get("bytes_limit", memory_bytes()))
     first = np.zeros(case.job.num_agents, np.uint32)
@@ -171,13 +178,13 @@ def memory_bytes() -> int:
 
 
 def _require(need: int, memory: int) -> None:
-    """Half of the memory is for whoever else is there."""
+    """Refuse to take more than half of the memory: other processes use this machine too."""
     if need > memory // 2:
         raise Unfit(
-            f"a table for each agent takes {need / 1e9:.0f} GB, and half of the memory is "
-            f"{memory / 2e9:.0f} GB"
+            f"a table for each agent takes {need / 1e9:.0f} GB, more than half of the memory "
+            f"({memory / 2e9:.0f} GB)"
         )
 
 
 REASONS = (Unfit, ProblemError, MemoryError)
-"""What a contestant says no with; anything else is a fault."""
+"""Exceptions by which a contestant declines a case; any other one is a fault."""

@@ -1,14 +1,14 @@
-"""What a CPU allows at most: the loads of an agent's path, each of which waits for the one before.
+"""The limit of a CPU: the dependent loads of an agent's path.
 
 A step of a path reads the policy's alias entry at the state, the row of the transition table at
-state and action, and an entry of that row, which is the next state: three loads, in three tables,
-none of which can start before the one before has arrived. So one agent by itself moves no faster
-than the sum of the three tables' latencies, whatever the code. Agents in lockstep overlap theirs,
-as far as the core can have loads under way. Both are measured here by the same chase: as many
-chains as there are agents in lockstep go through a random cycle in a table of each size. The words,
-the update, the recording and the averaging come on top, so a run can come near this bound only
-where loads are what it waits for; in tables that lie in the first-level cache the chase's own
-instructions count as well.
+state and action, and an entry of that row, which is the next state. These are three loads from
+three tables, and each must finish before the next can start. A single agent therefore moves no
+faster than the sum of the three latencies, whatever the code. Agents in lockstep overlap their
+loads, as far as the core can keep loads in flight. One pointer chase measures both cases: as many
+chains as there are agents in lockstep walk a random cycle in a table of each size. Random words,
+updates, recording and averaging cost extra time, so a run comes close to this bound only where it
+waits for loads. In tables that fit the first-level cache, the instructions of the chase itself
+count as well.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fegsam.engines.cpu.sampling import TILE
 from fegsam.engines.job import Chain
 
 _LARGEST = 1 << 28
-"""Bytes of a table; beyond all caches the size matters no more."""
+"""Largest table in bytes; beyond all caches the size no longer matters."""
 _SECONDS = 0.02
 _REPEATS = 3
 
 
 def path_limit(chain: Chain, num_agents: int) -> tuple[int, float]:
-    """How many agents overlap their loads, and seconds per step of one thread."""
+    """The number of agents that overlap their loads, and seconds per step of one thread."""
     chains = min(TILE, num_agents)
     return chains, sum(
         load_seconds(table.nbytes, chains) for table in (chain.policy, chain.row, chain.entry)
@@ -38,7 +38,7 @@ def path_limit(chain: Chain, num_agents: int) -> tuple[int, float]:
 
 @functools.cache
 def load_seconds(num_bytes: int, chains: int) -> float:
-    """Seconds per load of `chains` walkers, each of whose loads says where the next one goes."""
+    """Seconds per load of `chains` parallel chains of dependent loads."""
     table = random_cycle(max(16, min(num_bytes, _LARGEST) // 4))
     at = (np.arange(chains) * (len(table) // chains)).astype(np.uint32)
     steps, taken = 64, 0.0
@@ -56,7 +56,7 @@ def _seconds(table: np.ndarray, at: np.ndarray, steps: int) -> float:
 
 
 def random_cycle(size: int) -> np.ndarray:
-    """uint32: where each place leads, on one random cycle through all."""
+    """uint32 (size,): the successor of each index on one random cycle through all of them."""
     order = np.random.default_rng(0).permutation(size).astype(np.uint32)
     table = np.empty_like(order)
     table[order] = np.roll(order, -1)

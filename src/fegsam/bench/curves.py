@@ -1,5 +1,4 @@
-"""Scaling curves: steps per second along an axis beside the limit, and the speed-up of threads
-beside the ideal line."""
+"""Scaling curves: throughput along an axis with its limit, and speed-up against threads."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ def save_curves(results: BenchResults, directory: str | os.PathLike[str]) -> lis
 
 
 def figures(results: BenchResults) -> list[FigureData]:
-    """One for each axis with a number on it that has two cells or more, and one for each cell of
-    the threads."""
+    """One figure per numeric axis with two or more cells, and one per cell of the threads axis."""
     found = []
     for axis, x_label in _X_LABELS.items():
         cells = [cell for cell in results.cells if cell.axis == axis]
@@ -46,7 +44,7 @@ def _throughput(axis: str, x_label: str, cells: list[TimedCell]) -> FigureData:
             bounds.setdefault(name, []).append((cell.place, 1 / limit.seconds_per_step))
     series = [_series(name, points, "sampled") for name, points in curves.items()]
     series += [_series(name, points, "reference") for name, points in bounds.items()]
-    caption = "Agent-steps per second of each contestant; grey, what the memory allows."
+    caption = "Agent-steps per second of each contestant; the grey line is the limit of the memory."
     return FigureData(
         f"bench-{axis}", x_label, caption, x_label, "agent-steps per second", series=tuple(series)
     )
@@ -68,7 +66,7 @@ def _speed_up(cell: TimedCell) -> FigureData:
     most = max(entry.threads for entry in cell.timed)
     series.append(Series("ideal", [1, most], [1, most], style="reference"))
     key = f"bench-threads-{cell.label.replace(' ', '-')}"
-    caption = "Speed-up over one thread; dashed, as many times as there are threads."
+    caption = "Speed-up over one thread; the dashed line is the ideal speed-up."
     return FigureData(
         key, f"Threads, {cell.label}", caption, "threads", "speed-up", series=tuple(series)
     )

@@ -1,7 +1,6 @@
-"""``python -m fegsam.bench.fresh_process``: one run in a process of its own, for its time from
-nothing and its peak memory.
+"""``python -m fegsam.bench.fresh_process``: time and peak memory of one run in a new process.
 
-Prints one JSON object.
+It prints one JSON object.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from fegsam.bench.problems import STEP_SIZE, BenchSetting, make_problem
 
 
 def peak_bytes() -> int:
-    """The most memory this process has held.
+    """The peak memory of this process.
 
-    On Linux `ru_maxrss` starts from the parent's, so there the kernel's account of this program
-    alone is read; elsewhere (macOS) `ru_maxrss` is right, and in bytes.
+    On Linux `ru_maxrss` starts from the parent's value, so we read the kernel's figure for this
+    program alone. Elsewhere (macOS) `ru_maxrss` is right, and in bytes.
     """
     status = Path("/proc/self/status")
     if status.exists():

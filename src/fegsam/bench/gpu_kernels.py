@@ -1,5 +1,7 @@
-"""The GPU's micro-benchmarks: random sectors, a copy in order, loads in a row. Imported only where
-there is a GPU."""
+"""Micro-benchmarks of a GPU: random sectors, a sequential copy, dependent loads.
+
+This module is imported only where there is a GPU.
+"""
 
 # pyright: reportCallIssue=false, reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -11,7 +13,7 @@ from numba import cuda
 SECTOR = 8
 """32-bit words in a sector."""
 LOADS = 4
-"""Independent loads in one turn of the gathering loop."""
+"""Independent loads in one iteration of the gathering loop."""
 TURNS = 512
 
 _HALF = np.uint64(32)
@@ -23,8 +25,7 @@ _APART = np.uint64(0x9E3779B97F4A7C15)
 
 @cuda.jit
 def gather(table, num_sectors, out):
-    """Every thread adds up words of sectors that a linear congruential generator of its own
-    chooses."""
+    """Each thread sums words of random sectors, chosen by its own linear congruential generator."""
     i = cuda.grid(1)
     x = np.uint64(i) * _APART
     total = np.uint32(0)
@@ -37,7 +38,7 @@ def gather(table, num_sectors, out):
 
 @cuda.jit
 def chase(table, steps, out):
-    """One thread, each of whose loads says where the next one goes."""
+    """One thread follows a chain of dependent loads."""
     at = np.uint64(0)
     for _ in range(steps):
         at = np.uint64(table[at])

@@ -1,16 +1,16 @@
-"""What a GPU allows at most: with many agents by the sectors that a step moves, with few by the
-loads that follow each other.
+"""The limit of a GPU: memory sectors with many agents, dependent loads with few.
 
 A step reads the policy's entry, the row of the transition table, an entry of that row and, in
-Algorithms 2 to 5, a reward: each at a place that no other thread of the warp shares, so each costs
-a sector, however few of its bytes are used. The rate of such reads is measured on a table as large
-as those together, so that caches help it as they help the engine. Once a round an agent's state is
-read and written and its kind read, in order: bytes over the measured speed of a copy. Parameters
-are not counted: they may lie in shared memory or registers.
+Algorithms 2 to 5, a reward. Each read is at an address that no other thread of the warp shares, so
+it costs a whole sector, however few of its bytes are used. We measure the rate of such reads on a
+table as large as these tables together, so that caches help it as they help the engine. Once per
+round an agent's state is read and written and its kind is read, all sequentially; this costs the
+bytes divided by the measured speed of a copy. Parameters are not counted, because they may be in
+shared memory or registers.
 
-Enough agents hide how long a load takes; few do not. Each step of a path waits for at least one
-load beyond shared memory, the entry of the transition table that is the next state, so no round is
-shorter than K of them, however many agents there are.
+Many agents hide the latency of a load; few do not. Each step of a path waits for at least one load
+beyond shared memory: the entry of the transition table that is the next state. A round therefore
+takes at least K such loads, however many agents there are.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from fegsam.engines.job import Job
 
 _THREADS = 256
 _COPIED = 1 << 28
-"""32-bit words: a gibibyte, beyond every cache."""
+"""32-bit words: one gibibyte, larger than every cache."""
 _STREAMED_BYTES = 12
-"""An agent's state in and out, and its kind, of 4 bytes each."""
+"""An agent's state, read and written, and its kind: 4 bytes each."""
 _CHASED = 1 << 14
-"""Loads in a row."""
+"""Dependent loads in one timing."""
 _REPEATS = 5
 _LAUNCHES = 10
-"""In one timing: a launch through Numba takes as long as a kernel of a tenth of a millisecond."""
+"""Launches in one timing: launching through Numba takes about 0.1 ms."""
 
 
 def gpu_missing() -> str | None:
-    """Why nothing can run on a GPU here; None where it can."""
+    """Why this machine cannot run on a GPU; None if it can."""
     if config.ENABLE_CUDASIM:  # pyright: ignore[reportAttributeAccessIssue]
         return "no GPU (Numba's simulator is on)"
     try:
@@ -49,7 +49,7 @@ def gpu_missing() -> str | None:
 
 
 def sector_limit(plan: Job, sync_period: int) -> float:
-    """Seconds per agent-step, all of the GPU at work."""
+    """Seconds per agent-step with all of the GPU busy."""
     tables = [plan.chain.policy, plan.chain.row, plan.chain.entry]
     tables += [plan.tables.rewards] if hasattr(plan.tables, "rewards") else []
     sectors = len(tables) / sectors_per_second(sum(table.nbytes for table in tables))
@@ -57,13 +57,13 @@ def sector_limit(plan: Job, sync_period: int) -> float:
 
 
 def path_limit(plan: Job) -> float:
-    """Seconds per agent-step, all agents at once and each load by load."""
+    """Seconds per agent-step if all agents run at once and each waits for its loads."""
     return load_seconds(plan.chain.entry.nbytes) / plan.num_agents
 
 
 @functools.cache
 def load_seconds(num_bytes: int) -> float:
-    """How long one load from a table of `num_bytes` takes, where the next one waits for it."""
+    """Seconds per load in a chain of dependent loads from a table of `num_bytes`."""
     table = _cuda().to_device(random_cycle(max(16, min(num_bytes, 4 * _COPIED) // 4)))
     out = _cuda().device_array(1, np.uint64)
     return _best(lambda: _kernels().chase[1, 1](table, _CHASED, out)) / _CHASED
@@ -71,7 +71,7 @@ def load_seconds(num_bytes: int) -> float:
 
 @functools.cache
 def sectors_per_second(num_bytes: int) -> float:
-    """Random sectors of a table of `num_bytes` that the GPU reads in a second."""
+    """Random sectors of a table of `num_bytes` that the GPU reads per second."""
     cuda, kernels = _cuda(), _kernels()
     num_sectors = max(1, num_bytes // (4 * kernels.SECTOR))
     table = cuda.to_device(np.zeros(num_sectors * kernels.SECTOR, np.uint32))
@@ -83,7 +83,7 @@ def sectors_per_second(num_bytes: int) -> float:
 
 @functools.cache
 def copied_bytes_per_second() -> float:
-    """Bytes read and written by a copy, in a second."""
+    """Bytes that a copy reads and writes per second."""
     cuda, kernels = _cuda(), _kernels()
     source, target = (cuda.device_array(_COPIED // 2, np.float64) for _ in range(2))
     blocks = 32 * cuda.get_current_device().MULTIPROCESSOR_COUNT

@@ -1,10 +1,9 @@
-"""Q-learning (Algorithm 4) in JAX as one would write it well: `vmap` over agents, `scan` over
-steps, rounds in a loop.
+"""Q-learning (Algorithm 4) in well-written JAX: `vmap` over agents, `scan` over steps.
 
-Every agent has a table of its own, (N, S, A), made from the average at the start of a round. All is
-one compiled call on JAX's default device: words in blocks of steps, indices that are promised to be
-in bounds, no copy of the tables but the broadcast of the average. The alias tables are the engines'
-own, and so are the paths where it is given their words.
+Every agent has its own table, (N, S, A), a broadcast of the average at the start of a round. The
+whole run is one compiled call on JAX's default device. Words are drawn in blocks of steps, indices
+are promised to be in bounds, and the broadcast is the only copy of the tables. The alias tables are
+those of the engines; given the engines' words, the paths are the same too.
 """
 
 from __future__ import annotations
@@ -21,15 +20,17 @@ from fegsam.bench.tables import BaselineTables
 from fegsam.errors import ProblemError
 
 WORDS_AT_ONCE = 1 << 25
-"""Agent-steps whose words are drawn at a time, at most."""
+"""Largest number of agent-steps whose words are drawn at a time."""
 UNROLLED = 5
-"""Steps in one turn of the inner loop on a GPU; on a CPU more than one only takes longer to
-compile."""
+"""Steps in one iteration of the inner loop on a GPU; on a CPU, unrolling only slows compilation."""
 
 
 class DeviceTables(NamedTuple):
-    """`BaselineTables` where JAX computes. Arguments, not constants, of what is compiled: XLA would
-    work on constants for minutes."""
+    """`BaselineTables` on JAX's device.
+
+    They are arguments of the compiled function, not constants: XLA would fold constants for
+    minutes.
+    """
 
     agent_policy: Any
     agent_mdp: Any
@@ -38,7 +39,7 @@ class DeviceTables(NamedTuple):
     start: Any
     """first entry of each row"""
     size: Any
-    """uint32: its number of entries"""
+    """uint32: number of entries of each row"""
     threshold: Any
     stay: Any
     go: Any
@@ -46,7 +47,7 @@ class DeviceTables(NamedTuple):
 
 
 class Walkers(NamedTuple):
-    """What a round hands to the next."""
+    """The state that one round passes to the next."""
 
     average: Any
     """(S, A)"""
@@ -55,7 +56,7 @@ class Walkers(NamedTuple):
 
 
 def import_jax() -> Any:
-    """JAX, told not to take most of the GPU's memory for itself: others run beside it."""
+    """JAX, configured not to reserve most of the GPU's memory: other contestants need it too."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         import jax
@@ -67,8 +68,10 @@ def import_jax() -> Any:
 
 
 def own_words(seed: int, num_agents: int) -> Callable[[Any, int], Any]:
-    """``draw(first, count)``: uint32 (count, N, 2) for the steps from `first` on, by the fastest
-    generator that JAX has."""
+    """``draw(first, count)`` gives uint32 (count, N, 2) for the steps from `first` on.
+
+    It uses the fastest generator that JAX has.
+    """
     jax = import_jax()
     key = jax.random.key(seed, impl="rbg")
     return lambda first, count: jax.random.bits(
@@ -77,8 +80,10 @@ def own_words(seed: int, num_agents: int) -> Callable[[Any, int], Any]:
 
 
 class JaxScan:
-    """Compiles for one problem, precision and sync period; each call runs some rounds and waits for
-    the result."""
+    """Compiled for one problem, precision and sync period.
+
+    Each call runs some rounds and waits for the result.
+    """
 
     def __init__(
         self,
@@ -102,7 +107,7 @@ class JaxScan:
             self._advance = self._jax.jit(_make_advance(self._jax, step, sync_period, draw))
 
     def __call__(self, num_rounds: int) -> np.ndarray:
-        """The flat average after so many rounds."""
+        """The flat average after `num_rounds` rounds."""
         with self._precision():
             return np.asarray(
                 self._advance(self._tables, self._start, np.int32(num_rounds)).average
@@ -163,7 +168,7 @@ def _make_advance(
 
 
 def _block(sync_period: int, num_agents: int) -> int:
-    """Steps whose words are drawn at once: the largest divisor of a round that is not too much.
+    """Steps whose words are drawn at once: the largest divisor of the period within the limit.
 
     Examples
     --------
@@ -180,7 +185,7 @@ def _block(sync_period: int, num_agents: int) -> int:
 def _make_step(
     jax: Any, problem: BaselineTables, step_size: float, precision: str
 ) -> Callable[..., tuple[Any, Any]]:
-    """One step of one agent, on a table of its own."""
+    """One step of one agent on its own table."""
     jnp, mulhi = jax.numpy, jax.lax.mulhi
     num_states, num_actions = problem.num_states, problem.num_actions
     discount, alpha = np.array([problem.discount, step_size], precision)

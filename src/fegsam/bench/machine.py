@@ -1,4 +1,4 @@
-"""What the figures were taken on."""
+"""The machine that the benchmarks ran on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PACKAGES = ("fegsam", "numpy", "scipy", "numba", "numba-cuda", "jax", "jaxlib")
 
 
 def describe_machine() -> dict[str, str]:
-    """Name and value of everything that a figure may depend on."""
+    """Name and value of everything that a timing may depend on."""
     compiler = _first_line(COMPILER, "--version")
     gpu = _first_line(
         "nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"
@@ -48,7 +48,7 @@ def _processor() -> str:
 
 
 def _caches() -> str:
-    """Of the first core, as Linux tells them."""
+    """The caches of the first core, as Linux reports them."""
     found = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = (

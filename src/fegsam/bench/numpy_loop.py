@@ -1,9 +1,9 @@
-"""Q-learning (Algorithm 4) in NumPy, vectorised over the agents: an (N, d) table and a few array
-calls per step.
+"""Q-learning (Algorithm 4) in NumPy, vectorised over the agents.
 
-It uses the engines' alias tables, draws its words in large chunks, and is as fast as we could make
-it: every array of a step allocated once, flat indices, unchecked gathers, and all that does not
-depend on the path worked out a chunk at a time.
+It keeps an (N, d) table, makes a few array calls per step, uses the engines' alias tables and draws
+its words in large chunks. It is as fast as we could make it: every array of a step is allocated
+once, indices are flat, gathers are unchecked, and whatever does not depend on the path is computed
+a chunk at a time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 from fegsam.bench.tables import BaselineTables
 
 CHUNK = 1 << 19
-"""Agent-steps whose words are drawn at a time, about."""
+"""Approximate number of agent-steps whose words are drawn at a time."""
 HALF = np.uint64(32)
 MASK = np.uint64(2**32 - 1)
 
 Result = tuple[np.ndarray, np.ndarray | None]
-"""The final average and, where a fixed point is given, its squared sup error after every sync."""
+"""The final average and, if a fixed point is given, its squared sup error after every sync."""
 
 
 def numpy_loop(
@@ -48,7 +48,7 @@ def numpy_loop(
 
 
 class _Lockstep:
-    """All agents' tables and states, and the arrays of a step."""
+    """The tables and states of all agents, and the work arrays of a step."""
 
     def __init__(self, tables: BaselineTables, rng: np.random.Generator) -> None:
         N, S, A = tables.num_agents, tables.num_states, tables.num_actions
@@ -73,7 +73,7 @@ class _Lockstep:
         self.best, self.old, self.change = (np.empty(N) for _ in range(3))
 
     def draw(self, steps: int) -> None:
-        """The words of so many steps: the high half for the action, the low half for the move."""
+        """Draw the words of `steps` steps: high halves for actions, low halves for moves."""
         shape = (steps, self.tables.num_agents)
         words = self.rng.integers(2**64, size=shape, dtype=np.uint64)
         self.move_words = words & MASK
@@ -82,7 +82,7 @@ class _Lockstep:
         self.action_low = action_draws.astype(np.uint32)
 
     def act(self, step: int) -> None:
-        """Each agent's action: `slot` is its state and action within an MDP."""
+        """Draw each agent's action; `slot` becomes its state-action index within an MDP."""
         base, entry, slot, alias = self.base, self.entry, self.slot, self.alias
         np.multiply(self.state, self.num_actions, out=base)
         np.add(base, self.action_slots[step], out=slot)
@@ -94,7 +94,7 @@ class _Lockstep:
         np.copyto(slot, alias, where=self.aliased)
 
     def move(self, step: int) -> None:
-        """Each agent's next state; `row` is the state and action that it left."""
+        """Draw each agent's next state; `row` becomes the state-action index that it left."""
         drawn, entry, row = self.drawn, self.entry, self.row
         np.add(self.first_row, self.slot, out=row)
         self.branching.take(row, out=drawn, mode="clip")
@@ -110,7 +110,7 @@ class _Lockstep:
         np.copyto(self.state, self.alias, where=self.aliased)
 
     def learn(self, step_size: float) -> None:
-        """The update of each agent's cell."""
+        """Update each agent's cell."""
         best, old, change, cell = self.best, self.old, self.change, self.cell
         np.add(self.first_state, self.state, out=self.entry)
         self.rows.take(self.entry, axis=0, out=self.next_values, mode="clip")

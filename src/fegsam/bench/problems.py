@@ -1,4 +1,4 @@
-"""What is timed: a setting, and the plan that every contestant runs, lowered once."""
+"""What is timed: a setting, and the job that every contestant runs, prepared once."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class BenchSetting:
     states: int = 100
     actions: int = 5
     branching: int | None = None
-    """None: every state can follow every other."""
+    """number of successors; None: every state can follow every other"""
     num_seeds: int = 1
     record: int | None = None
-    """Averages are recorded every so many steps; None: at the end alone."""
+    """number of steps between recorded averages; None: only the last is recorded"""
 
     @property
     def agent_steps_per_round(self) -> int:
@@ -78,8 +78,10 @@ class BenchCase:
 
 
 def make_case(setting: BenchSetting) -> BenchCase:
-    """Lower the setting's problem. No truth is solved for, and the output is taken at the start,
-    where it costs nothing."""
+    """Prepare the job of a setting.
+
+    No fixed point is solved for, and the output time is 0, where it costs nothing.
+    """
     problem, algorithm = make_problem(setting)
     job = prepare(
         problem,
@@ -97,8 +99,7 @@ def make_case(setting: BenchSetting) -> BenchCase:
 
 
 def make_problem(setting: BenchSetting) -> tuple[Any, Any]:
-    """A Garnet whose agents follow behaviour policies of four kinds, or for Algorithm 1 its chain
-    without actions."""
+    """A Garnet with behaviour policies of four kinds, or Markov chains for Algorithm 1."""
     states, actions = setting.states, setting.actions
     rng = np.random.default_rng(2)
     if setting.algorithm == "linear_sa":
@@ -115,7 +116,7 @@ def make_problem(setting: BenchSetting) -> tuple[Any, Any]:
     linear = setting.algorithm in ("on_policy_td", "off_policy_linear_td")
     problem = fg.Federation(
         mdp,
-        # Half uniform: no importance ratio is so large that a run would diverge.
+        # Half uniform, so that no importance ratio is large enough for a run to diverge.
         (uniform + fg.policies.random(states, actions, count=KINDS, seed=1)) / 2,
         num_agents=setting.num_agents,
         target_policy=uniform,

@@ -1,4 +1,4 @@
-"""What a run of the benchmarks found: kept as JSON, so that two runs can be compared."""
+"""The results of a benchmark run, stored as JSON so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fegsam.safe_files import whole
 
 _FORMAT = 1
 _LEAST_CHANGE = 0.05
-"""A smaller change is noise, however well the timings of one run agree."""
+"""A smaller change counts as noise, however well the timings of one run agree."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What the hardware allows at most."""
+    """The highest speed that the hardware allows."""
 
     name: str
     seconds_per_step: float
@@ -35,7 +35,7 @@ class TimedCell:
     label: str
     """what differs from the other cells of the axis"""
     place: float
-    """on the axis, where that is a number; else its rank"""
+    """its coordinate on a numeric axis, else its rank"""
     setting: BenchSetting
     entries: tuple[Entry, ...]
     limits: tuple[Limit, ...] = ()
@@ -47,14 +47,14 @@ class TimedCell:
 
 @dataclass(frozen=True)
 class BenchResults:
-    """A run of the benchmarks."""
+    """The results of one benchmark run."""
 
     machine: dict[str, str]
     effort: Effort
     cells: tuple[TimedCell, ...]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Written whole or not at all."""
+        """Write the file completely or not at all."""
         content = json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n"
         with whole(pathlib.Path(path)) as temporary:
             temporary.write_text(content, encoding="utf-8")
@@ -65,8 +65,8 @@ def load_results(path: str | os.PathLike[str]) -> BenchResults:
         stored = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         if stored["format"] != _FORMAT:
             raise ProblemError(
-                f"{path} is of format {stored['format']}, and this version reads {_FORMAT}; run "
-                "fegsam bench again."
+                f"{path} has format {stored['format']}, but this version reads format {_FORMAT}; "
+                "run fegsam bench again."
             )
         return BenchResults(
             stored["machine"],
@@ -75,7 +75,7 @@ def load_results(path: str | os.PathLike[str]) -> BenchResults:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ProblemError(
-            f"{path} is not what fegsam bench --output writes: {error!r}."
+            f"{path} was not written by fegsam bench --output ({error!r}); give a file that was."
         ) from error
 
 
@@ -95,24 +95,24 @@ def _cell(stored: dict[str, Any]) -> TimedCell:
 
 
 class Change(NamedTuple):
-    """One contestant in one cell, then and now."""
+    """The timings of one contestant in one cell in two runs."""
 
     cell: TimedCell
     name: str
     old: float
-    """seconds per agent-step, best"""
+    """best seconds per agent-step"""
     new: float
     noise: float
-    """relative: how far the medians lie above the bests, both runs together"""
+    """relative excess of the median over the best, summed over both runs"""
 
     @property
     def ratio(self) -> float:
-        """Above one: slower than it was."""
+        """Above 1, the new run is slower."""
         return self.new / self.old
 
     @property
     def verdict(self) -> str:
-        """ "slower" or "faster" where the ratio is beyond noise, else nothing."""
+        """ "slower" or "faster" if the ratio exceeds the noise, else empty."""
         beyond = 1 + max(self.noise, _LEAST_CHANGE)
         if self.ratio > beyond:
             return "slower"
@@ -120,7 +120,7 @@ class Change(NamedTuple):
 
 
 def compare(old: BenchResults, new: BenchResults) -> Iterator[Change]:
-    """What was timed in both runs, in the new one's order."""
+    """The contestants and cells that both runs timed, in the order of the new run."""
     before = {
         (cell.axis, cell.setting, entry.name): entry for cell in old.cells for entry in cell.timed
     }

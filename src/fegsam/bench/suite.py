@@ -20,14 +20,16 @@ SPARSE_BRANCHING = 5
 SEEDS = 64
 
 Lane = tuple[str, float, BenchSetting, list[Contestant]]
-"""What a cell is called, where it lies on its axis, what is run, and by whom."""
+"""A cell: its label, its place on the axis, its setting and its contestants."""
 
 
 def run_axes(
     axes: Sequence[str], effort: Effort, quick: bool, wanted: Sequence[str] | None = None
 ) -> Iterator[TimedCell]:
-    """Time every cell of the axes, one after the other; `wanted`: those who take part, by their
-    names' first words."""
+    """Time every cell of the axes in turn.
+
+    `wanted` selects contestants by the first words of their names.
+    """
     for axis in axes:
         if axis not in AXES:
             raise ProblemError(f"There is no axis {axis!r}; choose among {', '.join(AXES)}.")
@@ -117,8 +119,10 @@ def _horizon(quick: bool) -> Iterator[Lane]:
 
 
 def _engines(quick: bool) -> list[Contestant]:
-    """The baselines are written for Q-learning alone; plain Python is left to where it is the
-    question."""
+    """The engines alone, since the baselines are written for Q-learning.
+
+    A quick run also leaves out the reference engine.
+    """
     return [
         one
         for one in everyone(quick)

@@ -1,5 +1,4 @@
-"""What the baselines read: the engines' own alias tables for Q-learning, and what else the update
-needs."""
+"""The input of the baselines: the engines' alias tables and the rewards of Q-learning."""
 
 from __future__ import annotations
 
@@ -11,15 +10,17 @@ from fegsam.engines.job import Job
 
 
 class BaselineTables(NamedTuple):
-    """Q-learning of N agents in arrays; row ``(mdp * S + s) * A + a`` holds the successors of s
-    under a."""
+    """Q-learning of N agents as arrays.
+
+    Row ``(mdp * S + s) * A + a`` holds the successors of s under a.
+    """
 
     num_states: int
     num_actions: int
     agent_policy: np.ndarray
     """(N,) uint32: the policy that each agent follows."""
     agent_mdp: np.ndarray
-    """(N,) uint32: the MDP that each agent lives in."""
+    """(N,) uint32: the MDP of each agent."""
     policy_threshold: np.ndarray
     """(policies * S * A,) uint32, entry ``(policy * S + s) * A + j``."""
     policy_alias: np.ndarray
@@ -29,7 +30,7 @@ class BaselineTables(NamedTuple):
     threshold: np.ndarray
     """(entries,) uint32."""
     stay: np.ndarray
-    """(entries,) uint32: the successor that an entry stands for."""
+    """(entries,) uint32: the successor of each entry."""
     go: np.ndarray
     """(entries,) uint32: its alias."""
     rewards: np.ndarray

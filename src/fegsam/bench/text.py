@@ -1,4 +1,4 @@
-"""Results as tables, for a terminal or in Markdown."""
+"""Benchmark results as tables, for a terminal or in Markdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLUMNS = (
 )
 _EFFICIENCY = "efficiency"
 _WIDTHS = (27, 24, 17, 8, 13, 12, 9, 9, 5)
-"""Fixed, because rows are printed as they are timed, before the widest is known."""
+"""Fixed, because rows are printed as they are timed, before the widest row is known."""
 
 Row = tuple[str, ...]
 
@@ -41,16 +41,16 @@ def machine_text(results: BenchResults, markdown: bool) -> str:
     lines = [f"- {name}: {value}" for name, value in machine] if markdown else aligned(machine)
     effort = results.effort
     lines.append(
-        f"{'- ' if markdown else ''}timings: {effort.repeats} of each contestant in turns, of "
-        f"some {effort.seconds:g} s each; "
+        f"{'- ' if markdown else ''}timings: {effort.repeats} of each contestant in turns, about "
+        f"{effort.seconds:g} s each; "
         "best and median"
     )
     return "\n".join(lines)
 
 
 def axis_heading(cell: TimedCell, markdown: bool) -> str:
-    """Before the first cell of an axis."""
-    title = f"{_TITLES[cell.axis]}; the first: {cell.setting}"
+    """The heading that precedes the first cell of an axis."""
+    title = f"{_TITLES[cell.axis]}; first setting: {cell.setting}"
     columns = columns_of(cell.axis)
     if markdown:
         return f"\n### {title}\n\n{markdown_head(columns)}"
@@ -62,7 +62,7 @@ def columns_of(axis: str) -> Row:
 
 
 def cell_text(cell: TimedCell, markdown: bool) -> str:
-    """The rows of one cell: who was timed, the limits, then who was not and why."""
+    """The rows of one cell: timed contestants, limits, then skipped contestants with reasons."""
     return "\n".join(_line(row, markdown) for row in rows(cell))
 
 
@@ -121,7 +121,7 @@ def _share(cell: TimedCell, entry: Entry) -> str:
 
 
 def efficiency(cell: TimedCell, entry: Entry) -> float | None:
-    """How much of `threads` times the speed of one thread the contestant has."""
+    """The speed-up over one thread, divided by the number of threads."""
     alone = next(
         (other.best for other in cell.timed if other.family == entry.family and other.threads == 1),
         None,
@@ -130,8 +130,9 @@ def efficiency(cell: TimedCell, entry: Entry) -> float | None:
 
 
 def conditions(old: BenchResults, new: BenchResults) -> str:
-    """What differed about the machine: the timings of one run do not show how far another run's
-    conditions were from its own.
+    """The differences between the machines of two runs.
+
+    The timings of one run cannot show that another ran under other conditions.
 
     Examples
     --------
@@ -152,7 +153,7 @@ def conditions(old: BenchResults, new: BenchResults) -> str:
 
 
 def comparison(changes: Iterable[Change], markdown: bool) -> str:
-    """One line a contestant and cell; ratios above one mean slower than before."""
+    """One line per contestant and cell; a ratio above 1 means slower than before."""
     columns = ("", "contestant", "ns per agent-step", "before", "ratio", "")
     lines = [markdown_head(columns) if markdown else _line(columns, False)]
     for change in changes:

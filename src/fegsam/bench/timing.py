@@ -1,5 +1,7 @@
-"""How contestants are timed: sized to a fixed short time, in turns, so that a busy machine is so
-for all."""
+"""How contestants are timed: in turns of a fixed short duration.
+
+Taking turns makes a busy machine equally busy for all contestants.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from fegsam.bench.problems import BenchCase
 
 _LONG = 4.0
 _MORE = 1.5
-"""Times as long for two rounds as for one: then it is the rounds that take the time."""
+"""If two rounds take this many times as long as one, the rounds dominate the time of a call."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,12 @@ class Effort:
     """How long a contestant runs in a cell."""
 
     seconds: float
-    """of one timing, about"""
+    """approximate duration of one timing"""
     repeats: int
 
     @property
     def patience(self) -> float:
-        """Seconds of one round beyond which a contestant is left out."""
+        """A contestant whose round takes longer than this many seconds is skipped."""
         return 10 * self.seconds
 
 
@@ -38,13 +40,13 @@ class Entry:
     threads: int
     clock: Clock
     agent_steps: int = 0
-    """of one timing"""
+    """agent-steps of one timing"""
     seconds: tuple[float, ...] = ()
     call_seconds: float = 0.0
-    """of a call of one round: what a call costs whatever its length, and the round"""
+    """duration of a call of one round, with the fixed cost of a call"""
     skipped: str | None = None
     fault: bool = False
-    """it was to run and broke"""
+    """whether it failed instead of declining the case"""
 
     @property
     def name(self) -> str:
@@ -61,7 +63,7 @@ class Entry:
 
 
 class Field:
-    """All who take part, and how fast each was last: what would take too long is not begun."""
+    """Times contestants and remembers how fast each was, to skip those that would take too long."""
 
     def __init__(self, effort: Effort) -> None:
         self._effort = effort
@@ -69,8 +71,7 @@ class Field:
         """seconds per agent-step by contestant and axis"""
 
     def race(self, axis: str, case: BenchCase, contestants: Sequence[Contestant]) -> list[Entry]:
-        """Time the contestants in turns, after a run each to warm up and some to find how many
-        rounds make the time."""
+        """Time the contestants in turns, after warming up and finding their numbers of rounds."""
         runs: dict[Contestant, tuple[Run, int, float]] = {}
         found: dict[Contestant, Entry] = {}
         for contestant in contestants:
@@ -82,7 +83,7 @@ class Field:
         seconds: dict[Contestant, list[float]] = {contestant: [] for contestant in runs}
         for _ in range(self._effort.repeats):
             for contestant, (run, rounds, _) in runs.items():
-                # Who needs longer than the time for one round has fewer turns.
+                # A contestant whose single round exceeds the duration gets fewer turns.
                 if sum(seconds[contestant]) < self._effort.repeats * self._effort.seconds:
                     seconds[contestant].append(_timed(run, rounds, contestant.clock))
         for contestant, (_, rounds, call) in runs.items():
@@ -105,7 +106,7 @@ class Field:
         if expected > self._effort.patience:
             return _skip(
                 empty,
-                f"a round of {case.setting.agent_steps_per_round:.0e} agent-steps would take some "
+                f"a round of {case.setting.agent_steps_per_round:.0e} agent-steps would take about "
                 f"{expected:.0f} s",
             )
         try:
@@ -114,26 +115,26 @@ class Field:
             return (run, *self._size(run, contestant.clock))
         except REASONS as reason:
             return _skip(empty, str(reason))
-        # one broken contestant must not lose the others' figures; the command's status tells
+        # One broken contestant must not lose the others' timings; the exit status reports it.
         except Exception as fault:
             return _skip(empty, f"failed: {type(fault).__name__}: {fault}", fault=True)
 
     def _size(self, run: Run, clock: Clock) -> tuple[int, float]:
-        """The rounds whose work makes about the wanted time, and the time of a call of one.
+        """The number of rounds that take about the wanted time, and the time of a call of one.
 
-        What a call costs whatever its length should not show: work is what further rounds add, and
-        the longer a call of one round takes, the more of it there is.
+        The fixed cost of a call should not show in the result. So only the time that further rounds
+        add counts as work, and the longer a call of one round takes, the more rounds are timed.
         """
         seconds, call = self._effort.seconds, _timed(run, 1, clock)
         rounds, taken, work = 1, call, 0.0
         if call > _LONG * seconds:
-            # Was it the round, what a call costs whatever its length, or chance?
+            # Find out whether the round, the fixed cost of a call or chance took so long.
             rounds, taken = 2, _timed(run, 2, clock)
             if taken > _MORE * call:
                 return 1, call
             call = min(call, taken)
         while work < seconds / 3:
-            # No longer than some times the wanted time, even if all of the last run was work.
+            # At most _LONG times the wanted time, even if all of the last run was work.
             rounds = int(rounds * min(100.0, max(2.0, _LONG * seconds / max(taken, 1e-6))))
             taken = _timed(run, rounds, clock)
             work = taken - call

@@ -1,5 +1,5 @@
 """Studies: TOML specs, sweeps over their cells, executors, estimates over seeds.
 
-Each part loads when it is imported: `spec` needs pydantic (``pip install 'fegsam[experiments]'``),
-estimates do not.
+Import each part by itself: `spec` needs pydantic (``pip install 'fegsam[experiments]'``), estimates
+do not.
 """

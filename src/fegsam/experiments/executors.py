@@ -1,5 +1,7 @@
-"""The former place of the executors. It forwards to `fegsam.experiments.sweep`, and warns; the next
-release drops it."""
+"""The former module of the executors, now in `fegsam.experiments.sweep`.
+
+It forwards to the new module with a warning; the next release removes it.
+"""
 
 from __future__ import annotations
 

@@ -1,28 +1,28 @@
 """Whether a run was long enough for its error to reach a plateau.
 
-The level of a history is its mean error over the last half of the run. It stands for the plateau
-only if little of the way from the start is left in it. With m_2, m_3, m_4 the mean errors over the
+The level of a history is its mean error over the last half of the run. It approximates the plateau
+only if little of the initial error is left in it. With m_2, m_3, m_4 the mean errors over the
 second, third and last quarter, an error that falls geometrically, floor + C q^(4t/T), has
 
     q = (m_3 - m_4) / (m_2 - m_3),     level - floor = (m_3 - m_4) (1 + q) / (2 (1 - q)),
 
-where the factor of the last formula is called the carry below. The ratio m_3 / m_4 has an interval
-over the seeds, and the limit of the error inherits it. One rule then decides:
+where the factor (1 + q) / (2 (1 - q)) is called the carry below. The ratio m_3 / m_4 has an
+interval over the seeds, and the limit of the error inherits it. One rule then decides:
 
-- a plateau was not reached if the interval of the limit lies outside the interval of the level: the
-  figure would exclude what the error is heading for, because the run is too short;
-- it cannot be told if the interval of the limit reaches down to 0: the seeds do not show that there
-  is a floor;
-- otherwise it was reached: what is left of the start is less than what the interval of the level
-  allows for.
+- the plateau was not reached if the intervals of the limit and of the level do not overlap: the run
+  is too short, and the interval in a figure would exclude the limit of the error;
+- the answer is unknown if the interval of the limit reaches down to 0: the seeds do not show that
+  there is a floor;
+- otherwise the plateau was reached: the remaining initial error is smaller than the interval of the
+  level.
 
-No tolerance is typed in: the interval that a figure shows is the tolerance. Where the seeds show no
-fall, the ratio of two falls says nothing of q. It is then supposed that half of the run reduces the
-distance from the floor by the factor e at least, q <= e^(-1/2). This bounds the excess twice, and
-the smaller bound counts:
+No tolerance is chosen by hand: the interval that a figure shows is the tolerance. If the seeds show
+no fall, the ratio of two falls is no estimate of q. We then assume that half of the run reduces the
+distance from the floor at least by the factor e, so q <= e^(-1/2). This gives two bounds on the
+excess, and the smaller one counts:
 
-    level - floor  <=  (m_3 - m_4) (1 + q) / (2 (1 - q)),     level - floor  <=  (m_2 - level) q (1
-    + q) / (2 - q - q^2).
+    level - floor  <=  (m_3 - m_4) (1 + q) / (2 (1 - q)),
+    level - floor  <=  (m_2 - level) q (1 + q) / (2 - q - q^2).
 
 Where the expected error is known exactly, `excess` replaces the extrapolation.
 """
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from fegsam.history import History
 
 _SLOW = math.exp(-0.5)
-"""q of an error whose distance from its floor decays by the factor e in half of the run"""
+"""q of an error whose distance from its floor decays by the factor e in half of the run."""
 _ROUNDING = 1e-9
-"""Smaller differences, in shares, may be rounding."""
+"""Smaller relative differences may be rounding."""
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """Where the error of a run stands in its last half, and where it is heading.
+    """The error of a run in its last half, and the limit that it approaches.
 
     Attributes
     ----------
     level : Estimate
         The mean error over the last half of the run.
     limit : Estimate
-        The error that the run is heading for; NaN where too few times were recorded.
+        The limit of the error; NaN if too few times were recorded.
     num_steps : int
 
     Examples
@@ -74,7 +74,7 @@ class Plateau:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the run reached its plateau; None where the seeds cannot tell."""
+        """Whether the run reached its plateau; None if the seeds do not decide it."""
         if not math.isfinite(self.level.value) or math.isnan(self.limit.value):
             return None
         if self.limit.high < self.level.low * (
@@ -87,19 +87,19 @@ class Plateau:
 def find_plateau(
     history: History, *, error: str = ERROR, excess: float | None = None, level: float = 0.95
 ) -> Plateau:
-    """The level of a history, its limit, and by comparing them whether a plateau was reached.
+    """The level and the limit of a history, and whether it reached its plateau.
 
     Parameters
     ----------
     history : History
-        Of at least two seeds.
+        A history of at least two seeds.
     error : str
-        A variable by (seed, time).
+        The name of a variable by (seed, time).
     excess : float, optional
-        How far the expected error lies above its limit, on average over the last half of the run;
+        The distance of the expected error from its limit, averaged over the last half of the run;
         extrapolated by default.
     level : float
-        Of the intervals.
+        The level of the intervals.
 
     Examples
     --------
@@ -130,14 +130,14 @@ def find_plateau(
     limit = _bounded(shown.value, fall, _fall(second, late, level))
     if fall.low > _ROUNDING * shown.value or fall.high < -_ROUNDING * shown.value:
         moving = _heading(shown.value, fall, float((second - third).mean()))
-        # The ratio of two falls is itself uncertain: the cautious bound below stays.
+        # The ratio of two falls is itself uncertain, so keep the cautious lower bound.
         low = min(moving.low, limit.low) if fall.value > 0 else moving.low
         limit = Estimate(moving.value, low, moving.high, level)
     return Plateau(shown, limit, steps)
 
 
 def _fall(before: np.ndarray, after: np.ndarray, level: float) -> Estimate:
-    """From one mean error, (seeds,), to a later one; its interval is that of their ratio."""
+    """The fall from one mean error, (seeds,), to a later one, by the interval of their ratio."""
     ratio, mean = ratio_estimate(before, after, paired=True, level=level), float(after.mean())
     return Estimate(
         mean * (ratio.value - 1), mean * (ratio.low - 1), mean * (ratio.high - 1), level
@@ -145,8 +145,7 @@ def _fall(before: np.ndarray, after: np.ndarray, level: float) -> Estimate:
 
 
 def _quarter(history: History, error: str, number: int) -> np.ndarray:
-    """(seeds,): the mean error over a quarter of the run, counted from 0; NaN where nothing was
-    recorded."""
+    """The mean error of each seed over quarter `number` (from 0); NaN if nothing was recorded."""
     times = history.data["time"].values
     begin, end = (history.settings.num_steps * k / 4 for k in (number, number + 1))
     inside = (times >= begin) & ((times < end) if number < 3 else (times <= end))
@@ -155,9 +154,11 @@ def _quarter(history: History, error: str, number: int) -> np.ndarray:
 
 
 def _heading(shown: float, fall: Estimate, before: float) -> Estimate:
-    """The limit of an error that falls, or rises, for sure: the fall before says how fast that
-    ends."""
-    # A curve that turned has no ratio of falls.
+    """The limit of an error that certainly falls or rises.
+
+    `before` is the fall one quarter earlier; the ratio of the two falls gives the rate of decay.
+    """
+    # A curve that changed direction has no ratio of falls.
     ratio = fall.value / before if before * fall.value > 0.0 else _SLOW
     if ratio >= 1.0:
         end = 0.0 if fall.value > 0 else math.inf
@@ -170,8 +171,10 @@ def _heading(shown: float, fall: Estimate, before: float) -> Estimate:
 
 
 def _bounded(shown: float, fall: Estimate, earlier: Estimate) -> Estimate:
-    """The limit of an error that the seeds do not show to move; `earlier` is the fall from the
-    second quarter to the level."""
+    """The limit of an error without a visible fall or rise.
+
+    `earlier` is the fall from the second quarter to the level.
+    """
     from_fall, from_earlier = (
         (1 + _SLOW) / (2 * (1 - _SLOW)),
         _SLOW * (1 + _SLOW) / (2 - _SLOW - _SLOW**2),

@@ -1,5 +1,4 @@
-"""The same rule on real machines: agents that own their environments, and a server that averages
-what they send.
+"""Federations on real machines: agents own their environments, and a server averages parameters.
 
-`protocol` says what is sent and what it means; `flower` carries it.
+`protocol` defines the messages and their meaning; `flower` carries them.
 """

@@ -1,5 +1,4 @@
-"""What a person sees of a federation: a table of rounds, agents and error on a terminal, lines
-anywhere else."""
+"""The display of a federation: a table of rounds, agents and error on a terminal, else lines."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.ledger import Event, read_events
 
 _QUIET = frozenset({"round", "started", "resumed", "finished", "joined", "waiting"})
-"""Events that are no trouble; all others are shown as they come."""
+"""Events of normal operation; all others are shown as they occur."""
 
 _SHOWN_AGENTS = 24
 _SHOWN_TROUBLES = 8
@@ -28,10 +27,10 @@ class _Attendance:
 
 @dataclass
 class LogSummary:
-    """What a log of events says in sum."""
+    """A summary of a log of events."""
 
     rounds: int | None = None
-    """closed so far"""
+    """rounds closed so far"""
     total: int | None = None
     time: int = 0
     error: float | None = None
@@ -69,7 +68,7 @@ class LogSummary:
             self.agents.setdefault(agent, _Attendance()).missed += 1
 
     def line(self) -> str:
-        """One line: where it stands."""
+        """The current state in one line."""
         rounds = f"round {self.rounds or 0}" + (f"/{self.total}" if self.total else "")
         error = "" if self.error is None else f", squared error {self.error:.3e}"
         pace = "" if self.seconds is None else f", {self.seconds:.1f} s a round"
@@ -77,7 +76,8 @@ class LogSummary:
 
 
 def described(event: Event) -> str:
-    """
+    """An event as one line of text.
+
     >>> described({"event": "node-died", "clock": 0.0, "node": "node-1", "agents": [1]})
     'node-died: node node-1, agents [1]'
     """
@@ -88,7 +88,7 @@ def described(event: Event) -> str:
 
 
 class Board:
-    """``with Board() as board: board.show(event)``."""
+    """Shows events: ``with Board() as board: board.show(event)``."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -129,7 +129,7 @@ class Board:
 
 
 def table(summary: LogSummary) -> Any:
-    """The summary as a table for rich."""
+    """The summary as a rich table."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -156,23 +156,24 @@ def _clock(event: Event) -> str:
 
 
 def read_summary(directory: Path) -> LogSummary:
-    """From the log of a directory of results."""
+    """The summary of the log in a directory of results."""
     try:
         events = read_events(directory)
     except OSError as error:
         raise FederationError(
-            f"the log of events in {directory} cannot be read ({error.strerror}): put a whole "
-            "copy of it back."
+            f"the log of events in {directory} cannot be read ({error.strerror}): restore it from "
+            "a copy."
         ) from None
     if not events:
-        raise FederationError(f"{directory} has no log of events: no federation has run there.")
+        raise FederationError(
+            f"{directory} has no log of events: give the directory of results of a federation."
+        )
     summary = LogSummary()
     try:
         for event in events:
             summary.take(event)
     except (KeyError, TypeError) as error:
         raise FederationError(
-            f"the log of events in {directory} is not what fegsam writes ({error!r}): put a whole "
-            "copy of it back."
+            f"the log of events in {directory} is damaged ({error!r}): restore it from a copy."
         ) from None
     return summary

@@ -1,4 +1,4 @@
-"""``fegsam federate``: run a federation here, or set one up on several machines."""
+"""``fegsam federate``: run a federation on this machine, or set one up on several."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fegsam.completion import add_path
 from fegsam.federation.errors import FederationError
 
 TRUST = (
-    "run the code that the study names, also a rule that lies with results, and module:Env of "
-    "Gymnasium"
+    "run all code that the study names, including a rule that is stored with results and "
+    "module:Env of Gymnasium"
 )
-"""What the option --trust does."""
+"""The help of the option --trust."""
 
 
 class _Action(NamedTuple):
     line: str
     """its help in one line"""
     about: str
-    """in a paragraph"""
+    """its help in one paragraph"""
     example: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -51,15 +51,17 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _init_arguments(parser: argparse.ArgumentParser) -> None:
-    add_path(parser, "directory", metavar="DIR", help="what is written; it must not be there yet")
+    add_path(parser, "directory", metavar="DIR", help="new directory of the federation")
     _add_study(parser)
     parser.add_argument(
         "--host",
         action="append",
         required=True,
-        help="name or address of the server for nodes; may be repeated",
+        help="name or address under which nodes reach the server; may be repeated",
     )
-    parser.add_argument("--port", type=int, default=8000, help="of the server; 8000 by default")
+    parser.add_argument(
+        "--port", type=int, default=8000, help="port of the server; 8000 by default"
+    )
 
 
 def _server_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,39 +87,42 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="DIR",
-        help="results; the same again goes on",
+        help="directory of the results; the same command again resumes the run",
     )
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
-    add_path(parser, "spec", help="a study; its first cell is run")
-    parser.add_argument("--seed", type=int, help="the study's first by default")
+    add_path(parser, "spec", help="a study, whose first cell is run")
+    parser.add_argument("--seed", type=int, help="seed of the run; the study's first by default")
     parser.add_argument(
         "--nodes",
         type=int,
         metavar="N",
-        help="nodes that share the agents; one an agent by default",
+        help="number of nodes that share the agents; one per agent by default",
     )
     parser.add_argument(
         "--quorum",
         type=int,
         metavar="N",
-        help="replies with which a round may close; all by default",
+        help="number of replies with which a round may close; all by default",
     )
     parser.add_argument(
-        "--participants", type=int, metavar="N", help="agents drawn for each round; all by default"
+        "--participants",
+        type=int,
+        metavar="N",
+        help="number of agents drawn for each round; all by default",
     )
     parser.add_argument(
         "--round-timeout",
         type=float,
         metavar="SECONDS",
-        help="after which a round closes with its quorum",
+        help="time after which a round closes with its quorum",
     )
     parser.add_argument("--trust", action="store_true", help=TRUST)
     parser.add_argument(
         "--insecure",
         action="store_true",
-        help="plain text, and nodes without keys: whoever connects takes part",
+        help="no encryption and no keys: anyone who connects takes part",
     )
 
 
@@ -168,7 +173,7 @@ def _init(given: argparse.Namespace) -> int:
         print(f"  fegsam federate node {shlex.quote(str(node))}")
     if not given.insecure:
         print(
-            f"Keep {given.directory / 'authority'} where no machine of the federation reaches it."
+            f"Keep {given.directory / 'authority'} where no machine of the federation can read it."
         )
     return 0
 
@@ -188,7 +193,7 @@ def _server(given: argparse.Namespace) -> int:
 
 
 def _node(given: argparse.Namespace) -> int:
-    """Becomes Flower's SuperNode: what supervises this process supervises the node."""
+    """Replace this process by Flower's SuperNode, so that its supervisor supervises the node."""
     from fegsam.federation.flower.deployment import load_node
     from fegsam.federation.flower.processes import environment
     from fegsam.federation.flower.supervisor import mark_of, node_command
@@ -218,45 +223,45 @@ def _status(given: argparse.Namespace) -> int:
 
 _ACTIONS: dict[str, _Action] = {
     "run": _Action(
-        "a whole federation on this machine; killed, it goes on where it was",
-        "Start a server and one process an agent on this machine, over TLS and with keys, show "
-        "the rounds as they close, and "
-        "end every process. DIR/history.nc is what fegsam.run would have given. The same command "
-        "again goes on where it was.",
+        "run a whole federation on this machine; a killed run resumes where it stopped",
+        "Start a server and one process per agent on this machine, with TLS and keys, show the "
+        "rounds as they close, and "
+        "end every process. DIR/history.nc equals the history that fegsam.run gives. The same "
+        "command again resumes a stopped run.",
         "run study.toml -o results",
         _run_arguments,
         _run,
     ),
     "init": _Action(
         "write the directories to copy to the server and the nodes",
-        "Make an authority, credentials and a directory for the server and for each node, and "
-        "print the commands that start "
-        "them. Copy each node's directory to its machine: no other machine needs it.",
+        "Create a certificate authority, credentials, and a directory for the server and for each "
+        "node, and print the commands that start "
+        "them. Copy each node's directory to its machine; no other machine needs it.",
         "init fed study.toml --host hub.example.org",
         _init_arguments,
         _init,
     ),
     "server": _Action(
         "run the server of a directory that init wrote",
-        "Run a federation's server until its last round. Stopped or killed, the same command goes "
-        "on at the round it was in.",
+        "Run a federation's server until its last round. The same command again resumes a stopped "
+        "server at its current round.",
         "server fed/server -o results",
         _server_arguments,
         _server,
     ),
     "node": _Action(
         "run the node of a directory that init wrote",
-        "Run the agents of one node until the federation ends. Their state stays in the "
-        "directory, so that a node that was "
-        "stopped or killed goes on where it was, and no sample is used twice.",
+        "Run the agents of one node until the federation ends. Their state is kept in the "
+        "directory, so a stopped or killed "
+        "node resumes where it stopped, and no sample is used twice.",
         "node fed/nodes/node-0",
         _node_arguments,
         _node,
     ),
     "status": _Action(
-        "where the federation in a directory of results stands",
-        "Say which round a federation is in, who answered, and what was refused and why; at any "
-        "time, also afterwards.",
+        "show the state of the federation in a directory of results",
+        "Show the current round of a federation, which agents answered, and what was refused and "
+        "why. This works at any time, also after the run.",
         "status results",
         _status_arguments,
         _status,

@@ -1,4 +1,4 @@
-"""What goes wrong in a federation, said in one sentence."""
+"""The errors of a federation, each with a message of one sentence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from fegsam.errors import ProblemError
 
 
 class FederationError(ProblemError):
-    """A federation that cannot go on as it is: names what is wrong and the cure."""
+    """A federation cannot continue; the message names the fault and the cure."""
 
 
 class StateError(FederationError):
-    """A file of stored state that is damaged, held by another process, or of another experiment."""
+    """A file of stored state is damaged, locked by another process, or of another experiment."""

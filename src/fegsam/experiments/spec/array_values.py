@@ -1,8 +1,8 @@
-"""Arrays in a spec: nested lists, or a file: ``"file.npz:name"``, ``"file.npy"``, or ``"file.npz"``
-of a scipy sparse matrix.
+"""Arrays in a spec: nested lists or files.
 
-A file stands in a spec by what is in it: its SHA-256 is taken when the spec is read, decides the
-key of every cell that uses it, and is compared when the array is loaded.
+A file is written ``"file.npz:name"``, ``"file.npy"``, or ``"file.npz"`` for a scipy sparse matrix.
+Its content identifies it: the SHA-256 is computed when the spec is read, enters the key of every
+cell that uses the file, and is compared when the array is loaded.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from fegsam.safe_files import read_plain
 LARGEST = 10**300
 """Numbers beyond this are refused: their squares are far beyond double precision."""
 INPUTS = "inputs"
-"""Where, beside a stored copy of a spec, copies of its files lie."""
+"""The folder of copies of its files, beside a stored copy of a spec."""
 CELLS = "cells"
-"""Where, beside it, the results lie."""
+"""The folder of results, beside a stored copy of a spec."""
 
 
 @dataclass(frozen=True)
 class FileRef:
-    """A file that a spec names, and what in it is meant.
+    """A file that a spec names, and the part of it that is meant.
 
     Attributes
     ----------
     path : str
-        Absolute.
+        The absolute path.
     name : str
-        Of the array or function; empty for an .npy file.
+        The name of the array or function; empty for an .npy file.
     sha256 : str
-        Of the file's bytes when the spec was read.
+        The SHA-256 of the file's bytes when the spec was read.
     stored : bool
-        Whether the spec is a copy that lies with results, and the file with it.
+        Whether the spec and the file are copies stored with results.
     """
 
     path: str
@@ -58,7 +58,7 @@ class FileRef:
     stored: bool = False
 
     def read(self) -> bytes:
-        """The file's bytes, which must be those that the spec was read with."""
+        """The file's bytes; an error if they changed since the spec was read."""
         content = _bytes(Path(self.path))
         if hashlib.sha256(content).hexdigest() != self.sha256:
             raise SpecError(f"{self.path} has changed since the spec was read: read the spec again")
@@ -66,14 +66,16 @@ class FileRef:
 
 
 def file_ref(value: str, directory: Path) -> FileRef:
-    """A reference ``"path"`` or ``"path:name"``; relative paths start in `directory`, or in its
-    copies of inputs."""
+    """A reference ``"path"`` or ``"path:name"``.
+
+    Relative paths are looked up in `directory`, then among its copies of inputs.
+    """
     path, _, name = (
         value.rpartition(":") if not value.endswith((".npz", ".npy", ".py")) else (value, "", "")
     )
     if not path:
         raise ValueError(
-            f"is {value!r}, but must name a file and what is in it: write 'file.npz:name'"
+            f"is {value!r}, but must name a file and an entry of it: write 'file.npz:name'"
         )
     beside, copy = directory / path, directory / INPUTS / Path(path).name
     try:
@@ -89,8 +91,10 @@ def file_ref(value: str, directory: Path) -> FileRef:
 
 
 def array_value(value: Any, directory: Path) -> FileRef | float | tuple[Any, ...]:
-    """What a spec gives for an array, checked: a reference, a number, or nested tuples of finite
-    numbers, rectangular."""
+    """The checked value of an array in a spec.
+
+    It is a reference, a number, or a rectangular nest of tuples of finite numbers.
+    """
     if isinstance(value, str):
         ref = file_ref(value, directory)
         _from_file(ref)
@@ -103,7 +107,7 @@ def array_value(value: Any, directory: Path) -> FileRef | float | tuple[Any, ...
 
 
 def load_array(value: FileRef | float | tuple[Any, ...]) -> np.ndarray:
-    """The array itself, float64, or of the file's own type.
+    """The array of a checked value: float64, or the type that the file has.
 
     >>> load_array(((1.0, 2.0), (3.0, 4.0))).shape
     (2, 2)
@@ -143,7 +147,7 @@ def _from_file(ref: FileRef) -> Any:
                 "arrays are read from .npz and .npy files: write 'file.npz:name' or 'file.npy'"
             )
         if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-            raise _Unusable("that array does not hold finite numbers alone: correct it")
+            raise _Unusable("that array has entries that are not finite numbers: correct it")
     except (_Unusable, TooLargeError) as error:
         raise ValueError(f"is {shown!r}, but {error}") from None
     except SpecError:
@@ -158,13 +162,13 @@ def _from_file(ref: FileRef) -> Any:
         MemoryError,
     ):
         raise ValueError(
-            f"is {shown!r}, but that array cannot be read: save numbers with numpy"
+            f"is {shown!r}, but that array cannot be read: save it with numpy.save or numpy.savez"
         ) from None
     return array
 
 
 def _sparse(content: bytes) -> Any:
-    """A matrix saved by scipy.sparse.save_npz."""
+    """A matrix that scipy.sparse.save_npz saved."""
     check_members(content)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as parts:
@@ -173,13 +177,13 @@ def _sparse(content: bytes) -> Any:
     except TooLargeError:
         raise
     except (ValueError, OSError, KeyError, MemoryError):
-        raise _Unusable("that is not a file of scipy.sparse.save_npz: save it anew") from None
+        raise _Unusable("that is not a file of scipy.sparse.save_npz: save it again") from None
     return matrix
 
 
 def _open(content: bytes) -> Any:
     try:
-        # An .npy file under a wrong name would be read whole.
+        # np.load would read an .npy file with a wrong name completely.
         if zipfile.is_zipfile(io.BytesIO(content)):
             return np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile):
@@ -198,7 +202,7 @@ def _bytes(path: Path) -> bytes:
 
 
 class _Unusable(Exception):
-    """Why a file cannot be used."""
+    """A file cannot be used; the message says why."""
 
 
 class _Ragged(Exception):

@@ -1,5 +1,7 @@
-"""Whether what a spec describes can be built and run: done before anything runs, and blamed on the
-key that is at fault."""
+"""Checks that the problems of a spec can be built and run, before anything runs.
+
+An error names the key that is at fault.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,11 @@ from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Problem
 
 MOST_BUILT = 100
-"""Of the different problems of a study, so many are built to check them; later ones fail, if they
-do, when they run."""
+"""Number of different problems that are built as a check; others may fail when they run."""
 
 
 def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
-    """Build each different problem once, for its smallest number of agents, and hold it against its
-    algorithm."""
+    """Build each different problem for its smallest number of agents, and check its algorithm."""
     smallest: dict[Any, Cell] = {}
     for cell in cells:
         which = json.dumps(canonical(cell.algorithm), sort_keys=True)
@@ -44,7 +44,7 @@ def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
 
 
 def build_checked(source: SpecText, cell: Cell) -> tuple[Problem, Algorithm]:
-    """The cell's problem and algorithm, or an error that names the key in the spec."""
+    """The problem and algorithm of a cell; errors name the key in the spec."""
     try:
         problem, algorithm = cell.build()
         _require_tables(cell, problem)
@@ -74,13 +74,16 @@ def inner(error: ProblemError) -> str:
 
 
 def _require_tables(cell: Cell, problem: Problem) -> None:
-    """What an algorithm of the package needs, in the words of a spec; others say it themselves."""
+    """Check that [problem] has the tables that an algorithm of the package needs.
+
+    Other algorithms check the problem themselves.
+    """
     spec = cell.algorithm
     if isinstance(spec, OwnAlgorithm):
         return
     if isinstance(problem, fg.MarkovNoise) != spec.on_noise:
         wanted = "generator = 'noise'" if spec.on_noise else "the generator of an MDP"
-        raise ProblemError(f"{spec.name} needs a [problem] with {wanted}: choose such a one")
+        raise ProblemError(f"{spec.name} needs a [problem] with {wanted}: choose one")
     if isinstance(problem, fg.MarkovNoise):
         return
     policies = problem.target_policy, problem.behavior_policies
@@ -92,8 +95,10 @@ def _require_tables(cell: Cell, problem: Problem) -> None:
 
 
 def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:
-    """The key that a message of the library's begins with, if the spec has it, and what the message
-    says of it."""
+    """The key of the spec that a message of the library is about, and the rest of the message.
+
+    Messages begin with the name of the argument that is at fault.
+    """
     word, _, rest = message.partition(" ")
     names = tuple(word.split("."))
     parts = tuple(("problem", part) for part in ("behavior", "target", "features", "environments"))

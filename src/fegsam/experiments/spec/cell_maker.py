@@ -1,5 +1,7 @@
-"""From the axes of a grid to cells: puts their values into the tables, checks those, and finds the
-corollary's numbers."""
+"""Makes cells from the axes of a grid.
+
+It puts the values of the axes into the tables, checks them, and computes the corollary's schedule.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +26,14 @@ from fegsam.experiments.spec.toml_lines import Key
 
 
 class CellMaker:
-    """Makes the cells of a study. Tables that several cells share are checked, and schedules found,
-    once."""
+    """Makes the cells of a study; shared tables and schedules are computed once."""
 
     def __init__(self, source: SpecText, seeds: tuple[int, ...], engine: str) -> None:
         self.source, self.seeds, self.engine = source, seeds, engine
         self.made: dict[Any, Any] = {}
 
     def cells(self, grids: tuple[tuple[Axis, ...], ...]) -> Iterator[Cell]:
-        """The product of each grid's axes, the last one running fastest; one grid after the
-        other."""
+        """The cells of each grid in turn: the product of its axes, the last varying fastest."""
         for axes in grids:
             for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
                 yield self._cell(axes, indices)
@@ -88,11 +88,11 @@ class CellMaker:
         if last > run.num_steps:
             raise self.source.error(
                 ("run", "record"),
-                f"has time {last}, but num_steps is {run.num_steps}: drop such times",
+                f"has time {last}, but num_steps is {run.num_steps}: drop later times",
             )
 
     def _scheduled(self, cell: Cell, name: str, value: Any, places: Mapping[str, Key]) -> Any:
-        """A number; the corollary's where the spec asks for that."""
+        """The value itself, or the number that the corollary gives for a word."""
         if not isinstance(value, str):
             return value
         which = json.dumps(canonical(cell.algorithm), sort_keys=True)
@@ -110,7 +110,7 @@ class CellMaker:
 
 
 def _own_seeds(seeds: tuple[int, ...], point: Mapping[str, Any]) -> tuple[int, ...]:
-    """Seeds of a cell's own: shifted by a number that its coordinates decide."""
+    """Seeds of one cell alone, shifted by a hash of its coordinates."""
     shown = json.dumps(point, sort_keys=True, default=str)
     shift = int.from_bytes(hashlib.sha256(shown.encode()).digest()[:8], "big")
     return tuple((seed + shift) % 2**64 for seed in seeds)

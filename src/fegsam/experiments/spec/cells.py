@@ -1,5 +1,4 @@
-"""A cell of a study: one setting under all its seeds, with numbers alone, and a key that stands for
-its data."""
+"""A cell of a study: one setting under all its seeds, with a key that identifies its data."""
 
 from __future__ import annotations
 
@@ -23,33 +22,32 @@ from fegsam.experiments.spec.tables import canonical
 from fegsam.problem.federation import Problem
 
 FORMAT = 1
-"""Raised whenever the same spec would give other data, so that no cell is taken for what it is
-not."""
+"""Increased whenever the same spec would give different data, so that old cells are not reused."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One point of a study's grid. Small, and can be sent to another process.
+    """One point of a study's grid; it is small and can be sent to another process.
 
-    Cells of one study run under the same seeds, and so on the same paths where they walk the same
-    chains, whatever their num_agents, sync_period and step_size, unless the study says
-    ``common_paths = false``.
+    Unless the study says ``common_paths = false``, all its cells run under the same seeds. Cells
+    with the same chains then share their paths, whatever their num_agents, sync_period and
+    step_size.
 
     Attributes
     ----------
     problem, algorithm
-        What `build` builds.
+        The specs of what `build` returns.
     num_agents, sync_period, step_size, num_steps
-        N, K, alpha and T; a schedule of the corollary is a number here.
+        N, K, alpha and T; a schedule of the corollary is already a number.
     seeds : tuple of int
     engine : str
     record : Record or None
-        Which times are recorded; `record_times` has them as `fegsam.run` takes them.
+        The times to record; `record_times` gives them in the form that `fegsam.run` takes.
     record_params, sampling, output_decay, stop_at_output, initial_params, fixed_point
-        As in `fegsam.run`; arrays as nested tuples or files, and one number of initial_params for
-        all parameters.
+        As in `fegsam.run`. Arrays are nested tuples or files; a single number for initial_params
+        sets all parameters.
     axes : mapping
-        Its coordinates, as the spec's [grid] names and writes them.
+        Its coordinates, named and written as in [grid].
     trust : bool or None
         As in `load_study`.
 
@@ -83,7 +81,7 @@ class Cell:
     trust: Trust = None
 
     def canonical(self) -> dict[str, Any]:
-        """All that decides the cell's data, as plain JSON; the problem stands as its digest."""
+        """All that determines the cell's data, as plain JSON with a digest of the problem."""
         parts = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
@@ -93,7 +91,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of `canonical`: equal for equal data, in every process."""
+        """SHA-256 of `canonical`, equal for equal data in every process."""
         return hashlib.sha256(
             json.dumps(self.canonical(), sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
@@ -110,12 +108,12 @@ class Cell:
 
     @property
     def agent_steps(self) -> int:
-        """How much work it is: agents x steps x seeds."""
+        """The amount of work: agents x steps x seeds."""
         return self.num_agents * self.num_steps * len(self.seeds)
 
     @property
     def record_count(self) -> int:
-        """How many times the spec asks to record, at most; 0 if it leaves that to `fegsam.run`."""
+        """Largest number of times to record; 0 if the spec leaves it to `fegsam.run`."""
         record = self.record
         if record is None:
             return 0
@@ -125,7 +123,7 @@ class Cell:
 
     @property
     def record_times(self) -> int | np.ndarray | None:
-        """What `fegsam.run` takes as `record`."""
+        """The argument `record` of `fegsam.run`."""
         record = self.record
         if record is None or record.every is not None:
             return None if record is None else record.every
@@ -138,13 +136,12 @@ class Cell:
         return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
 
     def build(self) -> tuple[Problem, Algorithm]:
-        """The problem and the algorithm; `TrustError` where that would run code that nobody has
-        allowed."""
+        """The problem and the algorithm; `TrustError` if that would run code without permission."""
         check_trust(self)
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
 
     def arguments(self, dimension: int) -> dict[str, Any]:
-        """What `fegsam.run` takes beside problem, algorithm and engine."""
+        """The arguments of `fegsam.run` other than problem, algorithm and engine."""
         times = self.record_count * (dimension if self.record_params else 1)
         require_memory(8 * len(self.seeds) * max(times, dimension), "run.record")
         initial = None if self.initial_params is None else load_array(self.initial_params)
@@ -165,7 +162,7 @@ class Cell:
         }
 
     def run(self, engine: Any = None) -> fg.History:
-        """Run it, on its own engine or on another."""
+        """Run the cell, on `engine` or by default on its own."""
         problem, algorithm = self.build()
         check_algorithm(algorithm, problem)
         return fg.run(

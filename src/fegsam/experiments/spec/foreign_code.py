@@ -1,9 +1,9 @@
-"""The code that a study names, and who may run it.
+"""The code that a study names, and whether it may run.
 
-A study is numbers and words, with three exceptions: a rule of its own is a function in a Python
-file, an algorithm from outside is a class in a module that can be imported, and an environment of
-Gymnasium is made by a package, in ``module:Env`` by any module that can be imported. Results carry
-a copy of their study and of its files, so results from a stranger carry a stranger's code.
+A study consists of numbers and words, with three exceptions: its own rule is a function in a Python
+file, an external algorithm is a class in an importable module, and a Gymnasium environment is made
+by a package or, as ``module:Env``, by any importable module. Results carry a copy of their study
+and of its files, so results from a stranger carry a stranger's code.
 """
 
 from __future__ import annotations
@@ -20,29 +20,31 @@ if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
 
 Trust = bool | None
-"""Which code may run: all that a study names, none of it, or (None) what belongs to a study that is
-not a stored copy."""
+"""Which code may run: all that a study names, none, or (None) only code marked `Code.own`."""
 
 
 class TrustError(ProblemError):
-    """A study names code that nobody has allowed to run."""
+    """A study names code that was not allowed to run."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """Something that runs when a cell is built."""
+    """Code that runs when a cell is built."""
 
     what: str
     own: bool
-    """whether whoever runs the study can be taken to mean it: a rule beside the study, an algorithm
-    that a study names which is not a stored copy, an environment by its plain name"""
+    """whether the user is assumed to trust it
+
+    This holds for a rule beside the study, an algorithm of a study that is not a stored copy, and
+    an environment with a plain name.
+    """
 
     def may_run(self, trust: Trust) -> bool:
         return self.own if trust is None else trust
 
 
 def code_of(cell: Cell) -> Iterator[Code]:
-    """What building a cell would run, apart from this package."""
+    """The code outside this package that building a cell would run."""
     yield from algorithm_code(cell.algorithm)
     if isinstance(cell.problem.environment, Gymnasium):
         env_id = cell.problem.environment.env_id
@@ -50,8 +52,10 @@ def code_of(cell: Cell) -> Iterator[Code]:
 
 
 def algorithm_code(spec: AlgorithmSpec) -> Iterator[Code]:
-    """What building an algorithm would run. An entry point is code that the operator installed, as
-    this package is."""
+    """The code that building an algorithm would run.
+
+    An entry point does not count: the operator installed it, as they installed this package.
+    """
     if isinstance(spec, OwnRule):
         yield Code(f"{spec.rule.path}:{spec.rule.name}", own=not spec.rule.stored)
     if isinstance(spec, OwnAlgorithm) and ":" in spec.name:
@@ -59,11 +63,10 @@ def algorithm_code(spec: AlgorithmSpec) -> Iterator[Code]:
 
 
 def check_trust(cell: Cell) -> None:
-    """Refuse to build a cell that would run what nobody has allowed."""
+    """Refuse to build a cell that would run code without permission."""
     for code in code_of(cell):
         if not code.may_run(cell.trust):
             raise TrustError(
-                f"This would run {code.what}, which the study names; if you trust whoever wrote "
-                "that, add --trust "
-                "(in Python: trust=True)."
+                f"This would run {code.what}, which the study names; if you trust its author, add "
+                "--trust (in Python: trust=True)."
             )

@@ -1,10 +1,10 @@
-"""[grid]: its axes, and what each value of an axis changes.
+"""[grid]: its axes, and the keys that each axis sets.
 
-Every key of [grid] is an axis: a list of values, or one value. `num_agents`, `sync_period` and
-`step_size` every grid has; `horizon`, `heterogeneity`, `num_steps` and `sampling` stand for keys of
-other tables; and any key of [problem], [algorithm] or [run] is an axis under its whole name, as in
-``problem.discount = [0.5, 0.9]``. A value of an axis takes the place of what that table says. With
-``[[grid]]``, given several times, a study has the cells of each in turn.
+Every key of [grid] is an axis: a list of values, or one value. Every grid has `num_agents`,
+`sync_period` and `step_size`. The axes `horizon`, `heterogeneity`, `num_steps` and `sampling` set
+keys of other tables, and any key of [problem], [algorithm] or [run] is an axis under its full name,
+as in ``problem.discount = [0.5, 0.9]``. A value of an axis replaces the value in that table. A
+study with several ``[[grid]]`` tables has the cells of each in turn.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Axis:
 
     name: str
     target: Key
-    """The key whose value it sets"""
+    """the key whose value it sets"""
     values: tuple[Any, ...]
     places: tuple[Key, ...]
-    """Where in the text each value stands"""
+    """the key of each value in the text"""
 
 
 def read_grids(source: SpecText) -> tuple[tuple[Axis, ...], ...]:
-    """The axes of [grid], or of each [[grid]], in their order."""
+    """The axes of [grid], or of each [[grid]], in order."""
     given = source.tables["grid"]
     several = isinstance(given, list)
     tables = given if several else [given]
@@ -64,10 +64,10 @@ def read_grids(source: SpecText) -> tuple[tuple[Axis, ...], ...]:
 
 
 def flat_grids(given: Any) -> Any:
-    """[grid], or each [[grid]], with each axis under its whole key.
+    """[grid], or each [[grid]], with each axis under its full key.
 
-    TOML has a table's values before its inner tables, so nested axes would change places when
-    they are written, and with them the cells.
+    TOML text has the values of a table before its inner tables. Writing nested axes would therefore
+    change their order, and with it the order of the cells.
 
     >>> flat_grids({"problem": {"seed": [1, 2]}, "sampling": "iid"})
     {'problem.seed': [1, 2], 'sampling': 'iid'}
@@ -80,14 +80,14 @@ def flat_grids(given: Any) -> Any:
 def moves(
     axes: tuple[Axis, ...], indices: tuple[int, ...], root: str
 ) -> Iterator[tuple[Axis, int]]:
-    """The axes that set keys of the table `root`, with the index of the value that they set."""
+    """The axes that set keys of the table `root`, each with the index of its value."""
     return (
         (axis, index) for axis, index in zip(axes, indices, strict=True) if axis.target[0] == root
     )
 
 
 def overridden(table: Any, changes: list[tuple[Axis, int]]) -> tuple[Any, Mapping[Key, Key]]:
-    """A table with the values of some axes, and where those values really stand."""
+    """A table with the values of some axes, and the keys of those values in the text."""
     if not changes or not isinstance(table, dict):
         return table, {}
     changed = copy.deepcopy(table)
@@ -110,13 +110,13 @@ def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[Axis, ...]
     for axis in axes:
         if targets.count(axis.target) > 1:
             raise source.error(
-                axis.places[0], "sets what another axis of this grid sets: keep one of them"
+                axis.places[0], "sets the same key as another axis of this grid: keep one of them"
             )
     return axes
 
 
 def _flat(table: dict[str, Any], key: Key) -> Iterator[tuple[str, Any, Key]]:
-    """Dotted keys are nested tables; an axis is named by its whole key."""
+    """Name, value and key of each axis; dotted keys, which TOML nests, are joined again."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from (
@@ -130,7 +130,7 @@ def _flat(table: dict[str, Any], key: Key) -> Iterator[tuple[str, Any, Key]]:
 def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
     way = tuple(name.split("."))
     if name not in SHORT and (way[0] not in ROOTS or len(way) < 2):
-        raise source.error(place, f"is not an axis that is known{nearest(name, SHORT)}")
+        raise source.error(place, f"is not a known axis{nearest(name, SHORT)}")
     if isinstance(value, list):
         if not value:
             raise source.error(place, "is an empty list: give at least one value")
@@ -154,7 +154,7 @@ def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
         shown = json.dumps(entry, default=str, sort_keys=True)
         if shown in seen:
             raise source.error(
-                where, f"is {show(entry)}, which the list has already: name each value once"
+                where, f"is {show(entry)}, which the list already has: name each value once"
             )
         seen.add(shown)
     return Axis(name, SHORT.get(name, way), values, places)

@@ -1,9 +1,9 @@
-"""[algorithm] with an algorithm from outside the package: an import path ``package.module:Class``,
-or the name of an entry point of the group ``fegsam.algorithms``.
+"""[algorithm] with an algorithm from outside the package.
 
-The other keys of the table are the fields of the class, which must be a dataclass. They are checked
-against its annotations where the class may be imported; where nobody has allowed that, they are
-kept as they stand, so that a cell has the same key either way.
+Its name is an import path ``package.module:Class`` or an entry point of the group
+``fegsam.algorithms``. The other keys of the table are the fields of the class, which must be a
+dataclass. If the class may be imported, they are checked against its annotations; if not, they are
+kept unchecked. A cell has the same key either way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fegsam.experiments.spec.toml_lines import Key
 
 
 def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> AlgorithmSpec:
-    """[algorithm] from its raw table; `moved` has the values that a grid put there."""
+    """[algorithm] from its raw table; `moved` locates the values that a grid put there."""
     name = table.get("name") if isinstance(table, dict) else None
     is_path = isinstance(name, str) and ":" in name
     is_own = is_path or (isinstance(name, str) and name not in ALGORITHMS and name in provided())
@@ -48,7 +48,7 @@ def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Al
 
 
 def build_own(spec: OwnAlgorithm) -> Algorithm:
-    """The algorithm that a table describes, of which the class may be imported."""
+    """The algorithm of a table whose class may be imported."""
     kind, model = _class(spec.name), _fields_model(spec.name)
     try:
         values = model.model_validate(spec.options)
@@ -56,12 +56,17 @@ def build_own(spec: OwnAlgorithm) -> Algorithm:
     except ProblemError:
         raise
     except (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ProblemError(f"{spec.name} cannot be made of these keys ({told})") from None
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ProblemError(
+            f"{spec.name} cannot be made from these keys ({reason}): correct them"
+        ) from None
 
 
 def _class(name: str) -> type[Any]:
-    """A dataclass, by an import path or as an entry point; the error goes on from the name."""
+    """The dataclass of an import path or an entry point.
+
+    Messages of errors continue the name of the key: "is 'a:B', which ...".
+    """
     if ":" not in name:
         kind: Any = load_provided(name)
     else:
@@ -73,10 +78,10 @@ def _class(name: str) -> type[Any]:
         try:
             kind = getattr(importlib.import_module(path), last)
         except Exception as error:
-            told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise ProblemError(
-                f"is {name!r}, which cannot be imported ({told}): install it, or name the folder "
-                "of its module in PYTHONPATH"
+                f"is {name!r}, which cannot be imported ({reason}): install it, or add the folder "
+                "of its module to PYTHONPATH"
             ) from None
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise ProblemError(f"is {name!r}, which is not a dataclass: make it one")
@@ -84,7 +89,7 @@ def _class(name: str) -> type[Any]:
 
 
 def _fields_model(name: str) -> type[Any]:
-    """The fields of the class as a table."""
+    """The model of a table whose keys are the fields of the class."""
     kind = _class(name)
     try:
         hints = get_type_hints(kind)

@@ -1,8 +1,7 @@
-"""[problem] and the tables inside it, as pydantic models: which keys each has, of which type, in
-which range.
+"""[problem] and its inner tables as pydantic models: their keys, types and ranges.
 
 A table that comes in several kinds (an environment by its `generator`, a policy by its `kind`) has
-one model for each, so that a key that belongs to another kind is refused.
+one model per kind, so that a key of another kind is refused.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ def _several(value: Any) -> Any:
 
 
 class Environment(Table):
-    """What every kind of [problem] may have beside its own keys."""
+    """The keys that every kind of [problem] may have."""
 
     tag = "generator"
     generator: str
     initial_distribution: Array | None = None
     assignment: Array | None = None
-    """Kinds of the agents, in order; N agents take the first N."""
+    """The kinds of the agents in order; N agents take the first N."""
 
 
 class Garnet(Environment):
@@ -80,8 +79,7 @@ class Gymnasium(Environment):
 
 
 class Arrays(Environment):
-    """An MDP, or one per kind, as arrays; ``generator = "file"`` takes them from an .npz file by
-    their names."""
+    """An MDP, or one per kind, as arrays; ``generator = "file"`` reads them from an .npz file."""
 
     transitions: Array
     rewards: Array
@@ -116,7 +114,7 @@ class Policies(Table):
 
 
 class Uniform(Policies):
-    """Every action alike."""
+    """Every action has the same probability."""
 
 
 class Target(Policies):
@@ -124,11 +122,13 @@ class Target(Policies):
 
 
 class RandomPolicies(Policies):
-    """``pi^k = (1 - h) base + h random_k``, k < count: the base uniform for kind "random", the
-    target for "mixed"."""
+    """Policies ``pi^k = (1 - h) base + h random_k``, k < count.
+
+    The base is the uniform policy for kind "random" and the target policy for kind "mixed".
+    """
 
     count: Kinds
-    """M. The first policies are the same whatever the count."""
+    """M; the first policies do not depend on the count."""
     seed: Seed
     heterogeneity: Share = 1.0
 
@@ -138,15 +138,17 @@ class RandomPolicy(Policies):
 
 
 class EpsilonGreedy(Policies):
-    """With probability epsilon any action, else the best one by Q* of the (first, unperturbed)
-    environment, or by `q`."""
+    """A uniformly random action with probability epsilon, else the best action.
+
+    The best action is that of `q`, by default Q* of the first environment before perturbation.
+    """
 
     epsilon: Annotated[
         tuple[Share, ...],
         Field(strict=False, min_length=1, max_length=10**4),
         BeforeValidator(_several),
     ]
-    """Of each kind."""
+    """One value per kind."""
     q: Array | None = None
 
 
@@ -157,7 +159,7 @@ class Greedy(Policies):
 
 class PolicyTable(Policies):
     policies: Array
-    """(S, A), or (M, S, A) for behaviour"""
+    """(S, A), or (M, S, A) for behaviour."""
 
 
 BEHAVIORS: dict[str, type[Policies]] = {
@@ -182,7 +184,7 @@ class Features(Table):
 
 
 class RandomFeatures(Features):
-    """Normal numbers, divided by the norm of the longest row."""
+    """Standard normal numbers, divided by the largest norm of a row."""
 
     dim: Annotated[int, Field(ge=1, le=10**4)]
     seed: Seed
@@ -193,15 +195,18 @@ class OneHot(Features):
 
 
 class SizedFeatures(Features):
-    """ "aggregate": so many groups of neighbouring states; "polynomial": so many Legendre
-    polynomials of the state's number."""
+    """Features of kind "aggregate" or "polynomial".
+
+    The first kind has `dim` groups of neighbouring states, the second the first `dim` Legendre
+    polynomials of the state's number.
+    """
 
     dim: Annotated[int, Field(ge=1, le=10**4)]
 
 
 class FeatureTable(Features):
     features: Array
-    """(S, d)"""
+    """(S, d)."""
 
 
 FEATURES: dict[str, type[Features]] = {
@@ -216,9 +221,9 @@ FEATURES: dict[str, type[Features]] = {
 class Environments(Table):
     """One perturbed copy of the environment per kind of agent.
 
-    Kind k pays ``R + rewards * u_k``, u_k uniform in [-1, 1], and moves by ``(1 - transitions) P +
-    transitions * P_k``, P_k a random law on the states that some action leads to. The first copies
-    are the same whatever the count.
+    Kind k has the rewards ``R + rewards * u_k`` with u_k uniform in [-1, 1], and the transitions
+    ``(1 - transitions) P + transitions * P_k`` with P_k a random distribution on the states that
+    some action leads to. The first copies do not depend on the count.
     """
 
     count: Kinds

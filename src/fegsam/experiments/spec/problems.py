@@ -1,14 +1,13 @@
-"""From the tables of [problem] and [algorithm] to the objects that run: `Federation` or
-`MarkovNoise`, and an algorithm.
+"""Builds problems and algorithms from the tables [problem] and [algorithm].
 
-Whatever is random is drawn from the seed in its own table, and kind by kind: the environment, the
-policies and the features of agent i do not depend on how many agents or kinds there are. Paths
-depend on (seed, agent, t) alone, so two cells of a study that differ in the number of agents, the
-sync period or the step size run on the same paths under one seed. Two settings that build other
-chains (another heterogeneity, discount aside) share their random numbers but not their paths.
+Random parts are drawn from the seed in their own table, kind by kind: the environment, the policies
+and the features of agent i do not depend on the number of agents or kinds. Paths depend only on
+(seed, agent, t), so cells of a study that differ in the number of agents, the sync period or the
+step size have the same paths under one seed. Cells with different chains (for example another
+heterogeneity) share their random numbers but not their paths.
 
-With M kinds, agent i is of kind i % M: fewer than M agents know the first kinds alone, and solve
-another problem.
+With M kinds, agent i is of kind i % M. Fewer than M agents use only the first kinds, and solve a
+different problem.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ FROM_FILE = {
     "target": ("policies", "target_policy"),
     "features": ("features", "features"),
 }
-"""Tables that an .npz file may stand for: the table's key, and the array's name in the file."""
+"""Tables that an .npz file may replace: the table's key, and the array's name in the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProblemSpec:
-    """[problem], checked: builds the same problem for any number of agents.
+    """The checked table [problem]; it builds the problem for any number of agents.
 
     Examples
     --------
@@ -69,7 +68,7 @@ class ProblemSpec:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all that decides what is built."""
+        """SHA-256 of everything that determines the problem."""
         parts = {
             name: canonical(part)
             for name, part in vars(self).items()
@@ -80,7 +79,7 @@ class ProblemSpec:
         ).hexdigest()
 
     def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise:
-        """The problem for so many agents."""
+        """The problem for `num_agents` agents."""
         environment = self.environment
         common: dict[str, Any] = {
             "num_agents": num_agents,
@@ -104,7 +103,7 @@ class ProblemSpec:
 
 
 def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> ProblemSpec:
-    """[problem] from its raw table; `moved` has the values that a grid put there."""
+    """[problem] from its raw table; `moved` locates the values that a grid put there."""
     if not isinstance(table, dict):
         raise source.error(("problem",), "is not a table: write [problem]")
     table = _expanded(source, dict(table))
@@ -135,6 +134,7 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
 def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Algorithm:
     """The algorithm that a spec names.
 
+    >>> from fegsam.experiments.spec.study_tables import OnPolicyNStep
     >>> build_algorithm(OnPolicyNStep(name="on_policy_td", horizon=3), None)
     OnPolicyTD(horizon=3)
     """
@@ -163,15 +163,16 @@ _OF_FIELDS: dict[str, type[Any]] = {
 def _linear_sa(noise: tables.Environment) -> fg.LinearSA:
     if not isinstance(noise, tables.Noise) or noise.matrices is None or noise.offsets is None:
         raise ProblemError(
-            "linear_sa needs a [problem] with generator = 'noise' that has matrices and offsets: "
-            "give those"
+            "linear_sa needs a [problem] with generator = 'noise', matrices and offsets: add them"
         )
     return fg.LinearSA(load_array(noise.matrices), load_array(noise.offsets))
 
 
 def _expanded(source: SpecText, table: dict[str, Any]) -> dict[str, Any]:
-    """Where an .npz file stands for the problem, every array that it has and the table has not is
-    taken from it."""
+    """The table with references to the arrays of its .npz file, if it names one.
+
+    Keys of the table take precedence over arrays of the file.
+    """
     if table.get("generator") not in ("file", "noise") or (
         "path" not in table and table["generator"] == "noise"
     ):
@@ -225,7 +226,7 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
             if len(transitions) != len(rewards):
                 raise ProblemError(
                     f"transitions are for {len(transitions)} kinds and rewards for "
-                    f"{len(rewards)}: give as many"
+                    f"{len(rewards)}: give both for the same kinds"
                 )
             return [
                 fg.MDP(moves, paid, spec.discount)
@@ -303,11 +304,11 @@ def _features(spec: tables.Features, states: int) -> np.ndarray:
 
 
 def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -> list[fg.MDP]:
-    """One environment per kind, each from random numbers of its own."""
+    """One environment per kind, each from its own random numbers."""
     if len(mdps) > 1:
         raise ProblemError(
             "problem.environments perturbs one environment, but the arrays give several: drop "
-            "either"
+            "one of the two"
         )
     mdp, moves = mdps[0], mdps[0].transitions
     states, actions = mdp.rewards.shape
@@ -319,7 +320,7 @@ def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -
     reached.sum_duplicates()
     rows = sparse.csr_array(sparse.kron(reached, np.ones((actions, 1)), format="csr"))
     perturbed, kinds = [], _kinds(spec.count, num_agents)
-    # Each successor is a number and an index.
+    # Each successor takes a probability and an index.
     require_memory(16 * kinds * rows.nnz, "problem.environments")
     for kind in range(kinds):
         rng = np.random.default_rng([spec.seed, kind])
@@ -350,9 +351,9 @@ def _function(ref: FileRef) -> Any:
     try:
         exec(compile(source, ref.path, "exec"), module.__dict__)
     except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ProblemError(
-            f"rule is in {ref.path}, which cannot be run ({told}): correct it"
+            f"rule is in {ref.path}, which cannot be run ({reason}): correct it"
         ) from None
     if not hasattr(module, ref.name):
         raise ProblemError(

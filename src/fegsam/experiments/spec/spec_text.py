@@ -1,5 +1,4 @@
-"""The text of a spec: reads it as TOML, checks tables against their models, and says in one
-sentence what is wrong where."""
+"""The text of a spec: reads TOML, checks tables against models, and reports errors with lines."""
 
 from __future__ import annotations
 
@@ -45,14 +44,13 @@ _TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class SpecText:
-    """A TOML text with its name, for errors, and the directory in which the files it names are
-    looked for."""
+    """A TOML text, its name for error messages, and the directory of the files that it names."""
 
     text: str
     name: str
     directory: Path
     trust: bool | None = None
-    """which of the code that it names may run, see `foreign_code`"""
+    """which code that it names may run, see `foreign_code`"""
 
     @cached_property
     def tables(self) -> dict[str, Any]:
@@ -72,11 +70,11 @@ class SpecText:
 
     @cached_property
     def _lines(self) -> dict[Key, int]:
-        # TOML's own line ends; a lone carriage return is an error that the reader has found.
+        # TOML's own line ends; the parser has already refused a lone carriage return.
         return key_lines(self.text.replace("\r\n", "\n"))
 
     def error(self, key: Key, what: str) -> SpecError:
-        """An error about `key`; `what` goes on from its name: "is 3, but ..."."""
+        """An error about `key`; `what` continues the sentence: "is 3, but ..."."""
         line = line_of(self._lines, key)
         place = self.name if line is None else f"{self.name}, line {line}"
         return SpecError(
@@ -84,15 +82,15 @@ class SpecText:
         )
 
     def has(self, key: Key) -> bool:
-        """Whether the text says something at `key` itself."""
+        """Whether the text has `key` itself."""
         return key in self._lines
 
     def choose(
         self, table: Any, models: Mapping[str, type[Model]], key: Key, moved: Mapping[Key, Key]
     ) -> Model:
-        """Check a table against the model that its own tag names.
+        """Check a table against the model that its tag names.
 
-        `moved` has where a value really stands that was put into the table from elsewhere.
+        `moved` maps keys whose values come from elsewhere in the text to their keys there.
         """
         tag = next(iter(models.values())).tag
         if not isinstance(table, dict):
@@ -119,12 +117,12 @@ class SpecText:
         moved: Mapping[Key, Key] | None = None,
         when: str = "",
     ) -> Model:
-        """`table` as a `model`, or the first thing that is wrong with it."""
+        """`table` as a `model`; otherwise an error about the first fault."""
         try:
             return model.model_validate(table, context={"directory": self.directory})
         except ValidationError as failure:
             errors = failure.errors(include_url=False)
-        # A misspelt key is missing under its right name too: the first says more.
+        # A misspelt key is also missing under its right name; the unknown name says more.
         first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
         place = (*key, *first["loc"])
         raise self.error(_real(place, moved or {}), _sentence(first, model, key, when)) from None
@@ -159,7 +157,7 @@ def _sentence(error: Mapping[str, Any], model: type[Table], key: Key, when: str)
         owner = _model_at(model, error["loc"][:-1]) or model
         names = [name for name in owner.model_fields if name != owner.tag]
         where = f" ({when})" if when else ""
-        return f"is not a key that is known here{where}{nearest(error['loc'][-1], names)}"
+        return f"is not a known key here{where}{nearest(error['loc'][-1], names)}"
     if kind == "value_error":
         return str(context["error"])
     if kind == "literal_error":
@@ -167,7 +165,7 @@ def _sentence(error: Mapping[str, Any], model: type[Table], key: Key, when: str)
         return f"is {show(value)}, which is not known{nearest(value, names)}"
     if kind in _BOUNDS:
         name, word = _BOUNDS[kind]
-        return f"is {show(value)}, but must be {word} {context[name]:g}: give such a number"
+        return f"is {show(value)}, but must be {word} {context[name]:g}: correct it"
     if kind == "float_type" and isinstance(value, int) and not isinstance(value, bool):
         return f"is {show(value)}, which is too large: give a smaller number"
     return f"is {show(value)}, but must be {_TYPES.get(kind, 'of another kind')}: correct it"

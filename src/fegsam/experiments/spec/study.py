@@ -1,18 +1,18 @@
-"""A study as a TOML file: `load_study` reads and checks it, `Study.cells` lists what it asks for.
+"""A study as a TOML file: `load_study` reads and checks it, `Study.cells` lists its cells.
 
     [study]      name, title, seeds (a number or a list), engine
     [problem]    generator and its arguments; initial_distribution, assignment
     [problem.behavior], [problem.target], [problem.features], [problem.environments]
-    [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for a rule of your own
+    [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for your own rule
     [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output,
                  initial_params, fixed_point, common_paths
     [grid]       num_agents, sync_period, step_size and other axes (see `grid`);
-                 step_size = "corollary", and sync_period = "corollary" or "advised", are what
-                 `fegsam.theory.schedule` gives for the cell
+                 step_size = "corollary" and sync_period = "corollary" or "advised" take the value
+                 that `fegsam.theory.schedule` gives for the cell
     [[figures]]  kind, by, exact, bound, accuracy, title, caption
-    [claim]      thresholds, under names of your own
+    [claim]      thresholds, under your own names
 
-Whatever is wrong is a `SpecError` of one sentence that names the file, the line and the key.
+Every error is a `SpecError`: one sentence that names the file, the line and the key.
 """
 
 from __future__ import annotations
@@ -70,16 +70,16 @@ num_agents = [1, 4]
 sync_period = 10
 step_size = [0.1, 0.05]
 """
-"""A small spec, whole."""
+"""A small complete spec."""
 
 MOST_BYTES = 1 << 26
-"""Of a spec's text; arrays of that size belong in files of their own."""
+"""Largest size of a spec's text; larger arrays belong in separate files."""
 TABLES = ("study", "problem", "algorithm", "run", "grid", "figures", "claim")
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A spec that was read and checked.
+    """A checked spec.
 
     Attributes
     ----------
@@ -109,8 +109,7 @@ class Study:
     source: SpecText
 
     def cells(self) -> list[Cell]:
-        """The product of the axes, the last one running fastest; of several grids, one after the
-        other."""
+        """The cells of each grid in turn: the product of its axes, the last varying fastest."""
         return list(self._cells)
 
     @cached_property
@@ -133,12 +132,12 @@ class Study:
 
     @property
     def problem(self) -> ProblemSpec:
-        """Of the first cell; others differ where a grid says so."""
+        """The problem of the first cell; a grid may change it in others."""
         return self._cells[0].problem
 
     @property
     def algorithm(self) -> AlgorithmSpec:
-        """Of the first cell."""
+        """The algorithm of the first cell; a grid may change it in others."""
         return self._cells[0].algorithm
 
     @property
@@ -147,8 +146,7 @@ class Study:
         return tuple(sorted({ref.path for cell in self._cells for ref in _references(cell)}))
 
     def copy_inputs(self, directory: str | Path) -> None:
-        """Copy the files that the spec names to where a copy of its text, put into `directory`,
-        finds them."""
+        """Copy the files that the spec names, so that a copy of its text in `directory` works."""
         for path in map(Path, self.files):
             kept = Path(directory) / INPUTS / path.name
             if not (kept.exists() and kept.samefile(path)):
@@ -157,7 +155,7 @@ class Study:
                     waiting.write_bytes(read_plain(path))
 
     def override(self, values: Mapping[str, Any]) -> Study:
-        """The study with other values, by their whole keys; its text says so too.
+        """The study with other values, given by their full keys; its text changes too.
 
         >>> small = parse_study(EXAMPLE).override({"study.seeds": [7], "grid.num_agents": 2})
         >>> [(cell.num_agents, cell.seeds) for cell in small.cells()]
@@ -172,7 +170,7 @@ class Study:
                 if not isinstance(inner, dict):
                     raise self.source.error(
                         tuple(way),
-                        f"is not one table, so {key} cannot be set: change the text instead",
+                        f"is not a single table, so {key} cannot be set: change the text instead",
                     )
             inner[last] = value
             try:
@@ -180,14 +178,14 @@ class Study:
             except TypeError:
                 raise self.source.error(
                     (*way, last),
-                    f"cannot be {value!r}: give what TOML can hold, such as text, Python's "
-                    "numbers, lists and dicts of them",
+                    f"cannot be {value!r}: give what TOML can hold (text, numbers, and lists and "
+                    "dicts of them)",
                 ) from None
         text = toml_text(tables | {"grid": flat_grids(tables["grid"])})
         return parse_study(text, self.source.name, self.source.directory, trust=self.source.trust)
 
     def check(self) -> None:
-        """Build each different problem, unless that would run code that nobody has allowed."""
+        """Build each different problem, unless that would run code without permission."""
         check_builds(
             self.source,
             [
@@ -204,11 +202,11 @@ def load_study(path: str | Path, *, trust: Trust = None) -> Study:
     Parameters
     ----------
     path : path of a TOML file in UTF-8
-        Files that it names are looked for beside it.
+        Relative paths in the file start in its directory.
     trust : bool, optional
-        Which code may run that the study names. By default a rule in a file that lies beside it,
-        and the environments of Gymnasium by their plain names; True: also a rule that lies with
-        results, and ``module:Env``. False: none, and nothing is built to check it.
+        Which code that the study names may run. By default this is a rule in a file beside the
+        study, and Gymnasium environments with plain names. True also allows a rule that is stored
+        with results, and ``module:Env``. False allows none, and no problem is built to check it.
 
     Examples
     --------
@@ -229,7 +227,7 @@ def load_study(path: str | Path, *, trust: Trust = None) -> Study:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise SpecError(
-            f"{path}, line {line}: the text is not UTF-8: save the file in that encoding."
+            f"{path}, line {line}: the text is not UTF-8: save the file as UTF-8."
         ) from None
     return parse_study(text, str(path), Path(path).parent, trust=trust)
 
@@ -237,21 +235,20 @@ def load_study(path: str | Path, *, trust: Trust = None) -> Study:
 def parse_study(
     text: str, name: str = "<text>", directory: str | Path = ".", *, trust: Trust = None
 ) -> Study:
-    """Check the TOML text of a study; `name` stands for it in errors, and its files are looked for
-    in `directory`.
+    """Check the TOML text of a study.
 
-    `trust` is as in `load_study`.
+    `name` names the text in errors, `directory` holds its files, and `trust` is as in `load_study`.
 
     >>> parse_study(EXAMPLE.replace("states = 6", "stats = 6"), "speed.toml")
     Traceback (most recent call last):
-    fegsam.errors.SpecError: speed.toml, line 7: problem.stats is not a key that is known here
+    fegsam.errors.SpecError: speed.toml, line 7: problem.stats is not a known key here
     (generator = 'garnet'): did you mean 'states'?
     """
     source = SpecText(text, name, Path(directory), trust)
     tables = source.tables
     for key in tables:
         if key not in TABLES:
-            raise source.error((key,), f"is not a table that is known{nearest(key, TABLES)}")
+            raise source.error((key,), f"is not a known table{nearest(key, TABLES)}")
     for key in ("study", "problem", "algorithm", "grid"):
         if key not in tables:
             raise source.error((key,), f"is missing: add the table [{key}]")
@@ -285,13 +282,13 @@ def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[Fig
         if figure.by is not None and figure.by not in axes:
             raise source.error(
                 ("figures", number, "by"),
-                f"is {show(figure.by)}, which is no axis of [grid]{nearest(figure.by, axes)}",
+                f"is {show(figure.by)}, which is not an axis of [grid]{nearest(figure.by, axes)}",
             )
     return figures
 
 
 def _claim(source: SpecText, given: Any, key: Key) -> Any:
-    """Thresholds: numbers, words, truth values, and lists and tables of them."""
+    """Thresholds: numbers, text, booleans, and lists and tables of them."""
     if key == ("claim",) and not isinstance(given, dict):
         raise source.error(key, f"is {show(given)}, but must be a table: write [claim]")
     if isinstance(given, dict):

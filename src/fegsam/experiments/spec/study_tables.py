@@ -1,5 +1,4 @@
-"""The other tables of a spec as pydantic models: [study], [algorithm], [run], [[figures]], and the
-points of [grid]."""
+"""The tables [study], [algorithm], [run], [[figures]] and [grid]'s points as pydantic models."""
 
 from __future__ import annotations
 
@@ -25,12 +24,11 @@ MOST_SEEDS = 1_000_000
 
 
 def _seeds(value: Any) -> Any:
-    """20 stands for 0, ..., 19."""
+    """The seeds; a number such as 20 means 0, ..., 19."""
     if isinstance(value, int) and not isinstance(value, bool):
         if not 1 <= value <= MOST_SEEDS:
             raise ValueError(
-                f"is {show(value)}, but must be a number of seeds from 1 to {MOST_SEEDS}: give "
-                "such a number"
+                f"is {show(value)}, but a number of seeds is from 1 to {MOST_SEEDS}: correct it"
             )
         return tuple(range(value))
     if not isinstance(value, list | tuple) or not value:
@@ -45,12 +43,12 @@ def _seeds(value: Any) -> Any:
                 "correct it"
             )
     if len(set(value)) < len(value):
-        raise ValueError("names a seed twice, but runs under one seed are the same: name each once")
+        raise ValueError("names a seed twice, but equal seeds give equal runs: name each once")
     return tuple(value)
 
 
 def _record(value: Any) -> Any:
-    """A number stands for {every = ...}, a list for {times = ...}."""
+    """The table of a record; a number means {every = ...}, a list {times = ...}."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {"every": value}
     if isinstance(value, list):
@@ -64,7 +62,7 @@ def _record(value: Any) -> Any:
 
 
 class AlgorithmSpec(Table):
-    """Which algorithm: its table [algorithm]."""
+    """The table [algorithm]."""
 
     tag = "name"
     on_noise: ClassVar[bool] = False
@@ -93,13 +91,13 @@ class QLearningSpec(AlgorithmSpec):
 
 
 class LinearSASpec(AlgorithmSpec):
-    """Its matrices and offsets stand in [problem]."""
+    """The matrices and offsets are keys of [problem]."""
 
     on_noise = True
 
 
 class OwnRule(AlgorithmSpec):
-    """Algorithm 1 with a function ``rule(params, y, kind, out)`` of your own."""
+    """Algorithm 1 with your own function ``rule(params, y, kind, out)``."""
 
     on_noise = True
     rule: Function
@@ -114,7 +112,7 @@ class OwnAlgorithm(AlgorithmSpec):
     options: dict[str, Any]
     """The other keys of the table: fields of the class."""
     stored: bool = Field(default=False, exclude=True)
-    """Whether the spec is a copy that lies with results."""
+    """Whether the spec is a copy stored with results."""
 
 
 ALGORITHMS: dict[str, type[AlgorithmSpec]] = {
@@ -137,7 +135,7 @@ class StudyTable(Table):
 
 
 class Record(Table):
-    """Which times are recorded: every so many steps, these, or so many points from 0 to T."""
+    """The times to record: every `every` steps, `times`, or `points` points from 0 to T."""
 
     every: Long | None = None
     times: Annotated[
@@ -149,12 +147,12 @@ class Record(Table):
     @model_validator(mode="after")
     def _one(self) -> Record:
         if sum(given is not None for given in (self.every, self.times, self.points)) != 1:
-            raise ValueError("must have one of every, times and points: give that one")
+            raise ValueError("must have exactly one of every, times and points: keep one")
         return self
 
 
 class RunTable(Table):
-    """[run]: the arguments of `fegsam.run` that are no axes, mostly."""
+    """[run]: mostly the arguments of `fegsam.run` that are not axes."""
 
     num_steps: Long
     record: Annotated[Record | None, BeforeValidator(_record)] = None
@@ -163,10 +161,10 @@ class RunTable(Table):
     output_decay: Open | None = None
     stop_at_output: bool = False
     initial_params: Array | None = None
-    """A number stands for every parameter."""
+    """A single number sets every parameter."""
     fixed_point: Array | None = None
     common_paths: bool = True
-    """Whether all cells run under the same seeds, and so on the same paths."""
+    """Whether all cells run under the same seeds, and so share their paths."""
 
 
 class FigureSpec(Table):
@@ -174,7 +172,7 @@ class FigureSpec(Table):
 
     kind: Literal["error_curves", "speed_up", "tradeoff", "floor"]
     by: Text | None = None
-    """The axis that tells the curves, or the points, apart."""
+    """The axis that distinguishes the curves or points."""
     exact: bool = True
     bound: bool = False
     accuracy: Positive | None = None

@@ -1,5 +1,4 @@
-"""What the tables of a spec are made of: the one base model, and the types of values. Needs
-pydantic."""
+"""The base model of all tables of a spec, and the types of their values. Needs pydantic."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def _array(value: Any, info: ValidationInfo) -> Any:
 
 def _numbers(value: Any) -> Any:
     if not isinstance(value, list):
-        raise ValueError(f"is {show(value)}, but must be a list of numbers: write such a one")
+        raise ValueError(f"is {show(value)}, but must be a list of numbers: correct it")
     return np.array(array_value(value, Path()), dtype=np.float64)
 
 
@@ -89,23 +88,24 @@ Array = Annotated[Any, BeforeValidator(_array)]
 Numbers = Annotated[Any, BeforeValidator(_numbers)]
 Function = Annotated[Any, BeforeValidator(_function)]
 Kinds = Annotated[int, Field(ge=1, le=10**6), either("agents")]
-"""How many kinds of agents: a number, or one for each agent."""
+"""The number of agent kinds; "agents" gives each agent its own kind."""
 
 
 class Table(BaseModel):
-    """What all tables share: no unknown keys, no conversions, no changes, no NaN."""
+    """The base of all tables: no unknown keys, no conversions, no changes, no NaN."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
     )
 
     tag: ClassVar[str] = ""
-    """The key that says which model a table is checked against."""
+    """The key that selects the model of a table."""
 
 
 def canonical(value: Any) -> Any:
-    """A value as plain JSON that is equal for equal values: what is None is left out, a file stands
-    as what is in it.
+    """A value as plain JSON, equal for equal values.
+
+    None is left out, and a file is identified by its content.
 
     >>> canonical((1, FileRef("/tmp/a.npz", "rewards", "ab12")))
     [1, {'name': 'rewards', 'sha256': 'ab12'}]

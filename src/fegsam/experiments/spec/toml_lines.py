@@ -1,8 +1,8 @@
-"""Where in a TOML text a key stands, so that an error can name its line.
+"""The line of each key in a TOML text, so that an error can name it.
 
-`tomllib` gives values without places. A text that it accepts is read once more, line by line:
-headers open a table, any other line starts with a key, and a value goes on for as many lines as
-`tomllib` needs to accept it.
+`tomllib` returns values without their lines. A text that it accepts is therefore read again, line
+by line: a header opens a table, any other line starts with a key, and a value continues for as many
+lines as `tomllib` needs to accept it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 Key = tuple[str | int, ...]
-"""The way from the top to a value, with numbers for the entries of arrays: ("figures", 0,
-"kind")."""
+"""The path to a value, with numbers for entries of arrays, such as ("figures", 0, "kind")."""
 
 
 def key_lines(text: str) -> dict[Key, int]:
     """The line, counted from 1, of every table and key of a valid TOML text.
 
-    Entries of a list and keys of an inline table stand where their list or table begins.
+    Entries of a list and keys of an inline table are not listed (see `line_of`).
 
     >>> key_lines('[study]\\nname = "a"\\n[[figures]]\\nkind = "floor"')
     {('study',): 1, ('study', 'name'): 2, ('figures',): 3, ('figures', 0): 3, ('figures', 0,
@@ -50,7 +49,7 @@ def key_lines(text: str) -> dict[Key, int]:
 
 
 def line_of(lines: dict[Key, int], key: Key) -> int | None:
-    """The line of a key, or of the innermost table around it that the text has.
+    """The line of a key, or of the innermost key around it that has a line.
 
     >>> line_of({("grid", "num_agents"): 7}, ("grid", "num_agents", 2))
     7
@@ -59,13 +58,13 @@ def line_of(lines: dict[Key, int], key: Key) -> int | None:
 
 
 def _note(found: dict[Key, int], key: Key, line: int) -> None:
-    """A dotted key opens the tables on its way."""
+    """Note the line of a key and of the tables that a dotted key opens."""
     for end in range(1, len(key) + 1):
         found.setdefault(key[:end], line)
 
 
 def _header(line: str, counts: dict[Key, int]) -> Key:
-    """The table that a header opens; `counts` has how often each array of tables was opened."""
+    """The table that a header opens; `counts` counts the entries of each array of tables."""
     names = _way(tomllib.loads(line))
     key: Key = ()
     for name in names[:-1]:
@@ -80,7 +79,7 @@ def _header(line: str, counts: dict[Key, int]) -> Key:
 
 
 def _split(line: str) -> tuple[list[str], str]:
-    """A line's key, and what follows its equals sign; a quoted key may hold such a sign itself."""
+    """A line's key and the text after its equals sign; a quoted key may contain such a sign."""
     position = line.index("=")
     while not _accepts(line[:position] + "= 0"):
         position = line.index("=", position + 1)
@@ -88,7 +87,7 @@ def _split(line: str) -> tuple[list[str], str]:
 
 
 def _way(nested: Any) -> list[str]:
-    """The names on the one way into a nest of tables."""
+    """The names on the only path into nested tables."""
     names: list[str] = []
     while isinstance(nested, dict) and nested:
         name, nested = next(iter(nested.items()))
@@ -99,8 +98,7 @@ def _way(nested: Any) -> list[str]:
 
 
 def _may_end(line: str) -> bool:
-    """Whether a value of several lines may end in this one: asked first, since to ask `tomllib`
-    takes long."""
+    """Whether a value of several lines may end here; a cheap test before asking `tomllib`."""
     return "#" in line or line.rstrip().endswith(("]", "}", '"""', "'''"))
 
 

@@ -1,4 +1,4 @@
-"""TOML as text, by tomli-w."""
+"""Writes TOML with tomli-w."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def show_key(key: Iterable[str | int]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value, short.
+    """A value in short form.
 
     >>> show([1, 2]), show("a"), show(2.5), show(True)
     ('a list', "'a'", '2.5', 'true')

@@ -1,8 +1,7 @@
-"""Who runs the cells of a sweep. An executor yields what came of each cell, in whatever order; the
-sweep stores it.
+"""Executors run the cells of a sweep and yield their answers in any order.
 
-Histories are the same bits from every executor, for any number of workers: paths depend on seeds
-alone, an engine's sums do not depend on its threads, and every worker solves for the fixed point on
+Histories have the same bits from every executor and any number of workers: paths depend only on
+seeds, an engine's sums do not depend on its threads, and every worker solves for the fixed point on
 one thread.
 """
 
@@ -30,13 +29,11 @@ if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
 
 TICK = 0.5
-"""Seconds: how long an executor may keep a sweep waiting without a word."""
-
+"""Longest time in seconds before an executor yields to the sweep, with or without an answer."""
 
 _MOMENT = 0.05
 _TRIES = 3
-"""How often a cell is begun whose process dies; processes die of lack of memory, too."""
-
+"""Attempts at a cell whose process dies; the cause may be a passing lack of memory."""
 
 _START = (
     "import sys; sys.path[:] = sys.argv[1:]; "
@@ -45,19 +42,17 @@ _START = (
 
 
 class Executor(Protocol):
-    """Runs cells somewhere. Used in a ``with`` block, it may serve several sweeps one after the
-    other."""
+    """Runs cells; in a ``with`` block it may serve several sweeps in turn."""
 
     def outcomes(self, cells: Sequence[Cell], engine: Any) -> Iterator[tuple[Cell, Answer] | None]:
-        """Each cell with its answer, as they come; None now and then while there is nothing to
-        tell."""
+        """Yield each cell with its answer as it finishes, and None at intervals meanwhile."""
         ...
 
     def close(self) -> None: ...
 
 
 def make_executor(name: str, workers: int | None) -> Executor:
-    """The executor of that name: "local" or "ray"."""
+    """The executor with this name: "local" or "ray"."""
     if name == "local":
         return LocalExecutor(workers)
     if name == "ray":
@@ -70,13 +65,13 @@ def make_executor(name: str, workers: int | None) -> Executor:
 class LocalExecutor:
     """Processes on this machine, each with its share of the cores.
 
-    They start afresh (nothing is forked, and the calling script is not run again), and start again
-    where one dies.
+    They are new interpreters: nothing is forked, and the calling script is not run again. A process
+    that dies is replaced.
 
     Parameters
     ----------
     workers : int, optional
-        How many processes; by default and at most one per core (or NUMBA_NUM_THREADS of them).
+        The number of processes; by default, and at most, one per core (or NUMBA_NUM_THREADS).
 
     Examples
     --------
@@ -123,7 +118,7 @@ class LocalExecutor:
             stopped.set()
             for worker, thread in zip(pool, threads, strict=True):
                 while thread.is_alive():
-                    # Not once only: its process may just be starting.
+                    # Repeat the kill: its process may just be starting.
                     if left:
                         worker.kill()
                     thread.join(_MOMENT)
@@ -141,7 +136,7 @@ class LocalExecutor:
 
 
 class _Worker:
-    """One process after another, each until it dies; used by one thread at a time."""
+    """A process that is replaced when it dies; only one thread at a time uses it."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -149,7 +144,7 @@ class _Worker:
         self._errors: Any = None
 
     def ask(self, request: Any, stopped: threading.Event) -> Answer:
-        """The answer to a request, from a new process where the last one has died."""
+        """The answer to a request, from a new process if the last one died."""
         try:
             message = pickle.dumps(request)
         except Exception as error:
@@ -171,23 +166,23 @@ class _Worker:
             except (EOFError, OSError, pickle.UnpicklingError):
                 end = self.end()
         return Answer(
-            error=f"its process died {_TRIES} times ({end}); see whether it needs more memory "
-            "than there is"
+            error=f"its process died {_TRIES} times ({end}); check whether it needs more memory "
+            "than the machine has"
         )
 
     def kill(self) -> None:
-        """From any thread: whoever waits for an answer has none."""
+        """Kill the process from any thread; a pending `ask` gets no answer."""
         if self._process is not None:
             self._process.kill()
 
     def end(self) -> str:
-        """Wait until the process is gone; how it ended, and the last that it said."""
+        """End the process; return its exit status and the last line of its output."""
         if self._process is None:
             return ""
         process, self._process = self._process, None
         process.kill()
         for stream in (process.stdin, process.stdout):
-            # What was not yet sent cannot be sent any more.
+            # Closing flushes unsent data, which fails now.
             with contextlib.suppress(OSError):
                 stream.close()  # pyright: ignore[reportOptionalMemberAccess]
         process.wait()
@@ -197,7 +192,7 @@ class _Worker:
         return ": ".join([f"exit {process.returncode}", *said])
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        # Not a terminal: bars of several processes would write over each other.
+        # A file, not the terminal: progress bars of several processes would overwrite each other.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START, *sys.path],
@@ -210,5 +205,5 @@ class _Worker:
 
 
 def _leave_interrupts_to_others() -> None:
-    """Ctrl-C goes to the sweep; a process that this thread starts is born deaf to it."""
+    """Block Ctrl-C in this thread and in the processes that it starts: the sweep handles it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

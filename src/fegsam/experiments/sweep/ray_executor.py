@@ -1,12 +1,11 @@
-"""Cells on Ray: on the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else on a
-Ray started for the sweep.
+"""Runs cells on Ray.
 
-One cell is one task on one core, and on one GPU where its engine is `cuda`: Ray gives each such
-task a card of its own. Only histories travel back, so the machines need no common disk; they need
-fegsam in one version, and the files that a study names under the same paths. A task whose process
-or machine is lost is run again elsewhere. A Ray started here listens on the address under which the
-network reaches this machine, even where it was told 127.0.0.1; it takes no part in Ray's usage
-statistics.
+It uses the cluster that ``RAY_ADDRESS`` names or that runs on this machine; otherwise it starts Ray
+for the sweep. One cell is one task on one core, and also on one GPU if its engine is `cuda`: Ray
+gives each such task its own GPU. Only histories travel back, so the machines need no shared disk.
+They need the same version of fegsam, and the files that a study names under the same paths. A task
+whose process or machine is lost runs again elsewhere. A Ray that is started here listens on this
+machine's network address, even if it is told to use 127.0.0.1; it sends no usage statistics.
 """
 
 from __future__ import annotations
@@ -31,12 +30,10 @@ if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
 
 _RETRIES = 3
-"""How often a task is begun again whose process dies."""
-
+"""Retries of a task whose process dies."""
 
 _AHEAD = 2
-"""Tasks under way per core: the next one waits at its worker, and finished histories do not pile
-up."""
+"""Submitted tasks per core: the next one is ready, and finished histories do not pile up."""
 
 
 class RayExecutor:
@@ -45,7 +42,7 @@ class RayExecutor:
     Parameters
     ----------
     workers : int, optional
-        How many cells are under way at most; by default as many as keep every core of the cluster
+        Largest number of submitted cells; by default enough to keep every core of the cluster
         busy.
     """
 
@@ -78,7 +75,7 @@ class RayExecutor:
                 ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        """Leave the cluster; a Ray that was started for this executor ends."""
+        """Leave the cluster; a Ray that this executor started ends."""
         if self._started:
             ray.shutdown()
             self._started = False
@@ -94,8 +91,7 @@ class RayExecutor:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ProblemError(
-                f"Ray cannot be reached or started ({error}); see to RAY_ADDRESS and to `ray "
-                "status`."
+                f"Ray cannot be reached or started ({error}); check RAY_ADDRESS and `ray status`."
             ) from error
         self._started = True
 
@@ -107,20 +103,20 @@ class RayExecutor:
 
 
 def claimed(engine: Any) -> dict[str, Any]:
-    """What one cell takes of a cluster."""
+    """The resources of a cluster that one cell takes."""
     on_gpu = str(getattr(engine, "name", engine)).startswith("cuda")
     return {"num_cpus": 1, "num_gpus": 1} if on_gpu else {"num_cpus": 1}
 
 
 def places(claims: dict[str, Any], resources: Mapping[str, float]) -> int:
-    """How many such cells a cluster runs at once."""
+    """The number of cells with these claims that a cluster runs at once."""
     cores = max(1, int(resources.get("CPU", 1)))
     if "num_gpus" not in claims:
         return cores
     cards = int(resources.get("GPU", 0))
     if cards == 0:
         raise ProblemError(
-            "engine is 'cuda' and the Ray cluster has no GPU; add a machine with one, or use "
+            "engine is 'cuda', but the Ray cluster has no GPU; add a machine with one, or use "
             "engine='cpu'."
         )
     return min(cores, cards)

@@ -1,12 +1,12 @@
-"""Where a sweep keeps its cells: one file each, whole or not there.
+"""The stored cells of a sweep: one file each, complete or absent.
 
     DIR/study.toml                                   the study, as it was given
     DIR/cells/num_agents=4,step_size=0.1-<key>.nc    one cell's history: NetCDF, then a checksum
-    DIR/.lock, DIR/.lock.pid                         the process that is at work here
+    DIR/.lock, DIR/.lock.pid                         the process that uses the directory
 
-A file gets its name only when all of it is on the disk, so that a sweep may be killed at any
-moment. It ends in a seal (see `safe_files`) with the cell's key as its owner: a file that was cut,
-changed or moved to another cell's name is noticed before anything is read from it.
+A file gets its name only when all of it is on the disk, so a sweep may be killed at any moment. It
+ends with a seal (see `safe_files`) that names the cell's key as its owner: a file that was
+truncated, changed or renamed to another cell's name is detected before anything is read from it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _CHECKSUM = hashlib.sha256().digest_size
 _LONGEST = 120
-"""Characters of a file name that say what the cell is; the key behind them tells cells apart."""
+"""Characters of a file name that describe the cell; the key after them identifies it."""
 
 
 def describe(cell: Cell) -> str:
-    """Where in the grid a cell is, for people: ``num_agents=4, step_size=0.1``."""
+    """The place of a cell in the grid, for people: ``num_agents=4, step_size=0.1``."""
     return ", ".join(f"{axis}={value}" for axis, value in cell.axes.items()) or "the only cell"
 
 
@@ -45,7 +45,7 @@ class Store:
     Parameters
     ----------
     directory : path
-        Made when the first result comes.
+        It is created with the first result.
 
     Examples
     --------
@@ -68,23 +68,22 @@ class Store:
         self._study = self.directory / "study.toml"
 
     def path(self, cell: Cell) -> pathlib.Path:
-        """The file of a cell, whether it is there or not."""
+        """The file of a cell, which may not exist."""
         readable = re.sub(r"[^\w.,=+-]", "", describe(cell).replace(", ", ",").replace(" ", "_"))
         return self._cells / f"{readable[:_LONGEST]}-{cell.key[:16]}.nc"
 
     def write(self, cell: Cell, history: History) -> None:
-        """Keep a cell's history: after this it stays, whatever happens to the process or the
-        machine."""
+        """Store a cell's history durably: it survives a crash of the process or the machine."""
         with self._usable():
             self._cells.mkdir(parents=True, exist_ok=True)
         save_history(history, self.path(cell), owner=cell.key)
 
     def read(self, cell: Cell) -> History | None:
-        """A cell's history, or None where there is none or its file is damaged."""
+        """A cell's history, or None if its file is missing or damaged."""
         return parse_history(self.path(cell)) if self.is_whole(cell) else None
 
     def is_whole(self, cell: Cell) -> bool:
-        """Whether a cell's file is there and as it was written."""
+        """Whether a cell's file exists and is undamaged."""
         try:
             label = sealed_by(self.path(cell))
             return (
@@ -94,19 +93,19 @@ class Store:
             return False
 
     def _has_old_checksum(self, cell: Cell) -> bool:
-        """Files of versions before seals end in the SHA-256 of the rest and of the cell's key."""
+        """Whether an old file is undamaged: it ends with a SHA-256 of its content and the key."""
         content = memoryview(read_plain(self.path(cell)))
         state = hashlib.sha256(content[:-_CHECKSUM])
         state.update(cell.key.encode())
         return content[-_CHECKSUM:] == state.digest()
 
     def done(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Those of `cells` whose files are whole."""
+        """The cells whose files exist and are undamaged."""
         return [cell for cell in cells if self.is_whole(cell)]
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else may run a sweep here meanwhile; the lock of a process that died is free."""
+        """Keep other sweeps out of the directory; the lock of a dead process does not count."""
         try:
             own = lock(self.directory / ".lock")
         except Locked as other:
@@ -122,10 +121,10 @@ class Store:
             yield
 
     def adopt(self, text: str, cells: Sequence[Cell]) -> None:
-        """Make this the directory of a study, unless it holds another's results.
+        """Make this the directory of a study, unless it holds results of another study.
 
-        What belongs to the study stays, so that its grid may have grown since. What a killed sweep
-        left half written goes.
+        Results of this study stay, so its grid may have grown since. Incomplete files of a killed
+        sweep are removed.
         """
         own = {self.path(cell).name for cell in cells}
         found = sorted(

@@ -1,7 +1,7 @@
-"""A sweep: every cell of a study, run once and stored; what is stored already is not run again.
+"""A sweep runs and stores every cell of a study; stored cells are not run again.
 
-So a sweep that was stopped, in whatever way, goes on when it is run again, and ends with the data
-of one that was not.
+A sweep that was stopped in any way therefore resumes when it is run again, and ends with the same
+data as one that was not stopped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fegsam.experiments.spec.study import Study
 
 _NAMED = 5
-"""Cells that a message names; of more it says the number."""
+"""Number of cells that a message names; it counts the others."""
 
 
 class SweepError(ProblemError):
@@ -36,7 +36,7 @@ class SweepError(ProblemError):
     Attributes
     ----------
     failures : dict
-        For each failed cell's place in the grid, where in the code it went wrong.
+        The traceback of each failed cell, by its place in the grid.
     """
 
     def __init__(self, sentence: str, failures: dict[str, str]) -> None:
@@ -90,10 +90,10 @@ class Results:
 
 
 def load_results(directory: str | os.PathLike[str], *, trust: bool = False) -> Results:
-    """What a sweep has stored in `directory`, with the study that it was.
+    """The results that a sweep stored in `directory`, with their study.
 
-    Nothing is built, and no code that lies there is run, unless `trust` is true: then `Cell.build`
-    may run it.
+    No problem is built and no stored code is run, unless `trust` is true: then `Cell.build` may run
+    it.
     """
     from fegsam.experiments.spec.study import load_study
 
@@ -109,23 +109,23 @@ def run_sweep(
     workers: int | None = None,
     progress: bool = True,
 ) -> Results:
-    """Run the cells of a study that are not yet stored, and store each as soon as it is done.
+    """Run the cells of a study that are not yet stored, and store each as soon as it finishes.
 
     Parameters
     ----------
     study : Study
     directory : path
-        Where the results are kept; made where it is not there. One that holds another study's
+        The directory of the results, created if it is missing. A directory with another study's
         results is refused.
     executor : "local", "ray" or an Executor
-        Who runs the cells. An executor of your own stays open: ``with LocalExecutor() as executor``
-        serves many sweeps.
+        What runs the cells. An executor that you pass stays open: ``with LocalExecutor() as
+        executor`` serves many sweeps.
     engine : optional
         As in `fegsam.run`; by default the study's.
     workers : int, optional
-        How many cells run at once; by default as many as there are cores.
+        The number of cells that run at once; by default the number of cores.
     progress : bool
-        Show a bar, where a person is watching.
+        Show a progress bar if the output is a terminal.
 
     Returns
     -------
@@ -134,9 +134,9 @@ def run_sweep(
     Raises
     ------
     SweepError
-        Where cells failed, after all others are done.
+        If cells failed, after all others have finished.
     KeyboardInterrupt
-        On Ctrl-C, with the sentence that says how to go on.
+        On Ctrl-C, with a sentence that says how to continue.
 
     Examples
     --------
@@ -173,14 +173,13 @@ def _opened(executor: str | Executor, workers: int | None) -> Iterator[Executor]
         yield executor
     else:
         raise ProblemError(
-            f"workers is {workers!r}, but an open executor has its own number; leave one of the "
-            "two out."
+            f"workers is {workers!r}, but an open executor has its own number; omit one of the two."
         )
 
 
 def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
-    """The cells that are still to run, each once; says which files are damaged."""
-    # Cells that differ in nothing share a file.
+    """The distinct cells that are still to run; warns about damaged files."""
+    # Equal cells share a file.
     distinct = list({store.path(cell): cell for cell in cells}.values())
     done = store.done(distinct)
     whole = set(map(store.path, done))
@@ -200,18 +199,17 @@ def _left(store: Store, cells: Sequence[Cell], engine: Any) -> list[Cell]:
         raise ProblemError(
             f"{str(store.directory)!r} holds results of the engine {before.settings.engine!r}, "
             f"but {name!r} is asked for; "
-            "go on with that one, or choose another directory."
+            f"use {before.settings.engine!r}, or choose another directory."
         )
     return left
 
 
 @contextlib.contextmanager
 def _kept_interrupts() -> Iterator[threading.Event]:
-    """Says whether Ctrl-C was pressed, for whoever asks where it does no harm; pressed again, it
-    interrupts at once.
+    """An event that is set by Ctrl-C, to be tested at safe points; a second Ctrl-C interrupts.
 
-    Raised in the middle of storing it can leave a lock of the library that writes the file taken,
-    and then all wait for ever.
+    An interrupt while a file is being written could leave a lock of the NetCDF library taken, and
+    every later write would hang.
     """
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread() or (
@@ -233,7 +231,7 @@ def _kept_interrupts() -> Iterator[threading.Event]:
 
 
 class _Sweep:
-    """What has been done so far."""
+    """The progress of one sweep, and what went wrong in it."""
 
     def __init__(self, store: Store, total: int, left: Sequence[Cell]) -> None:
         self.store = store
@@ -248,7 +246,7 @@ class _Sweep:
         steps = sum(cell.agent_steps for cell in self.left)
         try:
             with (
-                # Cells end now and then: only the mean speed says something about the time left.
+                # Cells finish irregularly: only the mean speed predicts the remaining time.
                 Progress(steps, " agent-steps", wanted=watched, smoothing=0) as progress,
                 _kept_interrupts() as interrupted,
                 contextlib.closing(executor.outcomes(self.left, engine)) as outcomes,  # pyright: ignore[reportArgumentType]
@@ -263,7 +261,7 @@ class _Sweep:
             raise KeyboardInterrupt(
                 f"Stopped: {self.stored} of {self.total} cells are stored in "
                 f"{str(self.store.directory)!r}; "
-                "run the same again to go on from there."
+                "run the same study again to continue."
             ) from None
 
     def _take(self, cell: Cell, answer: Any) -> None:
@@ -277,10 +275,10 @@ class _Sweep:
             self._diverged.append(describe(cell))
 
     def conclude(self) -> None:
-        """Say what did not go as it should."""
+        """Warn about diverged cells and raise an error about failed ones."""
         if self._diverged:
             warnings.warn(
-                f"In {len(self._diverged)} of {self.total} cells some seed left the finite numbers "
+                f"In {len(self._diverged)} of {self.total} cells some seed diverged "
                 f"({_some(self._diverged)}); their histories are NaN from there on: use smaller "
                 "step sizes.",
                 DivergenceWarning,
@@ -293,7 +291,7 @@ class _Sweep:
                 f"{len(places)} of {self.total} cells failed ({_some(places)}), the first with: "
                 f"{reason}. "
                 f"The other {self.stored} are stored in {str(self.store.directory)!r}; run the "
-                "same again to try the rest.",
+                "same study again to retry the rest.",
                 {place: trace for place, _, trace in self._failed},
             )
 

@@ -1,8 +1,8 @@
-"""The side of a worker: runs the cells that it is sent, wherever that is.
+"""The worker of a sweep: runs the cells that it receives.
 
-A local worker is this module in an interpreter of its own: requests come on stdin, answers go to
-stdout, one at a time. It writes no file. When the sweep's process is gone, however it went, stdin
-ends and so does the worker, in the middle of a cell if need be.
+A local worker is this module in a separate interpreter: requests come on stdin and answers go to
+stdout, one at a time. It writes no files. When the sweep's process ends for any reason, stdin ends
+and so does the worker, even in the middle of a cell.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def environment(threads: int) -> dict[str, str]:
-    """What a worker must find in its environment before it imports NumPy.
+    """Environment variables that a worker needs before it imports NumPy.
 
-    A linear solve has other last bits on other numbers of threads, so it always gets one.
+    The last bits of a linear solve depend on the number of threads, so it always uses one.
     """
     one = dict.fromkeys(
         ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"),
@@ -39,20 +39,20 @@ def environment(threads: int) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What came of a cell: its history, or the sentence that says why there is none."""
+    """The outcome of a cell: its history, or a sentence that says why there is none."""
 
     history: History | None = None
     error: str = ""
     trace: str = ""
-    """where in the code it went wrong, for whoever looks into it"""
+    """traceback of the error, for debugging"""
 
 
 def attempt(cell: Cell, engine: Any, threads: int) -> Answer:
-    """Run a cell, on its own engine where `engine` is None; what goes wrong in it is its own."""
+    """Run a cell on `engine`, or by default on its own; errors become part of the answer."""
     engine = cell.engine if engine is None else engine
     try:
         with warnings.catch_warnings():
-            # The sweep says it, once for all cells.
+            # The sweep warns once for all cells.
             warnings.simplefilter("ignore", DivergenceWarning)
             return Answer(cell.run(Cpu(threads=threads) if engine == "cpu" else engine))
     except ProblemError as error:
@@ -62,9 +62,9 @@ def attempt(cell: Cell, engine: Any, threads: int) -> Answer:
 
 
 def serve() -> None:
-    """Be a local worker, until stdin ends."""
+    """Work as a local worker until stdin ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    # What a cell prints must not come between the answers.
+    # Output that a cell prints must not mix with the answers.
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()

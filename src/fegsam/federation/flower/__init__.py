@@ -1,2 +1,1 @@
-"""Flower as the carrier of a federation: its apps and processes, the keys of nodes, and the gate in
-front of its server."""
+"""A federation over Flower: apps, processes, the keys of nodes, and the gate of its server."""

@@ -1,9 +1,8 @@
-"""The node on Flower: a ClientApp that hands each payload to the node's handler and carries back
-what it answers.
+"""The node on Flower: a ClientApp that passes each payload to the node and returns its answer.
 
-Flower runs a new process for each message, so nothing is kept in memory: an agent's state is in a
-file under the node's `state-dir`, and the node's settings are in its `--node-config`: `experiment`
-(a share, or a study and a `seed`), `agents` ("0,3"), `state-dir`.
+Flower runs a new process for each message, so nothing is kept in memory. An agent's state is in a
+file under the node's `state-dir`. The node's settings are in its `--node-config`: `experiment` (a
+share, or a study and a `seed`), `agents` ("0,3"), `state-dir`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """Which agents of which experiment live on a node, and where their state is kept."""
+    """The agents and the experiment of a node, and the directory of their state."""
 
     experiment: Path
     """a share, or the TOML file of a study"""
@@ -43,7 +42,7 @@ class NodeSettings:
 
 
 def node_settings(context: Context) -> NodeSettings:
-    """From the SuperNode's `--node-config`."""
+    """The settings in the SuperNode's `--node-config`."""
     config = context.node_config
     seed = config.get("seed")
     return NodeSettings(
@@ -64,12 +63,12 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
         try:
             node = node_of(settings(context))
         except Exception as error:
-            # Flower sends the words of an exception to the server; here they may name what is on
+            # Flower sends the message of an exception to the server; this one may reveal details of
             # this machine.
             traceback.print_exception(error)
             raise FederationError("the node cannot be set up; its own log says why.") from None
-        # A message without a payload is answered like any other that cannot be read: by the node,
-        # with a named reason.
+        # The node answers a message without a payload like any other unreadable one: with a named
+        # reason.
         return Message(packed(node.answer(unpacked(message.content) or b"")), reply_to=message)
 
     return app
@@ -77,7 +76,7 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
 
 @lru_cache(maxsize=64)
 def node_of(settings: NodeSettings) -> Node:
-    """The node with its agents; in a process that lives on, made once."""
+    """The node with its agents, made once per process."""
     path = settings.experiment
     is_spec = path.suffix == ".toml"
     experiment = (

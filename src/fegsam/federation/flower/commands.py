@@ -1,9 +1,8 @@
-"""Commands of Flower's command line, several in one process: to start it takes seconds, to run one
-does not.
+"""Runs several commands of Flower's command line in one process, because starting takes seconds.
 
     python -m fegsam.federation.flower.commands '[["supernode", "register", ...], ["run", ...]]'
 
-prints a JSON object for each, apart by `SEPARATOR`.
+prints a JSON object for each command, separated by `SEPARATOR`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def main() -> None:
     for words in json.loads(sys.argv[1]):
         try:
             app([*words, "--format", "json"], standalone_mode=False)
-        except Exception as error:  # whatever it is, it is this command's answer
+        except Exception as error:  # any error is the answer to this command
             print(
                 json.dumps({"success": False, "error-message": str(error) or type(error).__name__})
             )

@@ -1,8 +1,8 @@
-"""Who may take part: a certificate authority, the server's certificate, one key pair a node.
+"""Credentials: a certificate authority, the server's certificate, and one key pair per node.
 
-The authority signs the server's certificate, so nodes know the server; the server holds the nodes'
-public keys, so it knows them. Private keys are readable by their owner alone, and no file that is
-already there is written over.
+The authority signs the server's certificate, so that nodes can identify the server. The server has
+the nodes' public keys, so that it can identify them. Only their owner can read private keys, and no
+existing file is overwritten.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ except ImportError as error:
     ) from error
 
 LOOPBACK = ("localhost", "127.0.0.1")
-"""Where the server's own processes reach it, whatever its name outside is."""
+"""Names by which the server's own processes reach it."""
 
 _VALID = datetime.timedelta(days=825)
-"""The longest that a server certificate may be valid where TLS libraries set a limit."""
+"""The longest validity of a server certificate that all TLS libraries accept."""
 
 
 def private_directory(path: Path) -> Path:
-    """`path`, made where it is missing, that nobody but its owner may enter."""
+    """Create `path` if it is missing, and let only its owner enter it."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone may read, from its first moment on."""
+    """Write a new file that only its owner can read, even while it is being written."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise FederationError(
-            f"{path} is there already: choose another directory, credentials are not written over."
+            f"{path} already exists, and credentials are never overwritten: choose another "
+            "directory."
         ) from None
     with os.fdopen(handle, "wb") as file:
         file.write(content)
 
 
 def make_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """A certificate authority of its own for one federation: `ca.pem` and `ca.key` in
-    `directory`."""
+    """Create the certificate authority of one federation: `ca.pem` and `ca.key` in `directory`."""
     key = ec.generate_private_key(ec.SECP384R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fegsam federation authority")])
     certificate = (
@@ -79,8 +79,10 @@ def make_server(
     hosts: Sequence[str],
     authority: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
 ) -> None:
-    """A certificate for a server that is reached under `hosts` and on its own machine:
-    `server.pem`, `server.key`, `ca.pem`."""
+    """Create the certificate of a server: `server.pem`, `server.key`, `ca.pem`.
+
+    It is valid for the names `hosts` and on the server's own machine.
+    """
     issuer, signer = authority
     key = ec.generate_private_key(ec.SECP384R1())
     names = [_general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
@@ -105,7 +107,7 @@ def make_server(
 
 
 def make_node(private: Path, public: Path) -> None:
-    """A key pair for one node, in the format that Flower reads."""
+    """Create the key pair of one node, in the format that Flower reads."""
     key = ec.generate_private_key(ec.SECP384R1())
     write_new(private, _private(key, PrivateFormat.OpenSSH))
     write_new(public, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH) + b"\n")
@@ -121,7 +123,7 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        # Clocks of other machines may be a little behind.
+        # The clocks of other machines may be slow.
         .not_valid_before(now - datetime.timedelta(minutes=10))
         .not_valid_after(now + _VALID)
     )
@@ -151,7 +153,7 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
     except ValueError:
         raise FederationError(
-            f"the host {host!r} is no name or address: write it as nodes will reach it, in ASCII."
+            f"the host {host!r} is not a name or address: give the one that nodes use, in ASCII."
         ) from None
 
 

@@ -1,6 +1,6 @@
-"""A federation as directories to be copied to its machines: one for the server, one for each node.
+"""A federation as directories to copy to its machines: one for the server, one for each node.
 
-    DIR/authority/     ca.key: signs certificates; nobody needs it while the federation runs, so
+    DIR/authority/     ca.key: signs certificates; it is not needed while the federation runs, so
                        keep it elsewhere
     DIR/server/        federation.toml, the terms (no environment, no policy), certificate and key,
                        the nodes' public keys
@@ -60,14 +60,14 @@ class _NodeTable(Table):
     experiment: Text = SHARE_FILE
     """the share of its agents, or a study"""
     seed: Seed | None = None
-    """where it is a study"""
+    """the seed, if the experiment is a study"""
     state: Text = "state"
     insecure: bool = False
 
 
 @dataclass(frozen=True)
 class ServerSide:
-    """What `DIR/server` says."""
+    """The content of `DIR/server`."""
 
     directory: Path
     listen: tuple[str, int]
@@ -79,13 +79,13 @@ class ServerSide:
 
 @dataclass(frozen=True)
 class NodeSide:
-    """What `DIR/nodes/NAME` says."""
+    """The content of `DIR/nodes/NAME`."""
 
     directory: Path
     name: str
     server: str
     authority: Path | None
-    """None: plain text and no key"""
+    """None: no encryption and no key"""
     key: Path
     experiment: Path
     seed: int | None
@@ -95,7 +95,7 @@ class NodeSide:
     """whether the code that its study names may run"""
 
     def check_trust(self) -> None:
-        """Refuse a node whose study names code that may not run, before anything is started."""
+        """Refuse a node whose study names code that may not run, before anything starts."""
         if self.experiment.suffix == ".toml":
             check_trust(load_study(self.experiment, trust=self.trust).cells()[0])
 
@@ -108,7 +108,7 @@ class Entrance:
     """its names and addresses; nodes use the first by default"""
     port: int
     insecure: bool = False
-    """plain text, and nodes without keys"""
+    """no encryption, and nodes without keys"""
 
 
 def init(
@@ -121,13 +121,13 @@ def init(
     rules: Mapping[str, Any] | None = None,
     trust: bool | None = None,
 ) -> list[Path]:
-    """Write the directories of a federation; the nodes' directories.
+    """Write the directories of a federation, and return those of the nodes.
 
     Parameters
     ----------
     spec : a study; its first cell is run, under `seed` or its first seed
-    num_nodes : number of nodes to which the agents are dealt; one node for each agent by default
-    rules : what differs from the defaults of `Rules`
+    num_nodes : number of nodes that share the agents; one node per agent by default
+    rules : the fields of `Rules` that differ from their defaults
     trust : as in `load_study`
     """
     rules, insecure = dict(rules or {}), entrance.insecure
@@ -172,8 +172,10 @@ def init(
 
 
 def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:
-    """Give a node what its agents need, and nothing of the others where that can be parted; what
-    its file says of it."""
+    """Write a node's share or, if there is none, its study; return the keys of its file.
+
+    A share has nothing that belongs to other agents.
+    """
     try:
         save_share(experiment, agents, node / SHARE_FILE)
     except ProblemError:
@@ -185,14 +187,15 @@ def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path)
 
 
 def deal(num_agents: int, num_nodes: int) -> list[list[int]]:
-    """Agents 0, 1, ... to nodes 0, 1, ..., and round again.
+    """Distribute agents to nodes in turn.
 
     >>> deal(5, 2)
     [[0, 2, 4], [1, 3]]
     """
     if not 1 <= num_nodes <= num_agents:
         raise FederationError(
-            f"the nodes are {num_nodes}, but {num_agents} agents live on 1 to {num_agents} nodes."
+            f"the number of nodes is {num_nodes}; give a number from 1 to {num_agents} for "
+            f"{num_agents} agents."
         )
     return [list(range(node, num_agents, num_nodes)) for node in range(num_nodes)]
 
@@ -236,13 +239,14 @@ def address(host: str, port: int) -> str:
 
 
 def split_address(text: str, where: str) -> tuple[str, int]:
-    """
+    """The host and port of an address.
+
     >>> split_address("[::1]:8000", "federation.toml")
     ('::1', 8000)
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise FederationError(f"{where}: {text!r} is no address: write host:port.")
+        raise FederationError(f"{where}: {text!r} is not an address: write host:port.")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -258,11 +262,11 @@ def _read(path: Path) -> SpecText:
         return SpecText(read_plain(path, MOST_BYTES).decode(), str(path), path.parent)
     except OSError as error:
         raise SpecError(
-            f"{path} cannot be read ({error.strerror}): `fegsam federate init` writes it."
+            f"{path} cannot be read ({error.strerror}): write it with `fegsam federate init`."
         ) from None
     except UnicodeDecodeError:
         raise SpecError(
-            f"{path} cannot be read (it is not UTF-8): `fegsam federate init` writes it."
+            f"{path} cannot be read (it is not UTF-8): write it with `fegsam federate init`."
         ) from None
 
 

@@ -1,12 +1,10 @@
-"""The door of the federation: the one port that other machines reach, and the only calls that nodes
-need.
+"""The gate of a federation: the only port that other machines reach, for the calls of nodes alone.
 
-Flower's SuperLink serves its nodes and its operators on one port, and of operators it asks no
-proof: who reaches that port may submit code, which then runs on the server and on every node, and
-may register keys. So the SuperLink listens on the loopback address alone, and this gate passes on
-the calls of nodes (which are signed with the nodes' keys) and nothing else. Requests are written
-anew for the SuperLink, so what the gate read is what the SuperLink sees. Whoever is turned away is
-logged.
+Flower's SuperLink serves nodes and operators on one port, and does not authenticate operators:
+anyone who reaches that port may register keys and submit code, which then runs on the server and on
+every node. The SuperLink therefore listens only on the loopback address, and this gate forwards the
+calls of nodes (which are signed with the nodes' keys) and nothing else. It writes each request
+again for the SuperLink, which thus sees exactly what the gate read. Refused calls are logged.
 """
 
 from __future__ import annotations
@@ -45,22 +43,24 @@ NODE_CALLS = frozenset(
     )
 )
 SELF_REGISTRATION = frozenset({"/v1/fleet/register-node", "/v1/fleet/unregister-node"})
-"""What nodes without keys call; open only where the federation runs without TLS and keys."""
+"""Calls of nodes without keys, allowed only in a federation without TLS and keys."""
 
 MAX_BODY = 1 << 28
-"""Bytes; parameters of 3 * 10^7 numbers fit."""
+"""Largest body in bytes; 3 * 10^7 parameters fit."""
 
 _HANDSHAKE, _IDLE, _ANSWER = 20.0, 120.0, 120.0
 """Seconds for the TLS handshake, between two requests, and for the SuperLink's answer."""
 
-_KEY, _MOMENT, _MOMENT_LIFE = "flwr-public-key", "flwr-timestamp", 320.0
-"""Headers of a node's key and of the moment that it signed, and how many seconds the SuperLink
-believes in a moment."""
+_KEY, _TIMESTAMP, _TIMESTAMP_LIFE = "flwr-public-key", "flwr-timestamp", 320.0
+"""Headers of a node's key and of the timestamp that it signed, and a timestamp's life in seconds.
+
+The SuperLink refuses older timestamps.
+"""
 
 _MAX_CONNECTIONS = 4096
 
 _PASSED_ON = ("content-type", "accept")
-"""Headers that go to the SuperLink, with all that begin with `flwr-`."""
+"""Headers that are forwarded, besides all that begin with `flwr-`."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Tls:
 
 
 class Gate:
-    """``with Gate(...) as gate:`` serves on threads of its own until the block ends.
+    """``with Gate(...) as gate:`` serves on its own threads until the block ends.
 
     Parameters
     ----------
-    host, port : where nodes come in; port 0 takes a free one, see `port`
+    host, port : the address that nodes connect to; port 0 takes a free port, see `port`
     upstream : (host, port) of the SuperLink
     tls : Tls, or None for plain text
-    log : file that gets one JSON object a line for everyone who is turned away
+    log : file that receives one line of JSON per refusal
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Gate:
             self._server = _GateServer((host, port), upstream, tls, self._log)
         except OSError as error:
             raise FederationError(
-                f"the address {host}:{port} cannot be listened on ({error.strerror}): choose "
-                "another, or end who holds it."
+                f"the gate cannot listen on {host}:{port} ({error.strerror}): choose another "
+                "address, or end the process that uses it."
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="gate", daemon=True)
 
@@ -111,8 +111,7 @@ class Gate:
 
 
 class _GateLog:
-    """One line for each refusal; the file is rolled over, so that a flood of strangers cannot fill
-    the disk."""
+    """One line per refusal; the file is rotated, so that a flood of calls cannot fill the disk."""
 
     def __init__(self, path: Path) -> None:
         self._handler = logging.handlers.RotatingFileHandler(
@@ -137,11 +136,10 @@ class _GateLog:
         self._handler.close()
 
 
-class _Used:
-    """Moments that were believed, by key. Nodes sign each call anew: one that comes twice was
-    recorded and is played back.
+class _UsedTimestamps:
+    """Accepted timestamps by key, to detect replays: nodes sign each call with a new timestamp.
 
-    Not the signatures are kept, since of one signature others can be made that are as good.
+    We store timestamps, not signatures: ECDSA signatures are malleable.
     """
 
     def __init__(self) -> None:
@@ -153,7 +151,7 @@ class _Used:
         with self._lock:
             while self._until and next(iter(self._until.values())) < now:
                 del self._until[next(iter(self._until))]
-            self._until[signed] = now + _MOMENT_LIFE
+            self._until[signed] = now + _TIMESTAMP_LIFE
 
     def __contains__(self, signed: tuple[bytes, str]) -> bool:
         return signed in self._until
@@ -170,7 +168,7 @@ class _GateServer(socketserver.ThreadingTCPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
         self.log = log
-        self.used = _Used()
+        self.used = _UsedTimestamps()
         self.upstream = upstream
         self.allowed = NODE_CALLS if tls else NODE_CALLS | SELF_REGISTRATION
         self.context: ssl.SSLContext | None = None
@@ -183,7 +181,7 @@ class _GateServer(socketserver.ThreadingTCPServer):
             self.trust = ssl.create_default_context(cafile=tls.authority)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Here, on the connection's own thread, the handshake keeps nobody else waiting."""
+        """Do the handshake on the connection's own thread, where it delays no other connection."""
         peer = str(client_address[0])
         if not self.places.acquire(blocking=False):
             self.log.refused(peer, "too many connections")
@@ -211,12 +209,12 @@ class _GateServer(socketserver.ThreadingTCPServer):
             return None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is closed; the others go on."""
+        """Log a broken connection; the others continue."""
         self.log.refused(str(client_address[0]), "broken connection")
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection of a node: its requests one after the other."""
+    """One connection of a node, with its requests in turn."""
 
     protocol_version = "HTTP/1.1"
     timeout = _IDLE
@@ -260,9 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def _body_length(self) -> int | None:
-        """How many bytes follow; None if the request was turned away."""
+        """The length of the body; None if the request was refused."""
         if self.path not in self._gate.allowed:
-            # Not 403: Flower's nodes take that for the end of a run, and stay.
+            # Not 403: Flower's nodes take that for the end of a run, and keep running.
             self._turn_away(HTTPStatus.NOT_FOUND, "not a call of nodes")
             return None
         stated = self.headers.get_all("Content-Length", [])
@@ -279,7 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
         return int(stated[0])
 
     def _passed_on(self) -> dict[str, str] | None:
-        """The headers that go on, each once; None if the request was turned away."""
+        """The headers to forward, each once; None if the request was refused."""
         named = [(name.lower(), value) for name, value in self.headers.items()]
         kept = [
             (name, value) for name, value in named if name in _PASSED_ON or name.startswith("flwr-")
@@ -290,8 +288,8 @@ class _Handler(BaseHTTPRequestHandler):
         return dict(kept)
 
     def _ask_superlink(self, headers: dict[str, str], body: bytes) -> tuple[int, str, bytes] | None:
-        # A connection that the SuperLink closed while it was idle shows itself only when used: then
-        # once more on a new one. Calls that were answered are never sent again.
+        # A connection that the SuperLink closed while idle fails only when it is used; then we
+        # retry once on a new one. Calls that were answered are never sent again.
         for _ in range(2):
             fresh = self._upstream is None
             try:
@@ -329,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().send_error(status, reason)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What is no HTTP, or another method than POST."""
+        """Refuse whatever is not HTTP, or uses another method than POST."""
         self._log_refusal(message or HTTPStatus(code).phrase)
         self.close_connection = True
         super().send_error(code, message, explain)
@@ -343,12 +341,12 @@ class _Handler(BaseHTTPRequestHandler):
         return "fegsam"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The SuperLink's own log has every call; here only refusals are kept."""
+        """Log nothing here: the SuperLink logs every call, and this log is for refusals."""
 
 
 def _signed(headers: dict[str, str]) -> tuple[bytes, str]:
-    """Whose key signed which moment; what cannot be read is for the SuperLink to refuse."""
+    """The key and the timestamp that it signed; the SuperLink refuses what cannot be decoded."""
     try:
-        return base64.b64decode(headers.get(_KEY, "")), headers.get(_MOMENT, "")
+        return base64.b64decode(headers.get(_KEY, "")), headers.get(_TIMESTAMP, "")
     except ValueError:
         return b"", ""

@@ -1,4 +1,4 @@
-"""The server's transport over Flower's `Grid`: one opaque payload a message, each way."""
+"""The server's transport over Flower's `Grid`: one opaque payload per message, each way."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ except ImportError as error:
     ) from error
 
 RECORD, PAYLOAD = "fegsam", "payload"
-"""Where the payload is in a message; nothing else is in it."""
+"""The place of the payload in a message, which holds nothing else."""
 
 _LOOK = 0.25
-"""Seconds between two looks for replies."""
+"""Seconds between two polls for replies."""
 
 
 def packed(payload: bytes) -> RecordDict:
@@ -28,29 +28,29 @@ def packed(payload: bytes) -> RecordDict:
 
 
 def unpacked(content: RecordDict) -> bytes | None:
-    """The payload, or None if there is none that is bytes: other sides may send what they like."""
+    """The payload, or None if it is missing or not bytes: the other side may send anything."""
     record: Any = content.get(RECORD)
     payload = record.get(PAYLOAD) if isinstance(record, ConfigRecord) else None
     return payload if isinstance(payload, bytes) else None
 
 
 class GridTransport:
-    """What the server loop asks of a transport, on a Grid.
+    """A `Transport` over a Grid.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
     lifetime : float
-        Seconds after which a message that no node came for is dropped.
+        Seconds after which a message that no node has fetched is dropped.
     """
 
     def __init__(self, grid: Grid, lifetime: float) -> None:
         self._grid = grid
         self._lifetime = lifetime
         self._open: dict[str, tuple[str, bytes]] = {}
-        """ids of messages whose reply is still to come, and what went to which node"""
+        """ids of messages that await a reply, with their node and payload"""
         self._under_way: set[tuple[str, bytes]] = set()
-        """of these, what its node will still come to: it has not left since"""
+        """those of them that the node will still process: it has not left since"""
 
     def nodes(self) -> list[str]:
         connected = [str(node) for node in self._grid.get_node_ids()]
@@ -60,9 +60,11 @@ class GridTransport:
         return connected
 
     def send(self, node: str, payload: bytes) -> None:
-        """What the node has still before it is not sent twice: Flower starts a process for each
-        message, one after the other, and on a slow machine questions that are repeated would pile
-        up faster than they are answered."""
+        """Send a payload, unless the node has not yet processed an equal one.
+
+        Flower starts a process for each message in turn. On a slow machine repeated requests would
+        pile up faster than they are answered.
+        """
         if (node, payload) in self._under_way:
             return
         message = Message(

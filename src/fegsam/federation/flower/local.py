@@ -1,8 +1,7 @@
-"""A whole federation on this machine: server and nodes as processes of their own, over the loopback
-address.
+"""A whole federation on this machine: server and nodes are processes on the loopback address.
 
-The same gate, TLS, keys, SuperLink and SuperNodes as on several machines; run again in its
-directory, it goes on where it was.
+The gate, TLS, keys, SuperLink and SuperNodes are those of several machines. Run again in its
+directory, a federation resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from fegsam.history.settings import Settings
 
 DEPLOYMENT = "deployment"
 _DECIDING = ("fingerprint", "seeds", "step_size", "sync_period", "num_steps")
-"""Settings by which one experiment's history is told from another's."""
+"""Settings that identify the experiment of a history."""
 
 
 def run_locally(
@@ -48,15 +47,15 @@ def run_locally(
     trust: bool | None = None,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> Path:
-    """Run the first cell of a study as a federation of processes; the file of its history.
+    """Run the first cell of a study as a federation of processes; return the file of its history.
 
     Parameters
     ----------
     spec, seed, num_nodes, rules, insecure, trust : as for `deployment.init`
     output : Path
-        A new directory, or that of a run of the same study, which goes on.
+        A new directory, or that of a run of the same study, which resumes.
     on_event : callable
-        Gets every event of the log, as it comes.
+        It is called with every event of the log as it occurs.
     """
     deployment = output / DEPLOYMENT
     if not (deployment / "server" / SERVER_FILE).exists():
@@ -86,8 +85,8 @@ def run_locally(
     ):
         if kept != wanted:
             raise FederationError(
-                f"{output} holds {what}: choose another directory, or give what was given for "
-                "that run."
+                f"{output} holds {what}: choose another directory, or give the arguments of that "
+                "run."
             )
     if not (output / HISTORY_FILE).exists():
         Supervisor(
@@ -97,8 +96,10 @@ def run_locally(
 
 
 def with_study(node: NodeSide, spec: Path) -> NodeSide:
-    """A node that needs a whole study takes the one that was given, which has been checked, not the
-    copy in the results."""
+    """The node with the study that was given instead of the copy in the results.
+
+    The given study has been checked. A node with a share is unchanged.
+    """
     return (
         replace(node, experiment=spec.absolute(), trust=True)
         if node.experiment.suffix == ".toml"
@@ -107,18 +108,17 @@ def with_study(node: NodeSide, spec: Path) -> NodeSide:
 
 
 def finished(output: Path, settings: Settings) -> Path:
-    """The file of a federation's history, once it is seen to be whole and to belong to these
-    settings."""
+    """The file of a federation's history, checked to be undamaged and to have these settings."""
     path = output / HISTORY_FILE
     try:
         history = load_history(path)
     except ProblemError as error:
         raise FederationError(
-            f"{path} is damaged or is no history: remove it, and the same command makes it again "
-            "from the records."
+            f"{path} is damaged or not a history: remove it and run the same command again, which "
+            "makes it from the records."
         ) from error
     if any(getattr(history.settings, name) != getattr(settings, name) for name in _DECIDING):
         raise FederationError(
-            f"{path} is the history of another experiment: remove it, then run the same again."
+            f"{path} is the history of another experiment: remove it, then run the command again."
         )
     return path

@@ -1,9 +1,8 @@
-"""Processes that end with us: everything that a federation starts carries a mark, and by it all is
-found again.
+"""The processes of a federation, found by a mark in their environment.
 
-Flower puts some of its processes into sessions of their own, and a parent that was killed leaves
-its children behind; a mark in the environment is inherited all the same. Where there is no /proc,
-the processes started here are ended, and theirs are left to Flower.
+Flower puts some of its processes into separate sessions, and a killed parent leaves its children
+running; but every process inherits the mark. Without /proc, only the processes that are started
+here are ended, and Flower must end their children.
 """
 
 from __future__ import annotations
@@ -24,15 +23,17 @@ OFFLINE = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-"""No word to anybody, no update looked for, nothing installed at run time."""
+"""No telemetry, no check for updates, no installation at run time."""
 
 _GRACE = 8.0
-"""Seconds between asking a process to end and ending it."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 def environment(home: Path, mark: str, **more: str) -> dict[str, str]:
-    """For a Flower process with its files in `home`; Flower looks for its other programs on the
-    PATH."""
+    """The environment of a Flower process with its files in `home`.
+
+    Flower looks for its other programs on the PATH.
+    """
     programs = os.pathsep.join(
         [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     )
@@ -45,13 +46,12 @@ def environment(home: Path, mark: str, **more: str) -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """A program of the environment that this Python runs in."""
+    """The path of a program in the environment of this Python."""
     return str(Path(sys.executable).parent / name)
 
 
 def start(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that Ctrl-C reaches us first; what it prints is added to
-    `log`."""
+    """Start a process in its own session, so that Ctrl-C reaches us first; `log` has its output."""
     with open(log, "ab") as output:
         return subprocess.Popen(
             command,
@@ -64,19 +64,18 @@ def start(command: Sequence[str], log: Path, environ: Mapping[str, str]) -> subp
 
 
 def marked(mark: str) -> list[int]:
-    """The ids of all processes that carry `mark`, this one excepted."""
+    """The ids of all other processes that carry `mark`."""
     needle = f"{MARK}={mark}".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
             if needle in (entry / "environ").read_bytes().split(b"\0"):
                 found.append(int(entry.name))
     return [pid for pid in found if pid != os.getpid()]
 
 
 def alive(pid: int, mark: str) -> bool:
-    """Whether process `pid` carries `mark` and lives; one that ended and was not waited for does
-    not."""
+    """Whether process `pid` carries `mark` and is alive; a zombie is not."""
     try:
         return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except FileNotFoundError:
@@ -92,21 +91,21 @@ def alive(pid: int, mark: str) -> bool:
 
 
 def end(pid: int, mark: str) -> None:
-    """End process `pid` if it carries `mark`, without asking it."""
+    """Kill process `pid` if it carries `mark`, and wait until it has ended."""
     while alive(pid, mark):
         _signal([pid], signal.SIGKILL)
         time.sleep(0.05)
 
 
 def end_all(mark: str, children: Sequence[subprocess.Popen[bytes]] = ()) -> None:
-    """End every process that carries `mark`, and `children`: asked first, then not asked."""
+    """End `children` and every process that carries `mark`, first by SIGTERM, then by SIGKILL."""
     _signal(
         [*marked(mark), *(child.pid for child in children if child.poll() is None)], signal.SIGTERM
     )
     deadline = time.monotonic() + _GRACE
     while (left := _left(mark, children)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    while left:  # a process that was just starting another may have been too late to be asked
+    while left:  # a process that was just being started may have missed SIGTERM
         _signal(left, signal.SIGKILL)
         time.sleep(0.1)
         left = _left(mark, children)

@@ -1,8 +1,8 @@
 """The server on Flower: a ServerApp that runs the server loop over the Grid.
 
-Flower starts it in a process of its own. What it needs is named in its environment: the directory
-of the server's files, and the directory of results. There it says how it is doing (`AppStatus`),
-since Flower takes a server app that was killed for running.
+Flower starts it in a separate process. Its environment names the directory of the server's files
+and the directory of results, where the app writes its status (`AppStatus`): Flower reports a killed
+server app as running.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SERVER, OUTPUT = "FEGSAM_SERVER", "FEGSAM_OUTPUT"
 
 HISTORY_FILE = "history.nc"
 FLOWER_FOLDER = "flower"
-"""In the directory of results: what Flower writes."""
+"""The folder of Flower's files in the directory of results."""
 
 app = ServerApp()
 
 
 @dataclass(frozen=True)
 class AppStatus:
-    """How a server app is doing: it runs, it finished, or it failed with an error."""
+    """The status of a server app: running, finished, or failed with an error."""
 
     pid: int
     state: str
@@ -81,7 +81,7 @@ def main(grid: Grid, context: Context) -> None:
 
 def _run(grid: Grid, directory: Path) -> None:
     side = load_server(Path(os.environ[SERVER]))
-    # A node that comes back later than this is asked anew.
+    # A node that returns later than this is asked again.
     transport = GridTransport(grid, lifetime=side.rules.round_timeout)
     outcome = Server(load_terms(side.terms), transport, directory, rules=side.rules).run()
     outcome.history.save(directory / HISTORY_FILE)

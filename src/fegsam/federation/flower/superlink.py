@@ -1,7 +1,7 @@
-"""Flower's SuperLink, run for one federation: started, told who may come, given the app, ended.
+"""Runs Flower's SuperLink for one federation: starts it, registers nodes and submits the app.
 
-It listens on the loopback address alone (`gate` says why). It is told what to do through Flower's
-own command line.
+The SuperLink listens only on the loopback address (`gate` says why), and is controlled by Flower's
+command line.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from fegsam.federation.flower.processes import program, start
 HOST = "127.0.0.1"
 _NAME = "fegsam"
 _PATIENCE = 120.0
-"""Seconds for the SuperLink to listen, and for each command to it; the slowest machine needs a
-tenth."""
+"""Seconds for the SuperLink to listen, and for its commands; a slow machine needs a tenth."""
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on now."""
+    """A free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return probe.getsockname()[1]
@@ -41,11 +40,11 @@ class SuperLink:
     Parameters
     ----------
     home : Path
-        Its database (registered keys and runs outlive it), its log and the connection file of
-        Flower's command line.
+        The folder of its database (registered keys and runs outlive it), its log and the
+        connection file of Flower's command line.
     environ : mapping
-        Of its processes: the server app is one of them.
-    tls : Tls, or None for plain text, and then for nodes without keys
+        The environment of its processes, which include the server app.
+    tls : Tls, or None for plain text and nodes without keys
     """
 
     def __init__(self, home: Path, environ: Mapping[str, str], tls: Tls | None, port: int) -> None:
@@ -96,13 +95,15 @@ class SuperLink:
         while not self._listens():
             if not self.running or time.monotonic() > deadline:
                 raise FederationError(
-                    f"Flower's SuperLink did not start: see {self.home / 'superlink.log'}."
+                    f"Flower's SuperLink did not start: see the log {self.home / 'superlink.log'}."
                 )
             time.sleep(0.1)
 
     def prepare(self, keys: Sequence[Path], app: Path, unfinished: str | None = None) -> str:
-        """Let the nodes with these public keys in (who is in stays so), end the run `unfinished`,
-        run the app; its run's id."""
+        """Register the public keys of nodes, end the run `unfinished`, and run the app.
+
+        Nodes that are already registered stay registered. Returns the id of the run.
+        """
         commands = [["supernode", "register", str(key), _NAME] for key in keys]
         commands += [["stop", unfinished, _NAME]] if unfinished else []
         *before, submitted = self._tell([*commands, ["run", str(app), _NAME]])
@@ -114,7 +115,7 @@ class SuperLink:
         return str(submitted["run-id"])
 
     def _tell(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-        """Run commands of Flower's command line; what each answers."""
+        """Run commands of Flower's command line, and return their answers."""
         process = subprocess.Popen(
             [sys.executable, "-m", flower_commands.__name__, json.dumps(commands)],
             env=self._environ,
@@ -130,7 +131,8 @@ class SuperLink:
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise FederationError(
-                    f"Flower's SuperLink does not answer: see {self.home / 'superlink.log'}."
+                    "Flower's SuperLink does not answer: see the log "
+                    f"{self.home / 'superlink.log'}."
                 ) from None
         parts = out.split(flower_commands.SEPARATOR)[:-1]
         if len(parts) != len(commands):
@@ -146,7 +148,7 @@ class SuperLink:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """The JSON object among lines of other kinds."""
+    """The JSON object in an output that may have other lines."""
     try:
         return json.loads(text[text.index("{") : text.rindex("}") + 1])
     except ValueError:

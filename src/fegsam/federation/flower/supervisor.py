@@ -1,9 +1,8 @@
-"""The server's machine: starts the SuperLink, the gate and the server app, starts again what dies,
-and ends all at the end.
+"""Supervises the server's machine: runs the SuperLink, the gate and the server app.
 
-The server app goes on from its checkpoint, the SuperLink from its database, nodes from their
-agents' files; so whatever is killed, the run ends with the same numbers. What died is said in the
-log of events.
+A process that dies is started again. The server app resumes from its checkpoint, the SuperLink from
+its database and nodes from their agents' files, so the run ends with the same numbers whichever
+process is killed. The log of events names every process that died. All processes end with the run.
 """
 
 from __future__ import annotations
@@ -48,16 +47,15 @@ APP = {
         }
     },
 }
-"""The Flower app: names what is installed on every machine, and carries no code."""
+"""The Flower app; it refers to the package installed on every machine, and carries no code."""
 
 _LOOK = 0.3
 _START = 180.0
-"""Seconds that a server app may take to begin its work."""
+"""Seconds that a server app may take to start."""
 _NODE_PAUSE = 20.0
-"""Seconds before a node is started again. Flower lets a node that was killed back in after about
-65."""
+"""Seconds before a dead node is started again; Flower readmits a killed node after about 65."""
 _DEATHS = 3
-"""So many deaths of the server app or the SuperLink without a round between them end the run."""
+"""Deaths of the server app or the SuperLink that are tolerated without a round between them."""
 
 
 def mark_of(directory: Path) -> str:
@@ -66,8 +64,10 @@ def mark_of(directory: Path) -> str:
 
 
 def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], Path]:
-    """Flower's SuperNode for a node, and its home; `server` is where to reach the server if not
-    where the node's file says."""
+    """The command of a node's SuperNode, and its home directory.
+
+    `server` overrides the server's address in the node's file.
+    """
     home = side.directory / "flower"
     home.mkdir(exist_ok=True, mode=0o700)
     forget_apps(home)
@@ -101,8 +101,7 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
 
 
 def forget_apps(home: Path) -> None:
-    """Remove the apps that a directory holds: Flower would run what lies there as if it had come
-    from the server."""
+    """Remove cached apps, which Flower would run as if they came from the server."""
     for folder in (home / "app", home / "apps"):
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
@@ -112,7 +111,7 @@ def forget_apps(home: Path) -> None:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that what was started is ended too."""
+    """Make SIGTERM end the block as Ctrl-C does, so that all processes are ended too."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt("terminated")
@@ -126,7 +125,7 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Signals wait, so that cleaning up is not cut short."""
+    """Ignore signals, so that they do not interrupt the cleanup."""
     before = [
         (number, signal.signal(number, signal.SIG_IGN))
         for number in (signal.SIGINT, signal.SIGTERM)
@@ -145,13 +144,14 @@ class Supervisor:
     ----------
     side : ServerSide
     output : Path
-        Gets results, checkpoint, log and, in `flower`, what Flower writes.
+        The directory of results, checkpoint and log; its folder `flower` has Flower's files.
     nodes : sequence of NodeSide
         Nodes to run on this machine too.
     fresh : bool
-        Forget the SuperLink's database: nodes of this machine alone are known to be gone.
+        Remove the SuperLink's database. This is safe only if all nodes are on this machine, since
+        they ended with the last run.
     on_event : callable
-        Gets every event of the log, as it comes.
+        It is called with every event of the log as it occurs.
     """
 
     def __init__(
@@ -169,17 +169,17 @@ class Supervisor:
         self._fresh = fresh
         self._on_event = on_event
         self._read = 0
-        """how much of the log was shown"""
+        """bytes of the log that were shown"""
         self._deaths = 0
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def run(self) -> None:
-        """Until the server app has finished; whatever happens, no process is left."""
+        """Run until the server app has finished; in any case, end all processes."""
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         with ExitStack() as stack:
             stack.enter_context(held(self._home / "supervisor.lock", "this federation"))
             stack.enter_context(terminable())
-            end_all(self._mark)  # of a supervisor that was killed itself
+            end_all(self._mark)  # left over from a supervisor that was killed
             stack.callback(self._end)
             self._start(stack)
             while not self._finished():
@@ -233,7 +233,7 @@ class Supervisor:
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
         for line in whole.splitlines():
-            with suppress(json.JSONDecodeError):  # a line that a death cut short
+            with suppress(json.JSONDecodeError):  # an incomplete line of a process that died
                 event = json.loads(line)
                 if event["event"] == "round":
                     self._deaths = 0
@@ -252,14 +252,13 @@ class Supervisor:
         return process
 
     def _submit(self) -> None:
-        """Run the app; a run that was under way is ended, its checkpoint stays."""
+        """Run the app; an unfinished run is ended, and its checkpoint stays."""
         file = self._home / "run"
         before = file.read_text() if file.exists() else None
         job = AppStatus.read(self._home)
         if job is not None:
-            end(
-                job.pid, self._mark
-            )  # cut off from its SuperLink it would go on for a while, and hold the checkpoint
+            # Without its SuperLink the old app would run for a while, and lock the checkpoint.
+            end(job.pid, self._mark)
         AppStatus.clear(self._home)
         file.write_text(self._superlink.prepare(self._side.node_keys, self._app, before))
         self._submitted = time.monotonic()
@@ -283,7 +282,7 @@ class Supervisor:
         if job is None:
             if time.monotonic() - self._submitted > _START:
                 raise FederationError(
-                    f"the server app did not start: see {self._home / 'superlink.log'}."
+                    f"the server app did not start: see the log {self._home / 'superlink.log'}."
                 )
         elif job.state == "running" and not alive(job.pid, self._mark):
             self._died("server-died", pid=job.pid)
@@ -294,7 +293,7 @@ class Supervisor:
         self._deaths += 1
         if self._deaths > _DEATHS:
             raise FederationError(
-                f"the server died {self._deaths} times without finishing a round: see "
+                f"the server died {self._deaths} times without finishing a round: see the log "
                 f"{self._home / 'superlink.log'}."
             )
 

@@ -1,6 +1,6 @@
-"""What is said in a federation and what it means, whatever carries it.
+"""The protocol of a federation: its messages and their meaning, over any transport.
 
-`agent` (who learns), `wire` (what is said), `state` (what is kept), `node` and `server` (the two
-sides) and `experiment` (what both agree on) know no transport: one carries opaque bytes between
-them.
+`wire` defines the messages, `state` the stored files, `node` and `server` the two sides, and
+`experiment` what both agree on. None of them depends on a transport, which carries opaque bytes
+between the two sides.
 """

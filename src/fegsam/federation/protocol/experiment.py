@@ -1,10 +1,9 @@
-"""What a server and its nodes agree on: one setting under one seed, with a fingerprint that stands
-for it.
+"""The experiment of a server and its nodes: one setting under one seed, with a fingerprint.
 
-A node needs what its own agents need: `Experiment.only` leaves out the environments and policies of
-all others, and keeps the fingerprint. A server needs the sizes, the start and the fingerprint,
-which are its `Terms`; with the fixed point in them it can show the error, without it the errors in
-its history are NaN.
+A node needs only the data of its own agents: `Experiment.only` leaves out the environments and
+policies of all others, and keeps the fingerprint. A server needs the sizes, the initial parameters
+and the fingerprint, which are its `Terms`. With the fixed point in them it can report the error;
+without it the errors in its history are NaN.
 """
 
 from __future__ import annotations
@@ -34,16 +33,15 @@ from fegsam.problem.federation import Federation, MarkovNoise
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """All that a server knows."""
+    """All that a server knows of an experiment."""
 
     fingerprint: str
     settings: Settings
-    """as of ``fegsam.run`` on engine "federation", recorded at synchronisations (and the end)
-    alone"""
+    """those of ``fegsam.run`` on engine "federation", with synchronisations and the end recorded"""
     initial_params: np.ndarray
     """(d)"""
     truth: Truth
-    """what the average is measured against; NaN where it is not known"""
+    """the reference for the error of the average; NaN if it is unknown"""
     output_time: int
 
     @property
@@ -52,14 +50,13 @@ class Terms:
 
     @property
     def rounds(self) -> int:
-        """How often the agents are asked; the last round may be shorter, and its average is only
-        measured."""
+        """The number of rounds; the last may be shorter, and its average is only measured."""
         return -(-self.settings.num_steps // self.settings.sync_period)
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One setting under one seed, the arguments as in ``fegsam.run``.
+    """One setting under one seed; the arguments are those of ``fegsam.run``.
 
     Examples
     --------
@@ -79,13 +76,12 @@ class Experiment:
     sampling: Sampling = "markov"
     initial_params: ArrayLike | None = None
     record: int | ArrayLike | None = None
-    """times at which the average is recorded, each at the synchronisation before it; by default
-    about 200"""
+    """times to record, each moved to the synchronisation before it; by default about 200"""
     record_params: bool = False
     output_decay: float | None = None
     fixed_point: ArrayLike | None = None
     agreed: str | None = None
-    """the fingerprint, where `problem` is only a part of what it stands for"""
+    """the fingerprint, if `problem` is only a part of the experiment"""
     present: tuple[int, ...] | None = None
     """the agents whose environments and policies `problem` has; None: all"""
 
@@ -101,16 +97,18 @@ class Experiment:
     def from_spec(
         path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None
     ) -> Experiment:
-        """The first cell of a study under its first seed, or under another; `trust` is as in
-        `load_study`."""
-        # Only studies need what reads them: a node with its share of an experiment does without.
+        """The first cell of a study under `seed` (by default its first seed).
+
+        `trust` is as in `load_study`.
+        """
+        # Imported here, because a node with a share does not need the modules that read studies.
         from fegsam.experiments.spec.study import load_study
 
         return Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
 
     @staticmethod
     def from_cell(cell: Any, seed: int | None = None) -> Experiment:
-        """One cell of a study under its first seed, or under another."""
+        """One cell of a study under `seed` (by default its first seed)."""
         problem, algorithm = cell.build()
         algorithm.check(problem)
         arguments = cell.arguments(algorithm.dimension(problem))
@@ -131,7 +129,7 @@ class Experiment:
 
     @cached_property
     def start(self) -> np.ndarray:
-        """(d): where every agent starts."""
+        """(d): the initial parameters of every agent."""
         dimension = self.algorithm.dimension(self.problem)
         return (
             np.zeros(dimension)
@@ -141,8 +139,7 @@ class Experiment:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides the parameters: equal for equal experiments, on every
-        machine."""
+        """SHA-256 of all that determines the parameters, equal for equal experiments everywhere."""
         if self.agreed is not None:
             return self.agreed
         numbers = (
@@ -156,10 +153,11 @@ class Experiment:
         return hashlib.sha256(f"{content} {numbers!r}".encode()).hexdigest()
 
     def agent(self, agent: int) -> SimulatedAgent:
-        """Agent number `agent`, at its start."""
+        """Agent number `agent` in its initial state."""
         if agent not in self._here:
             raise ProblemError(
-                f"agent is {agent}; this machine has what agents {_listed(self._here)} need."
+                f"agent is {agent}, but this machine has only agents {_listed(self._here)}; "
+                "choose one of them."
             )
         return SimulatedAgent(
             self.problem,
@@ -171,14 +169,14 @@ class Experiment:
         )
 
     def node(self, agents: Iterable[int], state_dir: str | pathlib.Path) -> Node:
-        """A node with these agents; others' environments and policies are left out."""
+        """A node with these agents, without the environments and policies of the others."""
         part = self.only(agents)
         return Node(self.fingerprint, part.present or (), part.agent, state_dir)
 
     def only(self, agents: Iterable[int]) -> Experiment:
         """The experiment with the environments and behaviour policies of these agents alone.
 
-        Markov noise stays whole, since what the agents learn from it is the algorithm's.
+        Markov noise is not reduced, because its operators belong to the algorithm.
         """
         agents, problem = tuple(agents), self.problem
         if not agents:
@@ -186,12 +184,13 @@ class Experiment:
         for agent in agents:
             if agent not in self._here:
                 raise ProblemError(
-                    f"agents has {agent}; this experiment has agents {_listed(self._here)}."
+                    f"agents has {agent}, but this experiment has agents {_listed(self._here)}; "
+                    "choose among them."
                 )
         if not isinstance(problem, Federation):
             return dataclasses.replace(self, agreed=self.fingerprint, present=agents)
         kinds, place = np.unique(problem.assignment[list(agents)], return_inverse=True)
-        # Agents that live elsewhere get any kind: they are never run here.
+        # Agents on other nodes get an arbitrary kind: they never run here.
         assignment = np.zeros(problem.num_agents, np.int64)
         assignment[list(agents)] = place
         policies = problem.behavior_policies
@@ -207,12 +206,11 @@ class Experiment:
         return dataclasses.replace(self, problem=part, agreed=self.fingerprint, present=agents)
 
     def terms(self, truth: bool = True) -> Terms:
-        """What the server needs. With `truth` the fixed point is solved for, unless it was
-        given."""
+        """The terms for the server; with `truth` the fixed point is solved for, unless given."""
         if self.present is not None:
             raise ProblemError(
-                "the experiment is the share of some agents, but terms are of all: make them "
-                "where all of it is."
+                "the experiment is the share of some agents, but terms need all agents: make the "
+                "terms from the whole experiment."
             )
         arguments: dict[str, Any] = {
             name: getattr(self, name)
@@ -227,8 +225,7 @@ class Experiment:
             )
         }
         if not truth:
-            # Zeros stand in for a fixed point that is not looked for, and no norm is needed for a
-            # decay.
+            # Zeros and this decay avoid solving for a fixed point and a norm.
             decay = self.output_decay or 1 - 1 / max(2, self.num_steps)
             arguments |= {"fixed_point": np.zeros_like(self.start), "output_decay": decay}
         else:
@@ -250,7 +247,7 @@ def _listed(agents: Sequence[int]) -> str:
 
 
 def _at_synchronisations(settings: Settings) -> np.ndarray:
-    """Each recorded time, put at the synchronisation before it; the end stays."""
+    """The recorded times, each moved to the synchronisation before it; the end stays."""
     inside = settings.record[settings.record < settings.num_steps]
     ends = settings.record[settings.record == settings.num_steps]
     return np.union1d(inside // settings.sync_period * settings.sync_period, ends)

@@ -1,5 +1,4 @@
-"""What comes to the server: sorted into hellos, failures and replies, each held to what is expected
-of its sender."""
+"""The server's inbox: decodes messages of nodes, and checks each against its sender."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fegsam.federation.protocol.experiment import Terms
-from fegsam.federation.protocol.ledger import Ledger, Standing
+from fegsam.federation.protocol.ledger import FederationState, Ledger
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.transport import Lost
 from fegsam.federation.protocol.wire import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Takes what nodes send, for one server."""
+    """Handles the messages that nodes send to one server."""
 
     def __init__(
         self,
@@ -37,21 +36,21 @@ class Inbox:
         rules: Rules,
         roster: Roster,
         ledger: Ledger,
-        standing: Standing,
+        state: FederationState,
         clock: Callable[[], float],
     ) -> None:
         self._terms, self._rules, self._roster, self._ledger = terms, rules, roster, ledger
-        self._standing, self._clock = standing, clock
-        self._first_round = standing.round
+        self._state, self._clock = state, clock
+        self._first_round = state.round
         self._owed: Counter[tuple[int, int]] = Counter()
-        """(agent, round) -> requests sent whose replies have not come"""
+        """(agent, round) -> number of requests without a reply so far"""
 
     def note_request(self, number: int, agents: Iterable[int]) -> None:
-        """Each request may be answered once, however late."""
+        """Count a request: each may be answered once, however late."""
         self._owed.update((agent, number) for agent in agents)
 
     def take(self, node: str, came: object, current: Round) -> bool:
-        """Take one payload or loss; whether the node should be greeted again."""
+        """Handle one payload or loss; return whether to greet the node again."""
         if isinstance(came, Lost):
             self._ledger.event("lost", round=current.number, node=node, reason=came.reason)
             self._put_off_node(node, current)
@@ -64,7 +63,7 @@ class Inbox:
         try:
             if not isinstance(came, bytes):
                 raise WireError("not bytes")
-            self._standing.bytes_up += len(came)
+            self._state.bytes_up += len(came)
             messages = decode(came, FROM_NODE)
             replies = [message.agent for message in messages if isinstance(message, Reply)]
             if len(set(replies)) < len(replies):
@@ -78,7 +77,7 @@ class Inbox:
             not isinstance(message, Hello) and message.round == current.number
             for message in messages
         ):
-            # Whoever was asked along and is not in the answer will not come by itself.
+            # Agents of the same request that are missing from the answer must be asked again.
             self._put_off_node(node, current)
         return any(wishes)
 
@@ -112,7 +111,7 @@ class Inbox:
 
     def _take_reply(self, node: str, reply: Reply, current: Round) -> None:
         hosted = self._roster.agents_of(node)
-        standing = self._standing
+        state = self._state
         judged = check_reply(
             reply,
             Expected(
@@ -124,15 +123,15 @@ class Inbox:
                 hosted=hosted,
                 asked=current.asked,
                 answered=current.answered,
-                times=standing.times,
-                unheard=standing.unheard,
+                times=state.times,
+                unheard=state.unheard,
             ),
         )
         owed = self._owed[reply.agent, reply.round] > 0
         if owed and reply.agent in hosted:
             self._owed[reply.agent, reply.round] -= 1
         if isinstance(judged, Accepted):
-            quarantined = standing.offences[reply.agent] >= self._rules.offences
+            quarantined = state.offences[reply.agent] >= self._rules.offences
             if quarantined:
                 self._ledger.event(
                     "refused",
@@ -147,7 +146,7 @@ class Inbox:
         elif judged.reason in ("stale round", "duplicate") and (
             owed or reply.round < self._first_round
         ):
-            # An answer that was on its way too long is no offence; its samples are in no average.
+            # A late answer is no offence; its samples are in no average.
             self._ledger.event(
                 "late", round=current.number, node=node, agent=reply.agent, of_round=reply.round
             )
@@ -161,8 +160,7 @@ class Inbox:
             )
 
     def _suspects(self, node: str, current: Round) -> list[int]:
-        """Whose doing it is when a node sends what no agent can be named for: those that were to
-        answer."""
+        """Agents to blame for an unattributable message: those outstanding on this node."""
         return sorted(
             agent
             for agent in self._roster.agents_of(node)
@@ -179,8 +177,8 @@ class Inbox:
                 "refused", round=current.number, node=node, agent=None, reason=reason
             )
         for agent in agents:
-            self._standing.offences[agent] += 1
-            offences = self._standing.offences[agent]
+            self._state.offences[agent] += 1
+            offences = self._state.offences[agent]
             self._ledger.event(
                 "refused",
                 round=current.number,

@@ -1,14 +1,13 @@
-"""What the server keeps: where the federation stands, what it recorded, and a log of all that
-happened.
+"""The server's files: its checkpoint, the recorded averages and a log of events.
 
-    DIR/checkpoint       the average after the last closed round, and what is known of each agent
-    DIR/record-*         the averages that the history is made of, one file each
-    DIR/events.jsonl     one JSON object a line
-    DIR/.lock, .lock.pid the process that is at work here
+    DIR/checkpoint       the average after the last closed round, and the state of each agent
+    DIR/record-*         the averages of the history, one file each
+    DIR/events.jsonl     one JSON object per line
+    DIR/.lock, .lock.pid the process that uses the directory
 
-The checkpoint is on the disk before the next round is asked for, and a record before its
-checkpoint: a server that dies resumes at the round it was in, with the average that the nodes were
-sent.
+The checkpoint is on the disk before the next round is requested, and a record before its
+checkpoint. A server that dies therefore resumes at its current round, with the average that the
+nodes received.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ EVENTS_FILE = "events.jsonl"
 
 
 @dataclass(eq=False)
-class Standing:
-    """Where a federation stands between two rounds."""
+class FederationState:
+    """The state of a federation between two rounds."""
 
     round: int
-    """how many are closed"""
+    """number of closed rounds"""
     average: np.ndarray
     times: list[int]
-    """steps of each agent when last heard of"""
+    """steps of each agent at its last accepted reply"""
     unheard: list[int]
-    """steps it was asked for since, in rounds that went on without it"""
+    """steps requested from each agent since then, in rounds that closed without it"""
     offences: list[int]
     communications: int = 0
     """replies that went into an average"""
@@ -53,9 +52,11 @@ class Standing:
     bytes_down: int = 0
 
     @staticmethod
-    def first(terms: Terms) -> Standing:
+    def first(terms: Terms) -> FederationState:
         agents = terms.settings.num_agents
-        return Standing(0, terms.initial_params.copy(), [0] * agents, [0] * agents, [0] * agents)
+        return FederationState(
+            0, terms.initial_params.copy(), [0] * agents, [0] * agents, [0] * agents
+        )
 
 
 class Ledger:
@@ -72,18 +73,18 @@ class Ledger:
         self._checkpoint = self.directory / "checkpoint"
 
     def held(self) -> contextlib.AbstractContextManager[None]:
-        """Two servers never work in one directory."""
+        """Lock the directory, so that two servers never use it at once."""
         return held(self.directory / ".lock", "a federation's server")
 
     def event(self, name: str, **details: Any) -> None:
-        """Log it, and tell who watches."""
+        """Log an event, and report it to `on_event`."""
         event = {"event": name, "clock": time.time(), **details}
         append_event(self.directory / EVENTS_FILE, event)
         if self._on_event is not None:
             self._on_event(event)
 
-    def load(self) -> Standing | None:
-        """Where the federation stands, or None where it has not begun."""
+    def load(self) -> FederationState | None:
+        """The stored state of the federation, or None if it has not begun."""
         try:
             header, arrays = read_sealed(self._checkpoint)
         except FileNotFoundError:
@@ -91,12 +92,12 @@ class Ledger:
         if header.pop("fingerprint") != self._terms.fingerprint:
             raise StateError(
                 f"{str(self.directory)!r} holds another experiment's federation; choose another "
-                "directory, or remove that one."
+                "directory, or remove this one."
             )
-        return Standing(average=arrays["average"].copy(), **header)
+        return FederationState(average=arrays["average"].copy(), **header)
 
-    def save(self, standing: Standing) -> None:
-        header = asdict(standing)
+    def save(self, state: FederationState) -> None:
+        header = asdict(state)
         average = header.pop("average")
         write_sealed(
             self._checkpoint,
@@ -105,8 +106,7 @@ class Ledger:
         )
 
     def record(self, name: str, average: np.ndarray, sync_error: float = 0.0) -> None:
-        """Keep an average: a time's under that time, or the output's. It stays once a checkpoint is
-        saved behind it."""
+        """Store an average under its time or as "output"; the next checkpoint makes it durable."""
         header = {"fingerprint": self._terms.fingerprint, "sync_error": sync_error}
         write_sealed(self._record_file(name), header, {"average": average}, followed=True)
 
@@ -114,7 +114,7 @@ class Ledger:
         return self.directory / f"record-{name}"
 
     def history(self, final: np.ndarray) -> History:
-        """The simulator's history, from the records."""
+        """The history that the simulator would give, made from the records."""
         terms, recorder = self._terms, Recorder(self._terms.truth, self._terms.settings)
         for at in terms.settings.record:
             average, sync_error = self._read(str(at))
@@ -124,8 +124,10 @@ class Ledger:
         return recorder.history(np.array([terms.output_time]), None)
 
     def participation(self) -> np.ndarray:
-        """bool (rounds, N): whose reply went into each average, from the log; of a round closed
-        twice, the last counts."""
+        """bool (rounds, N): whose reply went into each average, according to the log.
+
+        If a round was closed twice, the last time counts.
+        """
         taken = np.zeros((self._terms.rounds, self._terms.settings.num_agents), bool)
         for event in read_events(self.directory):
             if event["event"] == "round":
@@ -139,16 +141,15 @@ class Ledger:
             header, arrays = read_sealed(path)
         except FileNotFoundError:
             raise StateError(
-                f"{str(path)!r} is missing; put it back, or start in an empty directory."
+                f"{str(path)!r} is missing; restore it, or start in an empty directory."
             ) from None
         if header["fingerprint"] != self._terms.fingerprint:
-            raise StateError(f"{str(path)!r} is another experiment's; put the right one back.")
+            raise StateError(f"{str(path)!r} is of another experiment; restore the right one.")
         return arrays["average"].copy(), float(header["sync_error"])
 
 
 def read_events(directory: str | pathlib.Path) -> list[Event]:
-    """All events so far; a last line that a crash cut short is left out, as is whatever else is no
-    event."""
+    """All events so far; lines that are not events, such as a truncated last line, are left out."""
     events = []
     try:
         lines = (

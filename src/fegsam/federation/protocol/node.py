@@ -1,13 +1,12 @@
-"""A node: agents that live on one machine, and their answers to what the server asks.
+"""A node: the agents on one machine, and their answers to the server's requests.
 
-`Node.answer` is all that a transport calls: bytes in, bytes out. What it promises:
+A transport calls only `Node.answer`: bytes in, bytes out. It guarantees the following.
 
-- A round is computed once. Asked again for the round that it computed last, an agent sends the same
-  result again.
-- What is sent is on the disk before: position, window, step counter and result, in one file.
-- Asked for a round that is not after its last one (or for that one from other parameters) an agent
-  refuses, since the samples of that round are used.
-- Only the messages of `wire.FROM_NODE` leave. What went wrong in detail stays here, in
+- A round is computed once. Asked again for its last round, an agent sends the same result again.
+- Before a result is sent, it is on the disk, with position, window and step counter in one file.
+- An agent refuses a round that is not after its last one (or the last one from other parameters),
+  because the samples of that round are used up.
+- Only the messages of `wire.FROM_NODE` leave the node. Details of errors stay here, in
   ``node.jsonl`` beside the state.
 """
 
@@ -47,10 +46,10 @@ class Node:
         The experiment's.
     agents : iterable of int
     make_agent : callable
-        Agent i, at its start; called when it is first needed.
+        Makes agent i in its initial state; called when the agent is first needed.
     state_dir : path
-        Where the state is kept, in a folder per experiment; agents that moved here bring their
-        files.
+        The directory of the state, with a folder per experiment. An agent that moves to this node
+        brings its file.
     """
 
     def __init__(
@@ -78,8 +77,7 @@ class Node:
             ) from error
 
     def answer(self, payload: bytes) -> bytes:
-        """What goes back to the server. Never raises for what came over the network or for what an
-        agent does."""
+        """The answer to the server; neither network data nor an agent can make this raise."""
         try:
             (message,) = decode(payload, FROM_SERVER)
         except (WireError, ValueError) as error:
@@ -102,7 +100,7 @@ class Node:
             return self._failure(agent, request, Trouble.BUSY, str(error))
         except StateError as error:
             return self._failure(agent, request, Trouble.STATE, str(error))
-        # An agent's environment may raise anything, and its words must not leave the node.
+        # An agent's environment may raise anything, and its message must not leave the node.
         except Exception as error:
             return self._failure(agent, request, Trouble.ERROR, f"{type(error).__name__}: {error}")
 
@@ -130,7 +128,7 @@ class Node:
         return self._reply(agent, request, actor.time, params)
 
     def _agent(self, agent: int) -> Agent:
-        """At its start, unless a state is restored."""
+        """The agent, in its initial state if it has no file."""
         if agent not in self._made or not self._files[agent].path.exists():
             self._made[agent] = self._make_agent(agent)
         return self._made[agent]
@@ -156,7 +154,7 @@ def _follow(actor: Agent, request: Request) -> np.ndarray:
     ):
         raise FederationError(
             f"The request has stops {request.stops} and {len(request.params)} rows of parameters; "
-            "it makes no round."
+            "give increasing stops and one row."
         )
     params, done, rows = request.params[0], 0, []
     for stop in request.stops:

@@ -1,4 +1,4 @@
-"""Who is connected, and which agents live where: learned from the nodes, and changing."""
+"""The connected nodes and the agents that each of them hosts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 
 class Roster:
-    """The connected nodes and what they claim. Of two nodes that claim one agent, the one that was
-    here first has it."""
+    """The connected nodes and the agents that they claim.
+
+    If two nodes claim one agent, the node that joined first hosts it.
+    """
 
     def __init__(self, num_agents: int, event: Callable[..., None]) -> None:
         self._num_agents, self._event = num_agents, event
         self._claims: dict[str, frozenset[int] | None] = {}
-        """in the order of joining; None before the hello came"""
+        """in the order of joining; None before the node's hello"""
 
     def update(self, nodes: Iterable[str]) -> list[str]:
-        """Note who is connected now; the newcomers."""
+        """Note the connected nodes, and return the new ones."""
         now = list(dict.fromkeys(nodes))
         for node in [node for node in self._claims if node not in now]:
             claim = self._claims.pop(node)
@@ -26,8 +28,7 @@ class Roster:
         return fresh
 
     def hello(self, node: str, agents: Iterable[int]) -> None:
-        """A node says who lives there. Agents that do not exist, and those of other nodes, are
-        refused by name."""
+        """Note the agents that a node claims; unknown and taken ones are refused by name."""
         if node not in self._claims:
             return
         claim = frozenset(agents)
@@ -40,12 +41,12 @@ class Roster:
                 self._event("claim-refused", node=node, agent=agent, reason=reason)
 
     def forget(self, node: str) -> None:
-        """What the node said is not so any more."""
+        """Forget the claim of a node."""
         if node in self._claims:
             self._claims[node] = None
 
     def silent(self) -> list[str]:
-        """Connected, and not yet heard of."""
+        """The connected nodes without a hello."""
         return [node for node, claim in self._claims.items() if claim is None]
 
     def nodes(self) -> list[str]:

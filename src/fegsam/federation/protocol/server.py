@@ -1,18 +1,18 @@
-"""The server: asks, checks, averages, keeps. It owns no environment and draws no sample.
+"""The server: requests rounds, checks replies, averages and stores. It draws no samples.
 
-A round, from the average after r rounds to the next:
+A round works as follows.
 
-1. Who takes part is drawn (all, unless `Rules.participants` says fewer), from words of the
-   experiment's seed.
-2. Each is asked where it lives, and asked again when an answer is lost, refused or its node comes
-   back: nodes compute a round once, so asking again is always safe.
-3. What comes is checked (`wire.check_reply`) before it touches anything. Who offends
-   `Rules.offences` times is quarantined.
-4. The round closes when all have answered; or, with a quorum, at its timeout, or when all that are
-   connected have.
-5. The average is over those who answered, with equal weights and in the order of the agents, so
-   that it is the same bits whatever the order of arrival. It is on the disk before the next round
-   is asked for.
+1. The participants are drawn from words of the experiment's seed (all agents, unless
+   `Rules.participants` is smaller).
+2. Each participant is asked on its node. It is asked again when an answer is lost or refused, or
+   its node comes back. Nodes compute a round once, so asking again is always safe.
+3. A reply is checked (`wire.check_reply`) before it is used. An agent with `Rules.offences` refused
+   replies is quarantined.
+4. The round closes when all participants have answered. With a quorum, it also closes at its
+   timeout, or when all connected participants have answered.
+5. The average is over the agents that answered, with equal weights and in the order of the agents,
+   so its bits do not depend on the order of arrival. It is on the disk before the next round is
+   requested.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fegsam.engines.randomness import PARTICIPATION, words
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.inbox import Inbox
-from fegsam.federation.protocol.ledger import Event, Ledger, Standing
+from fegsam.federation.protocol.ledger import Event, FederationState, Ledger
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.transport import Transport
 from fegsam.federation.protocol.wire import Accepted, Ask, Request, encode
@@ -37,29 +37,29 @@ from fegsam.history.history import History
 from fegsam.methods.average import Aggregator, Mean
 
 _GREETINGS_APART = 10
-"""Times `retry_after`: how long a node has to answer a hello before it is greeted again."""
+"""Time before a node without an answer is greeted again, in units of `retry_after`."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a server deals with its agents."""
+    """The rules of a server: participation, timeouts and refusals."""
 
     quorum: int | None = None
-    """replies without which no round closes; None: all that take part and are not quarantined"""
+    """smallest number of replies of a round; None: all participants that are not quarantined"""
     participants: int | None = None
-    """agents that are asked in a round; None: all"""
+    """number of agents that take part in a round; None: all"""
     round_timeout: float = 600.0
     """seconds after which a round closes with its quorum"""
     give_up: float = 3600.0
     """seconds after which a round without its quorum ends the server; a restart resumes it"""
     retry_after: float = 5.0
-    """seconds before an agent is asked again; twice as long each time"""
+    """seconds before an agent is asked again; doubled each time"""
     poll: float = 0.5
-    """seconds to wait for messages before looking up"""
+    """seconds to wait for messages at a time"""
     offences: int = 3
-    """refused replies after which an agent is quarantined"""
+    """number of refused replies after which an agent is quarantined"""
     norm_bound: float = 1e9
-    """largest 2-norm of parameters that are believed"""
+    """largest 2-norm of parameters that is accepted"""
 
     def check(self, num_agents: int) -> None:
         asked = num_agents if self.participants is None else self.participants
@@ -69,7 +69,7 @@ class Rules:
         ):
             if value is not None and not 1 <= value <= most:
                 raise FederationError(
-                    f"{name} is {value}; give a number from 1 to {most}, of {num_agents} agents."
+                    f"{name} is {value}; give a number from 1 to {most} for {num_agents} agents."
                 )
         for name in ("round_timeout", "give_up", "retry_after", "poll", "offences", "norm_bound"):
             if not getattr(self, name) > 0:
@@ -77,8 +77,10 @@ class Rules:
 
 
 def draw_participants(agents: list[int], count: int, seed: int, number: int) -> frozenset[int]:
-    """`count` of `agents` for round `number`, uniformly and without replacement: those with the
-    smallest random words."""
+    """`count` of `agents` for round `number`, drawn uniformly without replacement.
+
+    They are the agents with the smallest random words.
+    """
     candidates = np.array(agents, np.uint64)
     high, low = words(np.uint64(seed), candidates, np.uint64(number), PARTICIPATION)
     order = np.lexsort((candidates, low, high))
@@ -87,21 +89,21 @@ def draw_participants(agents: list[int], count: int, seed: int, number: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a federation leaves behind."""
+    """The results of a federation."""
 
     history: History
-    """as of the simulator; `settings.engine` is "federation" """
+    """the history that the simulator gives; `settings.engine` is "federation" """
     participation: np.ndarray
     """bool (rounds, N): whose reply went into each average"""
     communications: int
-    """replies that went into an average"""
+    """number of replies that went into an average"""
     bytes_up: int
     bytes_down: int
 
 
 @dataclass(eq=False)
 class Round:
-    """A round that is open."""
+    """An open round."""
 
     number: int
     steps: int
@@ -110,14 +112,14 @@ class Round:
     begun: float
     answered: dict[int, Accepted] = field(default_factory=dict)
     outstanding: dict[int, str] = field(default_factory=dict)
-    """agent -> node that has been asked for it and has not answered"""
+    """agent -> node that was asked and has not answered"""
     failures: Counter[int] = field(default_factory=Counter)
     retry_at: dict[int, float] = field(default_factory=dict)
     waiting: bool = False
-    """its timeout has passed without a quorum"""
+    """whether its timeout has passed without a quorum"""
 
     def put_off(self, agents: list[int], now: float, retry_after: float) -> None:
-        """Ask these again later."""
+        """Schedule these agents to be asked again later."""
         for agent in agents:
             self.outstanding.pop(agent, None)
             self.retry_at[agent] = now + retry_after * 2 ** min(self.failures[agent], 6)
@@ -133,12 +135,12 @@ class Server:
         See `Experiment.terms`.
     transport : Transport
     directory : path
-        Where it keeps its files (see `ledger`); a server that died goes on from there.
+        The directory of its files (see `ledger`); a server that died resumes from them.
     rules : Rules
     on_event : callable, optional
-        Gets every event as it is logged.
+        It is called with every event that is logged.
     clock : callable
-        Seconds, growing.
+        A monotonic clock in seconds.
     """
 
     def __init__(
@@ -157,19 +159,19 @@ class Server:
         self._rules.check(self._num_agents)
         self._ledger = Ledger(terms, directory, on_event)
         self._roster = Roster(self._num_agents, self._ledger.event)
-        self._standing = Standing.first(terms)
+        self._state = FederationState.first(terms)
         self._greet_at: dict[str, float] = {}
         self._gathered = False
         self._aggregator: Aggregator = Mean()
 
     def run(self) -> Outcome:
-        """Go on to the end; `FederationError` where a round finds no quorum."""
+        """Run to the end; `FederationError` if a round gets no quorum."""
         with self._ledger.held():
             self._begin()
             inbox = Inbox(
-                self._terms, self._rules, self._roster, self._ledger, self._standing, self._clock
+                self._terms, self._rules, self._roster, self._ledger, self._state, self._clock
             )
-            while self._standing.round < self._terms.rounds:
+            while self._state.round < self._terms.rounds:
                 current = self._open()
                 while not self._may_close(current):
                     self._greet()
@@ -177,13 +179,13 @@ class Server:
                     for node, came in self._transport.receive(self._rules.poll):
                         self._take_in(inbox, node, came, current)
                 self._close(current)
-            self._ledger.event("finished", round=self._standing.round)
+            self._ledger.event("finished", round=self._state.round)
             return Outcome(
-                history=self._ledger.history(self._standing.average),
+                history=self._ledger.history(self._state.average),
                 participation=self._ledger.participation(),
-                communications=self._standing.communications,
-                bytes_up=self._standing.bytes_up,
-                bytes_down=self._standing.bytes_down,
+                communications=self._state.communications,
+                bytes_up=self._state.bytes_up,
+                bytes_down=self._state.bytes_down,
             )
 
     def _begin(self) -> None:
@@ -191,20 +193,20 @@ class Server:
         name, number = ("started", 0) if kept is None else ("resumed", kept.round)
         self._ledger.event(name, round=number, rounds=self._terms.rounds, agents=self._num_agents)
         if kept is not None:
-            self._standing = kept
+            self._state = kept
             return
-        self._ledger.record("0", self._standing.average)
-        self._ledger.save(self._standing)
+        self._ledger.record("0", self._state.average)
+        self._ledger.save(self._state)
 
     def _time(self, rounds: int) -> int:
         return min(rounds * self._terms.settings.sync_period, self._terms.settings.num_steps)
 
     def _open(self) -> Round:
-        number = self._standing.round
+        number = self._state.round
         begin, end = self._time(number), self._time(number + 1)
         output = self._terms.output_time
         if output == begin:
-            self._ledger.record("output", self._standing.average)
+            self._ledger.record("output", self._state.average)
         stops = (output - begin, end - begin) if begin < output < end else (end - begin,)
         return Round(number, end - begin, stops, self._participants(number), self._clock())
 
@@ -218,7 +220,7 @@ class Server:
         """Agents that are not quarantined."""
         return [
             agent
-            for agent, offences in enumerate(self._standing.offences)
+            for agent, offences in enumerate(self._state.offences)
             if offences < self._rules.offences
         ]
 
@@ -229,8 +231,10 @@ class Server:
         )
 
     def _greet(self) -> None:
-        """Note who is connected; greet newcomers, and everybody once in a while as long as an
-        agent's home is not known."""
+        """Note the connected nodes, and greet new ones.
+
+        While the node of some agent is unknown, all nodes are greeted at intervals.
+        """
         now = self._clock()
         for node in self._roster.update(self._transport.nodes()):
             self._greet_at[node] = now
@@ -257,7 +261,7 @@ class Server:
         for node, agents in by_node.items():
             current.outstanding |= dict.fromkeys(agents, node)
             inbox.note_request(current.number, agents)
-            params = self._standing.average[None]
+            params = self._state.average[None]
             self._send(
                 node,
                 encode(
@@ -272,7 +276,7 @@ class Server:
             )
 
     def _send(self, node: str, payload: bytes) -> None:
-        self._standing.bytes_down += len(payload)
+        self._state.bytes_down += len(payload)
         self._transport.send(node, payload)
 
     def _take_in(self, inbox: Inbox, node: str, came: object, current: Round) -> None:
@@ -314,40 +318,39 @@ class Server:
             "gave-up", round=current.number, answered=sorted(current.answered), reason=why
         )
         return FederationError(
-            f"Round {current.number} has {len(current.answered)} replies, and {why}; see to them "
+            f"Round {current.number} has {len(current.answered)} replies, and {why}; repair them "
             "and start the server again "
             "(it resumes at this round), or set a smaller quorum."
         )
 
     def _close(self, current: Round) -> None:
-        """Average over those who answered, keep it, and say who."""
-        standing, settings = self._standing, self._terms.settings
+        """Average over the agents that answered, store the average and log the round."""
+        state, settings = self._state, self._terms.settings
         answered = sorted(current.answered)
         params = np.array([current.answered[agent].reply.params for agent in answered])
-        averages = self._aggregator.update(standing.average, params)
+        averages = self._aggregator.update(state.average, params)
         missing = sorted(current.asked.difference(answered))
         for agent in missing:
-            standing.unheard[agent] += current.steps
+            state.unheard[agent] += current.steps
             self._ledger.event("silent", round=current.number, agent=agent)
         for agent in answered:
             accepted = current.answered[agent]
-            standing.times[agent], standing.unheard[agent] = accepted.reply.time, 0
+            state.times[agent], state.unheard[agent] = accepted.reply.time, 0
             if accepted.lost:
                 self._ledger.event(
                     "samples-lost", round=current.number, agent=agent, steps=accepted.lost
                 )
-        standing.round += 1
-        standing.average = averages[-1]
-        standing.communications += len(answered)
-        now = self._time(standing.round)
+        state.round += 1
+        state.average = averages[-1]
+        state.communications += len(answered)
+        now = self._time(state.round)
         if len(current.stops) > 1:
             self._ledger.record("output", averages[0])
         if now in settings.record:
             apart = np.square(params[:, -1] - averages[-1]).sum(axis=1).mean()
-            # A synchronisation leaves the agents together; the end of a shorter last round does
-            # not.
+            # After a synchronisation the agents are equal; after a shorter last round they are not.
             self._ledger.record(
-                str(now), standing.average, 0.0 if now % settings.sync_period == 0 else float(apart)
+                str(now), state.average, 0.0 if now % settings.sync_period == 0 else float(apart)
             )
         self._ledger.event(
             "round",
@@ -358,18 +361,18 @@ class Server:
             missing=missing,
             squared_error=self._squared_error(),
             seconds=self._clock() - current.begun,
-            bytes_up=standing.bytes_up,
-            bytes_down=standing.bytes_down,
+            bytes_up=state.bytes_up,
+            bytes_down=state.bytes_down,
         )
-        # Logged first: a round that is closed for good has its line, and one that is closed again
-        # has another behind it.
-        self._ledger.save(standing)
+        # Log before saving: every closed round has its line, and a round that a restart closes
+        # again has another one after it.
+        self._ledger.save(state)
 
     def _squared_error(self) -> float | None:
         truth = self._terms.truth
         error = float(
             np.linalg.norm(
-                self._standing.average - truth.fixed_point, np.inf if truth.norm == "sup" else 2
+                self._state.average - truth.fixed_point, np.inf if truth.norm == "sup" else 2
             )
             ** 2
         )

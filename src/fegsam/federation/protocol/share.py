@@ -1,10 +1,9 @@
-"""What one machine is given of an experiment, as a file: a node the share of its agents, a server
-its terms.
+"""The part of an experiment that one machine needs, as a file: a node's share or a server's terms.
 
-So a machine need not have the study, which says everything of everybody. Sealed files (see
-`state`): plain numbers, no code. An algorithm is written as its name and its fields, and read by
-looking the name up among those that are installed (`fegsam.algorithms.installed`): no file can make
-a machine import a module.
+A machine then does not need the study, which has the data of all agents. The files are sealed (see
+`state`) and hold plain numbers, no code. An algorithm is written as its name and its fields, and
+read by looking up the name among the installed ones (`fegsam.algorithms.installed`): no file can
+make a machine import a module.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
 
 _FIELD = "algorithm "
-"""What the names of the algorithm's own arrays begin with."""
+"""Prefix of the names of the algorithm's own arrays."""
 _OPTIONAL = ("behavior_policies", "target_policy", "features", "initial_distribution", "assignment")
 
 
 def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Path) -> None:
-    """Write what `agents` need to run, and nothing of the others.
+    """Write the data that `agents` need to run, and nothing of the others.
 
     Examples
     --------
@@ -51,8 +50,8 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
     problem, (options, own_arrays) = part.problem, _fields(part.algorithm)
     if not isinstance(problem, Federation):
         raise ProblemError(
-            f"{type(part.algorithm).__name__} has no share that could be written, as it runs on "
-            "Markov noise: give its machines the study."
+            f"{type(part.algorithm).__name__} has no share, because it runs on Markov noise: give "
+            "its machines the study."
         )
     arrays = {_FIELD + name: value for name, value in own_arrays.items()}
     arrays |= {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
@@ -81,7 +80,7 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
 
 
 def load_share(path: str | pathlib.Path) -> Experiment:
-    """The experiment as the agents of a share know it."""
+    """The experiment of a share, with the data of its agents only."""
     header, arrays = _read(path, "share")
     mdps = []
     for number in range(header["num_mdps"]):
@@ -109,11 +108,11 @@ def load_share(path: str | pathlib.Path) -> Experiment:
 
 
 def _fields(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The fields of an algorithm: numbers and words, and arrays."""
+    """The fields of an algorithm: plain values, and arrays."""
     if not dataclasses.is_dataclass(algorithm):
         raise ProblemError(
-            f"{type(algorithm).__name__} has no share that could be written, as it is not a "
-            "dataclass: give its machines the study."
+            f"{type(algorithm).__name__} has no share, because it is not a dataclass: give its "
+            "machines the study."
         )
     plain: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
@@ -127,8 +126,8 @@ def _fields(algorithm: Algorithm) -> tuple[dict[str, Any], dict[str, np.ndarray]
             plain[name] = value.item()
         else:
             raise ProblemError(
-                f"{type(algorithm).__name__} has no share that could be written, as its field "
-                f"{name} is neither a number, a text nor an array: give its machines the study."
+                f"{type(algorithm).__name__} has no share, because its field {name} is neither a "
+                "number, a text nor an array: give its machines the study."
             )
     return plain, arrays
 
@@ -141,12 +140,12 @@ def _algorithm(name: str, options: dict[str, Any], arrays: dict[str, np.ndarray]
     except TypeError:
         raise StateError(
             f"The share has the fields {', '.join([*options, *own])} of the algorithm {name!r}, "
-            "which is installed here with others; install the same version everywhere."
+            "but the installed version has others; install the same version everywhere."
         ) from None
 
 
 def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
-    """Write all that a server needs: no environment, no policy."""
+    """Write the terms of a server, which have no environment and no policy."""
     settings = {
         field.name: getattr(terms.settings, field.name) for field in dataclasses.fields(Settings)
     }
@@ -169,7 +168,7 @@ def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
 
 
 def load_terms(path: str | pathlib.Path) -> Terms:
-    """What `save_terms` wrote."""
+    """The terms that `save_terms` wrote."""
     header, arrays = _read(path, "terms")
     plain = header["settings"]
     value = (

@@ -1,11 +1,10 @@
-"""What is kept on a disk: files that are whole or not there, and know when they are damaged.
-Nothing is ever unpickled.
+"""Stored state: files that are complete or absent, and detect damage. Nothing is ever unpickled.
 
-A *sealed* file is ``magic, length of the header, header (JSON), arrays one behind the other,
-SHA-256 of all before``. It gets its name only when all of it is on the disk. An agent's file holds
-where its path stands and the last round that it computed with its result, in one piece: so after a
-crash at any moment a round was either not computed, and its samples are unused, or its result is
-there to be delivered. One file per agent, so that an agent can move to another node with it.
+A *sealed* file is ``magic, length of the header, header (JSON), arrays in order, SHA-256 of all
+before``. It gets its name only when all of it is on the disk. An agent's file holds the position of
+its path, and the last round that it computed with its result. After a crash at any moment, a round
+was therefore either not computed, and its samples are unused, or its result is there to be sent.
+Each agent has one file, so that it can move to another node with it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _CHECKSUM = hashlib.sha256().digest_size
 
 
 class HeldError(StateError):
-    """Another process is at work on the same state."""
+    """Another process uses the same state."""
 
 
 def write_sealed(
@@ -42,11 +41,10 @@ def write_sealed(
     *,
     followed: bool = False,
 ) -> None:
-    """Put a sealed file in the place of `path`: after this it stays, whatever happens to the
-    process or the machine.
+    """Write a sealed file at `path` durably: it survives a crash of the process or the machine.
 
-    `followed`: another file of the same folder is written behind it, and its name need not be on
-    the disk before that one's.
+    With `followed`, another file of the same folder is written after this one, and the name of this
+    one need not be on the disk before the other's.
     """
     layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
@@ -72,8 +70,10 @@ def write_sealed(
 
 
 def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of what `write_sealed` wrote; `FileNotFoundError`, or `StateError` where it
-    is damaged."""
+    """The header and arrays of a sealed file.
+
+    Raises `FileNotFoundError` if it is missing, and `StateError` if it is damaged.
+    """
     try:
         content = memoryview(read_plain(path))
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarra
     body = content[:-_CHECKSUM]
     if body[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != content[-_CHECKSUM:]:
         raise StateError(
-            f"{str(path)!r} is damaged or was not written by fegsam; put a whole copy of it back."
+            f"{str(path)!r} is damaged or was not written by fegsam; restore it from a copy."
         )
     (length,) = _LENGTH.unpack_from(body, len(_MAGIC))
     start = len(_MAGIC) + _LENGTH.size
@@ -100,7 +100,7 @@ def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarra
 
 @contextlib.contextmanager
 def held(path: pathlib.Path, what: str) -> Iterator[None]:
-    """Nobody else may work on `what` meanwhile; the lock of a process that died is free."""
+    """Keep other processes from using `what`; the lock of a dead process does not count."""
     try:
         own = lock(path, mode=0o700)
     except Locked as other:
@@ -118,18 +118,18 @@ def held(path: pathlib.Path, what: str) -> Iterator[None]:
 
 
 def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
-    """One line of JSON at the end of a log, in one write: several processes may log to one file."""
+    """Append one line of JSON to a log in one write, so that processes may share the log."""
     with path.open("ab", buffering=0) as file:
         file.write(json.dumps(event).encode() + b"\n")
 
 
 @dataclass(frozen=True, eq=False)
 class ComputedRound:
-    """A round that an agent computed, and what came out."""
+    """A round that an agent computed, with its result."""
 
     round: int
     request: str
-    """digest of what was asked"""
+    """digest of the request"""
     params: np.ndarray
     """(stops, d)"""
 
@@ -143,11 +143,11 @@ class AgentFile:
         self.path = self.folder / f"agent-{agent}.state"
 
     def held(self) -> contextlib.AbstractContextManager[None]:
-        """Two processes never work on one agent."""
+        """Lock the agent, so that two processes never use it at once."""
         return held(self.folder / f".agent-{self._agent}.lock", f"agent {self._agent}")
 
     def read(self) -> tuple[dict[str, np.ndarray], ComputedRound] | None:
-        """What was kept, or None where the agent has not begun."""
+        """The stored state and round, or None if the agent has not begun."""
         try:
             header, arrays = read_sealed(self.path)
         except FileNotFoundError:
@@ -162,7 +162,7 @@ class AgentFile:
         return arrays, ComputedRound(header["round"], header["request"], result)
 
     def write(self, state: Mapping[str, np.ndarray], computed: ComputedRound) -> None:
-        """Keep a position and the round that led to it, both or neither."""
+        """Store a state and the round that led to it, both or neither."""
         header = {
             "fingerprint": self._fingerprint,
             "agent": self._agent,

@@ -1,5 +1,4 @@
-"""How a server reaches its nodes: payloads out, payloads in, and word of those that will not
-come."""
+"""The transport between a server and its nodes: payloads out, and payloads or losses in."""
 
 from __future__ import annotations
 
@@ -9,24 +8,22 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Lost:
-    """The transport knows that a node's answer will not come."""
+    """The transport knows that a node's answer is lost."""
 
     reason: str
 
 
 class Transport(Protocol):
-    """What a server asks of whatever carries its messages. Payloads are opaque (see `wire`); a node
-    may get one twice."""
+    """Carries a server's messages: opaque payloads (see `wire`), which a node may get twice."""
 
     def nodes(self) -> list[str]:
-        """Who is connected now."""
+        """The nodes that are connected now."""
         ...
 
     def send(self, node: str, payload: bytes) -> None:
-        """Send without waiting for the answer. A node that is gone meanwhile is no error here:
-        `receive` says so."""
+        """Send without waiting; that a node has gone is no error here, `receive` reports it."""
         ...
 
     def receive(self, timeout: float) -> list[tuple[str, bytes | Lost]]:
-        """All that has come, with its sender; waits at most `timeout` seconds for the first."""
+        """All messages so far with their senders; waits up to `timeout` seconds for the first."""
         ...

@@ -1,5 +1,4 @@
-"""All that is said between a server and its nodes, and nothing else: what leaves a node is listed
-here, in `FROM_NODE`.
+"""All messages between a server and its nodes; only those in `FROM_NODE` leave a node.
 
 A payload is one or more frames, each ``magic, kind, length, body, SHA-256 of all before``; a body
 is the fields of one message in their order, as plain typed values in little-endian layout:
@@ -7,15 +6,15 @@ is the fields of one message in their order, as plain typed values in little-end
 =========  =====================================================================
 digest     32 bytes
 number     8 bytes, unsigned
-numbers    how many (8 bytes), then each
+numbers    their count (8 bytes), then each
 reason     1 byte, an index into the fixed list `Trouble`
 matrix     dtype (4 bytes, always ``<f8``), rows, columns, then the raw numbers
 =========  =====================================================================
 
-Nothing is ever unpickled, no size is trusted before it was held against the bytes that are there,
-and a payload that is damaged anywhere is damaged as a whole. The checksum finds accidents, not
-liars: whoever may send at all is for the transport to say (TLS and node keys), and `check_reply`
-holds what came to what was asked for.
+Nothing is ever unpickled, every size is checked against the bytes received before it is used, and
+damage anywhere rejects the whole payload. The checksum detects accidents, not attacks: the
+transport authenticates senders (TLS and node keys), and `check_reply` checks a reply against its
+request.
 """
 
 from __future__ import annotations
@@ -36,12 +35,11 @@ _DTYPE = b"<f8\0"
 
 
 class WireError(ValueError):
-    """Bytes that are no message; the text is the named reason."""
+    """Bytes that are not a message; the text is a named reason."""
 
 
 class Trouble(enum.Enum):
-    """Why a node did not do what it was asked. A fixed list, so that no text from a node leaves
-    it."""
+    """Why a node did not do a request: a fixed list, so that no other text leaves the node."""
 
     DAMAGED_REQUEST = "damaged request"
     OTHER_EXPERIMENT = "other experiment"
@@ -54,26 +52,26 @@ class Trouble(enum.Enum):
 
 @dataclass(frozen=True)
 class Ask:
-    """Server to node: who are you?"""
+    """Server to node: which agents do you host?"""
 
     fingerprint: str
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """Server to node: `agents` are to make local steps from `params`."""
+    """Server to node: `agents` should take local steps from `params`."""
 
     fingerprint: str
     round: int
     agents: tuple[int, ...]
     stops: tuple[int, ...]
-    """after how many steps parameters are sent, in order; the last is the length of the round"""
+    """the steps after which parameters are reported, in order; the last is the round's length"""
     params: np.ndarray
     """(1, d): the average"""
 
     @property
     def digest(self) -> str:
-        """What an answer depends on, whoever is asked along."""
+        """SHA-256 of all that an answer depends on, which excludes the other agents asked."""
         content = (
             repr((self.fingerprint, self.round, self.stops)).encode()
             + self.params.astype("<f8").tobytes()
@@ -83,7 +81,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Hello:
-    """Node to server: the agents that live here."""
+    """Node to server: the agents on this node."""
 
     fingerprint: str
     agents: tuple[int, ...]
@@ -91,15 +89,15 @@ class Hello:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """Node to server: where an agent's local steps led."""
+    """Node to server: the result of an agent's local steps."""
 
     fingerprint: str
     round: int
     agent: int
     steps: int
-    """made in this round"""
+    """steps in this round"""
     time: int
-    """made since the agent's start"""
+    """steps since the agent's start"""
     params: np.ndarray
     """(stops, d)"""
 
@@ -116,7 +114,7 @@ class Failure:
 
 FROM_SERVER = (Ask, Request)
 FROM_NODE = (Hello, Reply, Failure)
-"""All that ever leaves a node: the fields of these."""
+"""The fields of these messages are all that ever leaves a node."""
 
 _KINDS: dict[int, type] = dict(enumerate((*FROM_SERVER, *FROM_NODE), start=1))
 _CODES = {message: code for code, message in _KINDS.items()}
@@ -124,7 +122,7 @@ _TROUBLES = tuple(Trouble)
 
 
 def encode(*messages: Any) -> bytes:
-    """A payload.
+    """The payload of some messages.
 
     >>> decode(encode(Ask("00" * 32)), FROM_SERVER)
     [Ask(fingerprint='0000000000000000000000000000000000000000000000000000000000000000')]
@@ -133,8 +131,7 @@ def encode(*messages: Any) -> bytes:
 
 
 def decode(payload: bytes, allowed: tuple[type, ...]) -> list[Any]:
-    """The messages of a payload, each of an `allowed` kind; `WireError` where anything at all is
-    wrong with it."""
+    """The messages of a payload, each of an `allowed` kind; `WireError` on any fault."""
     found = []
     rest = memoryview(payload)
     while True:
@@ -162,7 +159,7 @@ def _frame(code: int, body: bytes) -> bytes:
 
 
 class _Reader:
-    """Takes fields off a body; asks for no more than is there."""
+    """Reads fields from a body, never beyond its end."""
 
     def __init__(self, body: memoryview) -> None:
         self.rest = body
@@ -204,7 +201,7 @@ class _Reader:
 
 
 class _Writer:
-    """The same fields, put on."""
+    """Writes the fields that `_Reader` reads."""
 
     digest: ClassVar[Callable[[str], bytes]] = staticmethod(bytes.fromhex)
     reason: ClassVar[Callable[[Trouble], bytes]] = staticmethod(
@@ -233,7 +230,7 @@ _TYPES = {
     "Trouble": "reason",
     "np.ndarray": "matrix",
 }
-"""How a field travels, by its declared type."""
+"""The encoding of a field, by its declared type."""
 
 
 def _pack(message: Any) -> Iterable[bytes]:
@@ -253,7 +250,7 @@ def _unpack(kind: type, body: memoryview) -> Any:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the server holds a reply to."""
+    """What the server expects of a reply."""
 
     fingerprint: str
     round: int
@@ -262,37 +259,39 @@ class Expected:
     norm_bound: float
     """largest 2-norm of a row of parameters"""
     hosted: Collection[int]
-    """agents that live on the node that sent it"""
+    """agents on the node that sent it"""
     asked: Collection[int]
     """agents that were asked in this round"""
     answered: Collection[int]
-    """agents whose reply was accepted already"""
+    """agents whose reply was already accepted"""
     times: Sequence[int]
-    """steps that each agent had made when last heard of"""
+    """steps of each agent at its last accepted reply"""
     unheard: Sequence[int]
-    """steps that each agent may have made since in rounds that went on without it"""
+    """steps that each agent may have taken since then, in rounds that closed without it"""
 
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """May go into the average."""
+    """A reply that may enter the average."""
 
     reply: Reply
     lost: int
-    """steps that the agent made in rounds that went on without it: samples in no average"""
+    """steps of the agent in rounds that closed without it: their samples are in no average"""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Must not touch the average."""
+    """A reply that must not enter the average."""
 
     reason: str
 
 
 def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
-    """Valid is: this experiment, this round, an agent of the sending node that was asked and has
-    not answered, as many steps as were asked for, a step counter that goes on where it was, and
-    finite parameters of the right shape and size.
+    """Accept or refuse a reply.
+
+    A valid reply is of this experiment and this round, from an agent of the sending node that was
+    asked and has not answered. It has the requested number of steps, a step counter that continues
+    from the last reply, and finite parameters of the right shape and size.
 
     Parameters
     ----------
