@@ -1,7 +1,7 @@
-"""The page ``docs/verdicts.md``: every check of the reproduction, made from the specs.
+"""The page ``docs/verdicts.md``: every check of the reproduction, generated from the specs.
 
-``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` renews it, and a test holds the
-page to the specs.
+``python -m fegsam.reproduction.verdict_table > docs/verdicts.md`` regenerates it, and a test checks
+the page against the specs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from fegsam.text import markdown_head, markdown_row
 
 _OPENING = """# Every verdict
 
-What `fegsam reproduce` checks, claim by claim: the sentence, the statement of the paper that it is about, how it can fail, the
-threshold, and where the threshold comes from. The page is made from the specs in `src/fegsam/reproduction/specs`, where all of
-it stands before anything is run. The report of a run shows the same table with the outcomes.
+This page lists what `fegsam reproduce` checks, claim by claim.
+Each row has the claim, the statement of the paper that it is about, how it can fail, and the \
+threshold and its source.
+The page is generated from the specs in `src/fegsam/reproduction/specs`, which are written before \
+anything is run.
+The report of a run shows the same table with the outcomes.
 
 """
-_HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "where it comes from")
+_HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "source of the threshold")
 
 
 def page() -> str:
     """The whole page, in Markdown."""
     rules = "\n".join(map(markdown_row, RULES.items()))
     parts = [
-        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n"
+        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Sources of the thresholds\n\n"
         f"{markdown_head(('rule', ''))}\n{rules}\n"
     ]
     for name in CLAIMS:
@@ -38,7 +41,7 @@ def page() -> str:
 
 
 def _row(check: Check) -> str:
-    # What a run fills in stands in italics.
+    # The values that a run fills in are in italics.
     claim = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", check.claim)
     cells = (
         claim,
