@@ -144,7 +144,7 @@ def test_a_bound_that_needs_the_rule_is_left_out_and_the_page_says_so(results, m
     ).read_text() + '[[figures]]\nkind = "error_curves"\nbound = true\n'
     (results / "study.toml").write_text(text)
     page = report_study(results).read_text(encoding="utf-8")
-    assert "left out where finding them would run" in page
+    assert "left out where computing them would run" in page
     assert not marker.exists()
 
 

@@ -88,7 +88,7 @@ def test_floor_of_differing_agents_grows_as_the_square_of_local_steps() -> None:
     }  # fmt: skip
     for verdict in (
         *named(section, "square of K - 1"),
-        *named(section, "rewards alone differ do not drift"),
+        *named(section, "only in their rewards do not drift"),
     ):
         assert verdict.outcome == "holds", verdict
     assert all(verdict.outcome == "holds" for verdict in named(section, "at least as fast as"))

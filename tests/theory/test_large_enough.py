@@ -22,7 +22,7 @@ def test_agents_that_differ_have_a_number_of_steps_that_is_large_enough() -> Non
     )
     assert found.heterogeneous
     assert found.holds
-    assert found.why.endswith("and at all larger T that were checked, 8 a decade up to 1e+30")
+    assert found.why.endswith("and at all larger T that were checked, 8 per decade up to 1e+30")
     assert "c1a" in violations_at(given, 40_000, True)
     first = round(found.num_steps)
     assert violations_at(given, math.floor(first * (1 - 1e-5)), True)

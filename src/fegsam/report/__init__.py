@@ -1,5 +1,4 @@
-"""Figures for print (matplotlib), and one page to read in a browser (Plotly) with a verdict on
-every claim."""
+"""Figures for print (matplotlib), and a page for the browser (Plotly) with verdicts on claims."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The table of everything that was checked: the claim, the theorem, how it can fail, the threshold
-and where it comes from."""
+"""The table of everything that was checked: claim, theorem, how it can fail, and threshold."""
 
 from __future__ import annotations
 
@@ -9,9 +8,9 @@ from typing import NamedTuple
 from fegsam.report.verdict import Section, Verdict, tally
 
 MEANING_OF_KINDS = (
-    "Measured: judged in runs, by an interval over seeds. Exact: computed without sampling, so "
-    "that it has no interval. "
-    "Identity: true by algebra, whatever the data are; it checks the code and is not counted."
+    "A measured check is judged in runs, by an interval over seeds. An exact one is computed "
+    "without sampling, so it has no interval. An identity is true by algebra, whatever the data "
+    "are; it checks the code and is not counted."
 )
 HEADS = (
     "Claim",
@@ -19,13 +18,13 @@ HEADS = (
     "Kind",
     "How it can fail",
     "Threshold",
-    "Where the threshold comes from",
+    "Source of the threshold",
     "Outcome",
 )
 
 
 class EvidenceRow(NamedTuple):
-    """One sentence that was checked: `cells` stand below `HEADS` but the first."""
+    """One sentence that was checked; `cells` belong to all `HEADS` but the first."""
 
     letter: str
     sentence: str
@@ -33,19 +32,20 @@ class EvidenceRow(NamedTuple):
 
 
 def evidence(sections: Sequence[Section]) -> list[EvidenceRow]:
-    """One row for each sentence that was checked, however often; none where no verdict says where
-    it comes from.
+    """One row for each sentence that was checked, however often.
+
+    There are no rows if no verdict states the source of its threshold.
 
     Examples
     --------
-    >>> told = Verdict(
+    >>> verdict = Verdict(
     ...     "coin",
     ...     "Heads is as likely as tails.",
     ...     "holds",
     ...     threshold="0.4 to 0.6",
     ...     source="The claim itself.",
     ... )
-    >>> [row] = evidence([Section("a", "Coins", "Coins are fair.", (told,))])
+    >>> [row] = evidence([Section("a", "Coins", "Coins are fair.", (verdict,))])
     >>> row.sentence, row.cells[3:5]
     ('Heads is as likely as tails.', ('0.4 to 0.6', 'The claim itself.'))
     >>> evidence([Section("a", "Coins", "Coins are fair.")])
@@ -57,7 +57,7 @@ def evidence(sections: Sequence[Section]) -> list[EvidenceRow]:
 
 
 def _by_sentence(section: Section) -> list[list[Verdict]]:
-    """Verdicts that say the same and are held against the same."""
+    """Groups of verdicts with the same sentence and the same threshold."""
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in section.verdicts:
         groups.setdefault((verdict.sentence, verdict.threshold), []).append(verdict)
@@ -66,8 +66,8 @@ def _by_sentence(section: Section) -> list[list[Verdict]]:
 
 def _row(section: Section, group: Sequence[Verdict]) -> EvidenceRow:
     first = group[0]
-    told = (first.theorem, first.kind, first.fails, first.threshold, first.source)
-    return EvidenceRow(section.claim, first.sentence, (*told, _outcomes(group)))
+    details = (first.theorem, first.kind, first.fails, first.threshold, first.source)
+    return EvidenceRow(section.claim, first.sentence, (*details, _outcomes(group)))
 
 
 def _outcomes(group: Sequence[Verdict]) -> str:

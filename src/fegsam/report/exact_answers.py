@@ -1,5 +1,4 @@
-"""What is known of the cells of a study without sampling: exact curves, their limits, and the
-theorem's bound."""
+"""Results for the cells of a study without sampling: exact curves, their limits, and bounds."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ from fegsam.experiments.sweep.sweep import Results
 
 
 class ExactAnswers:
-    """Each is found once, and none where finding it would run code that the study names and nobody
-    trusts."""
+    """Exact curves and bounds, each computed once.
+
+    They are left out if computing them would run code of the study that is not trusted.
+    """
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -29,9 +30,9 @@ class ExactAnswers:
         if not self._left_out:
             return ()
         return (
-            f"Exact curves and bounds are left out where finding them would run "
-            f"{', '.join(self._left_out)}. If you trust "
-            f"whoever wrote that, fegsam report {os.fspath(directory)} --trust draws them.",
+            f"Exact curves and bounds are left out where computing them would run "
+            f"{', '.join(self._left_out)}. If you trust its author, run fegsam report "
+            f"{os.fspath(directory)} --trust to draw them.",
         )
 
     def _may_build(self, cell: Cell) -> bool:
@@ -52,7 +53,7 @@ class ExactAnswers:
 
     def curve(self, cell: Cell) -> np.ndarray | None:
         """E||avg - theta*||^2 of a cell at its recorded times."""
-        # A rule of one's own has no exact curve, so nothing is left out without it.
+        # The user's own rules have no exact curves, so nothing is left out for them.
         if isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
             return None
         if cell.key not in self._curves:
@@ -60,10 +61,9 @@ class ExactAnswers:
         return self._curves[cell.key]
 
     def excess(self, cell: Cell) -> float | None:
-        """How far the exact curve lies above its limit late in the run; None where the limit is not
-        known."""
+        """How far the exact curve is above its limit late in the run; None if it is unknown."""
         curve, times = self.curve(cell), self._times(cell)
-        # The limit is that of the errors just after a synchronisation, under Markov sampling.
+        # The limit is known for errors right after a synchronisation, under Markov sampling.
         late = (times >= cell.num_steps / 2) & (times % cell.sync_period == 0)
         if curve is None or cell.sampling != "markov" or not late.any():
             return None

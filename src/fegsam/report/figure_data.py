@@ -1,7 +1,7 @@
-"""A figure as data: what both renderers draw, and what a reader downloads.
+"""A figure as data: both renderers draw it, and readers download it.
 
-Labels are plain text in Unicode (``E‖θ − θ*‖²``), no TeX: a page that opens without a network has
-none.
+Labels are plain Unicode text (``E‖θ − θ*‖²``), not TeX, which a page without a network cannot
+render.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MEANING: dict[Style, str] = {
     "bound": "dash-dotted lines: the theorem's bound",
     "reference": "dashed and dotted lines: reference",
 }
-"""How each style is drawn, in words."""
+"""The drawing of each style, in words."""
 _LONG_NUMBER = 6
-"""digits of a tick"""
+"""The most digits of a tick label."""
 _MOST_OF = 0.8
-"""of the axis, that ticks of its own must cover"""
+"""The share of the axis that ticks at the x values must cover."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +44,8 @@ class Series:
         The interval of y.
     style : {"sampled", "exact", "bound", "reference"}
     group : str or None
-        Series of one group share a colour and an entry of the legend: the sampled points and the
-        exact curve through them. None: the name.
+        Series of one group, such as sampled points and the exact curve through them, share a colour
+        and a legend entry; by default the name.
 
     Examples
     --------
@@ -104,17 +104,17 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class FigureData:
-    """One figure, without a word on how it is drawn.
+    """One figure, independent of how it is drawn.
 
     Attributes
     ----------
     key : str
-        The stem of its files: small letters, digits, ``_`` and ``-``.
+        The stem of its file names: small letters, digits, ``_`` and ``-``.
     title : str
     caption : str
-        One plain sentence that says what to see.
+        One plain sentence that says what the figure shows.
     x_label, y_label : str
-        With the unit in brackets where there is one.
+        With the unit, if any, in brackets.
     x_scale, y_scale : {"log", "linear"}
     series : tuple of Series
 
@@ -150,7 +150,7 @@ class FigureData:
         object.__setattr__(self, "series", tuple(self.series))
         if not re.fullmatch(r"[a-z0-9_-]+", self.key):
             raise ProblemError(
-                f"A figure's key is {self.key!r}; use small letters, digits, '_' and '-' alone."
+                f"A figure's key is {self.key!r}; use only small letters, digits, '_' and '-'."
             )
         for scale in (self.x_scale, self.y_scale):
             if scale not in get_args(Scale):
@@ -162,7 +162,7 @@ class FigureData:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups that take a colour, in order of appearance."""
+        """The groups that have a colour, in order of appearance."""
         return tuple(dict.fromkeys(str(s.group) for s in self.series if s.style != "reference"))
 
     @property
@@ -198,7 +198,7 @@ class FigureData:
 
 
 class Drawable(NamedTuple):
-    """What of a series an axis can show: (points,) each."""
+    """The part of a series that an axis can show: (points,) each."""
 
     x: np.ndarray
     y: np.ndarray
@@ -209,8 +209,8 @@ class Drawable(NamedTuple):
 def drawable(figure: FigureData, series: Series) -> Drawable:
     """The points that the figure's scales can show.
 
-    A logarithmic axis has no place for zero. Such points are left out, and an interval that reaches
-    down to zero is cut off at a hundredth of its curve's smallest value, out of sight.
+    A logarithmic axis cannot show zero. Such points are left out, and an interval that reaches down
+    to zero ends at a hundredth of its curve's smallest value, out of sight.
     """
     kept = np.isfinite(series.x) & np.isfinite(series.y)
     if figure.x_scale == "log":
@@ -229,7 +229,7 @@ def drawable(figure: FigureData, series: Series) -> Drawable:
 
 
 def shown_range(figure: FigureData) -> tuple[float, float] | None:
-    """What the y axis must show: every point and, as far as it is near one, every interval."""
+    """The range of the y axis: every point and, within a factor of two, every interval."""
     parts = [drawable(figure, s) for s in figure.series]
     values = np.concatenate([part.y for part in parts])
     if not values.size:
@@ -248,8 +248,7 @@ def shown_range(figure: FigureData) -> tuple[float, float] | None:
 
 
 def few_places(figure: FigureData) -> list[float]:
-    """The x values themselves, as ticks, where they are few and short: 1, 2, 4, 8, ... agents; none
-    otherwise."""
+    """The x values as ticks if they are few and short, such as 1, 2, 4, 8 agents; else none."""
     drawn = [(s.style, drawable(figure, s).x) for s in figure.series]
     measured = [x for style, x in drawn if style == "sampled"]
     places = np.unique(np.concatenate(measured)) if measured else np.empty(0)
@@ -262,7 +261,7 @@ def few_places(figure: FigureData) -> list[float]:
     if max(map(len, numbers)) > _LONG_NUMBER or spans[-1] - spans[0] < _MOST_OF * reach:
         return []
     for k in range(1, len(places)):
-        # Closer than this, and the numbers touch.
+        # If ticks are closer than this, their numbers touch.
         letters = (len(numbers[k]) + len(numbers[ticks[-1]])) / 2
         if spans[k] - spans[ticks[-1]] >= max(0.09, 0.025 * letters + 0.015) * reach:
             ticks.append(k)

@@ -1,4 +1,4 @@
-"""Figures for print: one journal column wide, 8-point type, in grey as readable as in colour."""
+"""Figures for print: one journal column wide, 8-point type, as readable in grey as in colour."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH = 3.4
-"""inches: one column of a two-column page"""
+"""Inches: one column of a two-column page."""
 _HEIGHT, _ROW = 2.3, 0.155
-"""inches: without a legend, and more for each of its rows"""
+"""Inches: without a legend, and additionally for each row of the legend."""
 _TALL, _WIDE = 28, 48
-"""letters along the axes, and in a row of the legend; more are wrapped"""
+"""The letters after which the y label and a legend entry are wrapped."""
 POINTS_WITH_BARS = 12
-"""More points than this, and a band replaces the bars."""
+"""With more points than this, a band replaces the bars."""
 _STYLE = {
-    # Comes with matplotlib, and has the mathematics: a figure looks the same on every machine.
+    # This font comes with matplotlib and has mathematical symbols, so a figure looks the same on
+    # every machine.
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "axes.labelsize": 8,
@@ -54,7 +55,7 @@ _STYLE = {
     "legend.columnspacing": 1.2,
     "legend.labelspacing": 0.35,
     "figure.constrained_layout.use": True,
-    # Letters stay letters in a PDF, and one figure is always the same bytes.
+    # Text stays text in a PDF, and a figure always has the same bytes.
     "pdf.fonttype": 42,
     "svg.hashsalt": "fegsam",
     "savefig.dpi": 300,
@@ -66,7 +67,9 @@ def save(
     directory: str | os.PathLike[str],
     formats: Sequence[str] = ("svg", "pdf", "png"),
 ) -> list[pathlib.Path]:
-    """Write ``directory/key.svg`` and so on; the folder is made if need be. Returns the paths.
+    """Write ``directory/key.svg`` and so on, and return the paths.
+
+    The folder is created if it is missing.
 
     Examples
     --------
@@ -86,12 +89,11 @@ def save(
     paths = [folder / f"{figure.key}.{ending}" for ending in formats]
     with matplotlib.rc_context(_STYLE):
         drawn = draw(figure)
-        # Laid out once for all formats: that is half of the time.
+        # The layout takes half of the time, so it is computed once for all formats.
         drawn.draw_without_rendering()
         drawn.set_layout_engine("none")
         for path in paths:
-            # Under a name of its own first: what lies under the path may be a link that leads out
-            # of the folder.
+            # A temporary name comes first: the path itself may be a link out of the folder.
             with whole(path) as temporary:
                 drawn.savefig(
                     temporary, format=path.suffix[1:], metadata=_metadata(path.suffix, figure)
@@ -100,8 +102,7 @@ def save(
 
 
 def draw(figure: FigureData) -> Figure:
-    """The figure as a matplotlib figure, without a title: the caption goes below it, in the
-    paper."""
+    """The figure as a matplotlib figure, without a title: a paper has the caption below it."""
     matplotlib = require_matplotlib()
     from matplotlib.figure import Figure
 
@@ -112,7 +113,7 @@ def draw(figure: FigureData) -> Figure:
         for series in figure.series:
             _draw_series(axes, figure, series, looked.get(str(series.group)))
         axes.set(xscale=figure.x_scale, yscale=figure.y_scale, xlabel=figure.x_label)
-        # A formula is not broken.
+        # Do not break a formula over two lines.
         words = re.sub(
             "‖[^‖]*‖", lambda formula: formula[0].replace(" ", "\N{NO-BREAK SPACE}"), figure.y_label
         )
@@ -173,7 +174,7 @@ def _draw_series(axes: Axes, figure: FigureData, series: Series, look: Look | No
 
 
 def marked(figure: FigureData, x: np.ndarray, count: int = POINTS_WITH_BARS) -> np.ndarray:
-    """Which of many points bear a marker: about `count`, evenly spread along the axis."""
+    """Which of many points have a marker: about `count`, evenly spread along the axis."""
     if len(x) <= count:
         return np.arange(len(x))
     places = np.log(x) if figure.x_scale == "log" else x
@@ -197,7 +198,7 @@ def _place_ticks(axes: Axes, figure: FigureData) -> None:
 
 
 def _number_short_range(axis: Axis, scale: str, limits: tuple[float, float]) -> None:
-    """A range of about a decade shows numbers of its own, as no power of ten may fall inside."""
+    """Label a range of about a decade with its own numbers: it may contain no power of ten."""
     from matplotlib import ticker
 
     low, high = limits
@@ -210,8 +211,10 @@ def _number_short_range(axis: Axis, scale: str, limits: tuple[float, float]) -> 
 
 
 def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
-    """Handles: one per group, one per reference, then what markers and lines mean where a group has
-    both."""
+    """The legend's handles: one per group, then one per reference.
+
+    If a group has both markers and lines, further handles say what they mean.
+    """
     from matplotlib.lines import Line2D
 
     handles, shared = [], set()
@@ -256,7 +259,7 @@ def _legend(figure: FigureData, looked: dict[str, Look]) -> list[Any]:
 
 
 def _add_legend(page: Figure, handles: list[Any]) -> int:
-    """Below the axes, in as many columns as the width takes; returns the number of rows."""
+    """Add the legend below the axes, in as many columns as fit, and return the number of rows."""
     for handle in handles:
         handle.set_label(textwrap.fill(handle.get_label(), _WIDE))
     longest = max(len(handle.get_label()) for handle in handles)

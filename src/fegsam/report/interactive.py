@@ -1,5 +1,4 @@
-"""The same figures for a browser: values under the pointer, series that a click on the legend
-hides."""
+"""The same figures for a browser: the pointer shows values, a click on the legend hides series."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def interactive(figure: FigureData) -> Any:
 
 
 def plot_json(figure: FigureData) -> str:
-    """Traces and layout as JSON that may stand inside a script element: no ``<`` ends it."""
+    """Traces and layout as JSON without ``<``, so that it can be inside a script element."""
     shown = interactive(figure)
     shown.layout.template = None  # the page has its own look
     return shown.to_json().replace("<", "\\u003c")
@@ -88,8 +87,10 @@ def _traces(
 def _mark(
     main: dict[str, Any], figure: FigureData, series: Series, look: Look, banded: bool
 ) -> None:
-    """Markers, hollow where an exact curve runs through them; few of many points, though all answer
-    the pointer."""
+    """Add markers to a trace, hollow if an exact curve runs through them.
+
+    Of many points only some have markers, but the pointer shows the values of all.
+    """
     through = any(s.style == "exact" and s.group == series.group for s in figure.series)
     x, y = main["x"], main["y"]
     size = np.zeros(len(x))
@@ -168,8 +169,10 @@ def _layout(figure: FigureData) -> dict[str, Any]:
 
 
 def _tick_format(scale: str, sizes: np.ndarray) -> dict[str, Any]:
-    """Whole decades on a long logarithmic axis; numbers in full on a linear one, as far as they are
-    readable."""
+    """The format of the ticks.
+
+    A long logarithmic axis has whole decades; a linear one has full numbers if they are readable.
+    """
     least, most = sizes.min(initial=np.inf), sizes.max(initial=0.0)
     if scale == "log":
         return (

@@ -1,5 +1,4 @@
-"""The late errors of a study: its plateaus, or the errors at the last time where a run was too
-short to reach one."""
+"""The late errors of a study: its plateaus, or its last errors if a run was too short for one."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from fegsam.report.exact_answers import ExactAnswers
 
 
 class Late:
-    """What the end of each cell's run says, by sampling and exactly; everything is made once.
+    """The errors late in each cell's run, sampled and exact; each is computed once.
 
     Parameters
     ----------
@@ -30,18 +29,24 @@ class Late:
         self._plateaus: dict[tuple[str, bool], Plateau] = {}
 
     def settled(self, exact: bool) -> bool:
-        """Whether no cell of the study is known to have missed its plateau; `exact`: by its exact
-        error where there is one."""
+        """Whether no cell of the study is known to have missed its plateau.
+
+        If `exact`, cells with an exact error are judged by it.
+        """
         return all(self._plateau(cell, exact).reached is not False for cell in self._results.cells)
 
     def errors(self, cells: Sequence[Cell], exact: bool) -> list[Estimate]:
-        """One each: the level of its plateau, or the error at the last time if a cell of the study
-        has missed its plateau."""
+        """The level of each cell's plateau.
+
+        If a cell of the study has missed its plateau, these are the errors at the last time.
+        """
         return [mean_estimate(each, positive=True) for each in self._samples(cells, exact)]
 
     def ratios(self, cells: Sequence[Cell], exact: bool) -> list[Estimate]:
-        """How many times lower each one's error is than that of the first; seeds that both share
-        are compared in pairs."""
+        """How many times lower each cell's error is than that of the first.
+
+        Seeds that both have are compared in pairs.
+        """
         first, *others = self._samples(cells, exact)
         seeds = [self._results.history(cell).settings.seeds for cell in cells]
         pairs = zip(others, seeds[1:], strict=True)
@@ -51,7 +56,7 @@ class Late:
         ]
 
     def exact_errors(self, cells: Sequence[Cell]) -> np.ndarray | None:
-        """What `errors` estimates, where it is known of every cell."""
+        """The exact values that `errors` estimates; None if one of them is not known."""
         curves = [self.exact.curve(cell) for cell in cells]
         settled, levels = self.settled(True), []
         for cell, curve in zip(cells, curves, strict=True):
@@ -63,8 +68,10 @@ class Late:
         return np.array(levels)
 
     def notice(self, exact: bool) -> str:
-        """What a caption must say of runs that reached no plateau, or of which it cannot be told;
-        nothing if all did."""
+        """What a caption must say about runs that did not reach a plateau, or perhaps did not.
+
+        It is empty if all runs reached one.
+        """
         cells = self._results.cells
         found = [self._plateau(cell, exact) for cell in cells]
         lost = [not np.isfinite(each.level.value) for each in found]
@@ -83,8 +90,7 @@ class Late:
         )
 
     def _where(self, which: Sequence[bool]) -> str:
-        """``T = 2000 with N = 4; N = 16``: by when, and of which cells, unless it is all of
-        them."""
+        """The time and, unless they are all, the cells: ``T = 2000 with N = 4; N = 16``."""
         cells = [cell for cell, chosen in zip(self._results.cells, which, strict=True) if chosen]
         ends = {cell.num_steps for cell in cells}
         when = f"T = {ends.pop()}" if len(ends) == 1 else "the end of the run"

@@ -1,5 +1,4 @@
-"""Colours, markers and dashes that both renderers share: told apart by the colour-blind, and on a
-grey print."""
+"""Colours, markers and dashes of both renderers, for the colour-blind and for grey print too."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from typing import Any
 from fegsam.report.figure_data import FigureData, Series
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette, without the yellow that a white page swallows; black is the page's
-ink."""
+"""Okabe and Ito's palette without yellow, which is invisible on white; black is the page's ink."""
 MARKERS = (
     ("o", "circle"),
     ("s", "square"),
@@ -20,7 +18,7 @@ MARKERS = (
     ("P", "cross"),
     ("X", "x"),
 )
-"""In matplotlib's words and in Plotly's."""
+"""Each in matplotlib's words and in Plotly's."""
 DASHES = (
     ("solid", "solid"),
     ("dotted", "dot"),
@@ -28,7 +26,7 @@ DASHES = (
     ((0, (7, 2, 1, 2)), "longdashdot"),
 )
 GREY = "#767676"
-"""Of reference lines: readable on white and on black."""
+"""The colour of reference lines, readable on white and on black."""
 _REFERENCES: tuple[tuple[Any, str], ...] = (
     ((0, (4, 2.5)), "dash"),
     ((0, (1, 1.5)), "dot"),
@@ -43,11 +41,11 @@ class Look:
     colour: str
     marker: tuple[str, str]
     dash: tuple[Any, str]
-    """of its exact curve: solid where sampled points tell groups apart"""
+    """the dash of its exact curve: solid if sampled points distinguish the groups"""
 
 
 def reference_name(series: Series) -> str:
-    """What the legend calls a reference line: those of several groups may share a name."""
+    """The name of a reference line in the legend; those of several groups may share one."""
     return series.name.removeprefix(f"{series.group}, ")
 
 

@@ -1,5 +1,4 @@
-"""The report: one HTML file that needs nothing else, a tab for each claim, and a verdict on
-everything that was checked."""
+"""The report: one self-contained HTML file, with a tab for each claim and every verdict."""
 
 from __future__ import annotations
 
@@ -27,17 +26,18 @@ def write_report(
     title: str,
     settings: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
-    """Write ``directory/report.html``, whole or not at all; the folder is made if need be. Returns
-    its path.
+    """Write ``directory/report.html`` and return its path.
+
+    The folder is created if it is missing. The file is written completely or not at all.
 
     Parameters
     ----------
     sections : sequence of Section
-        One tab each, in order; their letters differ.
+        One tab each, in order; each has its own letter.
     title : str
     settings : mapping
-        Shown on a tab of its own beside the package's version; mappings within it become tables of
-        their own.
+        Shown on a separate tab beside the package's version; a mapping within it becomes a separate
+        table.
 
     Examples
     --------
@@ -55,8 +55,8 @@ def write_report(
     for letter, count in letters.items():
         if count > 1 or not letter.isalnum():
             raise ProblemError(
-                f"{count} sections have the letter {letter!r}; give each one of its own, in "
-                "letters and digits."
+                f"{count} sections have the letter {letter!r}; give each its own, in letters and "
+                "digits."
             )
     folder = pathlib.Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
 
 
 def _templates() -> Any:
-    """The templates beside this file; all that they show is escaped, unless it is `Markup`."""
+    """The templates beside this file; everything that they show is escaped, except `Markup`."""
     jinja2 = require_jinja2()
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("fegsam.report"),

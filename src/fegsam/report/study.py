@@ -1,4 +1,4 @@
-"""The figures that a study asks for, and its page."""
+"""The figures that a study specifies, and its page."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _SHORT = {
 
 
 def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> pathlib.Path:
-    """Draw the stored results of a study into its directory; the path of the HTML page.
+    """Draw the stored results of a study into its directory, and return the path of the HTML page.
 
-    What is exact and what is a bound is found anew, from the problem. If that would run code that
-    the study names (a rule of its own, an environment of Gymnasium), it is left out and the page
-    says so, unless `trust` is true.
+    Exact curves and bounds are computed again from the problem. If that would run code that the
+    study names (its own rule, an environment of Gymnasium), they are left out and the page says so,
+    unless `trust` is true.
     """
     results = load_results(directory, trust=trust)
     wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
@@ -126,7 +126,7 @@ def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
         met = [cell.num_steps // cell.sync_period for cell in cells]
         series += _late_errors(name, met, late, cells, spec)
     what, notice = _what(late, spec, "The error that is left", "The error")
-    caption = (f"{what}, against how often the agents meet.", notice)
+    caption = (f"{what}, against how often the agents communicate.", notice)
     return _figure(
         spec,
         place,
@@ -153,7 +153,7 @@ def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> Figure
 
 
 def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, str]:
-    """What a figure shows, in words, and what must be said of it."""
+    """What a figure shows, in words, and the notice that its caption must have."""
     if late.settled(spec.exact):
         return plateau, late.notice(spec.exact)
     return (
@@ -180,7 +180,7 @@ def _figure(
     x_scale: Any,
     series: list[Series],
 ) -> FigureData:
-    """`words` are a caption, which the study may replace, and a notice, which it may not."""
+    """A figure whose `words` are a caption, which the study may replace, and a fixed notice."""
     caption = " ".join(filter(None, (spec.caption or words[0], words[1])))
     key = f"{place}-{spec.kind.replace('_', '-')}"
     return FigureData(
@@ -209,18 +209,19 @@ def _late_errors(
 
 
 def _label(results: Results, cell: Cell, without: str | None = None) -> str:
-    """The coordinates that tell the cell from others: ``N = 4, K = 10``."""
-    told = [
+    """The coordinates that distinguish the cell from others: ``N = 4, K = 10``."""
+    varied = [
         axis for axis, values in results.study.axes.items() if len(values) > 1 and axis != without
     ]
-    return ", ".join(f"{_SHORT.get(axis, axis)} = {cell.axes[axis]}" for axis in told)
+    return ", ".join(f"{_SHORT.get(axis, axis)} = {cell.axes[axis]}" for axis in varied)
 
 
 def _families(results: Results, axis: str) -> dict[str, list[Cell]]:
-    """The cells that differ in `axis` alone, in its order, by what they share."""
+    """Groups of cells that differ only in `axis`, in its order; the keys say what they share."""
     if axis not in results.study.axes:
         raise ProblemError(
-            f"A figure goes over {axis}, which is no axis of the study; give it values in [grid]."
+            f"A figure runs over {axis}, which is not an axis of the study; give it values in "
+            "[grid]."
         )
     families: dict[str, list[Cell]] = {}
     for cell in results.cells:

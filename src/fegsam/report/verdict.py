@@ -1,6 +1,6 @@
-"""What the data say of a claim: holds, does not hold, or cannot be told.
+"""What the data say about a claim: it holds, does not hold, or cannot be told.
 
-The rule is one: an interval against bounds that were written down before the run.
+There is one rule: an interval is compared with bounds that were written down before the run.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _PLURAL: dict[Outcome, str] = {
 
 
 def judge(estimate: Estimate, low: float | None = None, high: float | None = None) -> Outcome:
-    """Whether the truth lies in [low, high], as far as the interval of `estimate` can tell; None is
-    no bound.
+    """Whether the interval of `estimate` shows that the truth lies in [low, high].
+
+    None is no bound. An interval that overlaps a bound decides nothing.
 
     Examples
     --------
@@ -55,31 +56,31 @@ def judge(estimate: Estimate, low: float | None = None, high: float | None = Non
 
 @dataclass(frozen=True)
 class Verdict:
-    """One thing that was checked.
+    """The outcome of one check.
 
     Attributes
     ----------
     claim : str
         A few words: which algorithm, on which problem.
     sentence : str
-        What is claimed, in one plain sentence.
+        The claim in one plain sentence.
     outcome : {"holds", "does not hold", "cannot be told"}
     estimate : Estimate or None
-        The number that decided.
+        The number that was judged.
     threshold : str
-        What it was held against.
+        The bounds that it was compared with.
     detail : str
-        Whatever else a reader should know.
+        Anything else that a reader should know.
     kind : {"measured", "exact", "identity"}
-        Measured in runs and judged by an interval; computed without sampling; or true by algebra
+        Measured in runs and judged by an interval; computed without sampling; or true by algebra,
         whatever the data are. An identity checks the code, not the claim, so it is shown but not
         counted as evidence.
     theorem : str
         The statement of the paper that is checked.
     fails : str
-        How it could come out otherwise.
+        How the check can fail.
     source : str
-        Where the threshold comes from.
+        The source of the threshold.
 
     Examples
     --------
@@ -141,10 +142,10 @@ class Section:
 
     @property
     def outcome(self) -> Outcome:
-        """That of all verdicts together: holds if each does, does not hold if one does not.
+        """The outcome of all verdicts together: holds if each holds, does not hold if one does not.
 
-        Identities alone tell nothing. One that does not hold is a fault, and so is the claim's
-        outcome.
+        Identities alone are no evidence. An identity that does not hold is a fault of the code, and
+        makes the claim not hold.
         """
         if "does not hold" in {verdict.outcome for verdict in self.verdicts}:
             return "does not hold"
@@ -153,7 +154,7 @@ class Section:
 
 
 def summary(sections: Sequence[Section]) -> str:
-    """An aligned table of every verdict, for a terminal: under each sentence where it was checked.
+    """An aligned table of every verdict, for a terminal: below each sentence where it was checked.
 
     Examples
     --------
@@ -195,7 +196,7 @@ def _by_sentence(section: Section) -> dict[str, list[Verdict]]:
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
-    """How many verdicts came out how; identities, which cannot fail, are named apart.
+    """The number of verdicts with each outcome; identities, which cannot fail, are separate.
 
     Examples
     --------
@@ -236,7 +237,7 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
 
 
 def value_text(verdict: Verdict) -> str:
-    """The number that decided, with its interval where it was measured.
+    """The number that was judged, with its interval if it was measured.
 
     >>> value_text(Verdict("a", "One.", "holds", Estimate(1.0, 1.0, 1.0), kind="exact"))
     '1'

@@ -1,5 +1,7 @@
-"""The paper's missing experiments: every claim run, drawn and judged against thresholds that stand
-in `specs`."""
+"""The experiments that the paper lacks: every claim is run, drawn and judged.
+
+The thresholds are written down in `specs` before anything is run.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""(e) Bias and variance: the start is forgotten geometrically, and what remains is proportional to
-alpha / N (Theorem 3.1).
+"""(e) Bias and variance: a geometric decay to a floor proportional to alpha / N (Theorem 3.1).
 
-The theorem's first term is S_1 c^T with c = 1 - alpha phi_2 / 2, its second S_2 alpha / N. The true
-rate for small steps is that of the slowest direction of the mean increment's matrix: ``(1 - alpha
-lambda)^(2t)`` for the squared error.
+The theorem's first term is S_1 c^T with c = 1 - alpha phi_2 / 2, and its second is S_2 alpha / N.
+The true rate for small steps is that of the slowest direction of the mean increment's matrix:
+``(1 - alpha lambda)^(2t)`` for the squared error.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fegsam.run import Engine
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """Whether the error is a geometric decay and then a floor."""
+    """Whether the error decays geometrically to a floor."""
     return examine(claim_spec("bias_variance", quick), engine)
 
 
@@ -46,18 +45,16 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         spec.letter,
         spec.title,
         "The squared error falls by the same factor in every step until the start is forgotten, "
-        "and then stays at a level "
-        "proportional to the step size divided by the number of agents.",
+        "and then stays at a level proportional to the step size divided by the number of agents.",
         tuple(verdicts),
         tuple(figures),
         (
-            "For the rate of decay, runs begin far from the fixed point in the direction that is "
-            "forgotten most slowly, where "
-            "the squared error falls by the factor (1 - αλ)² a step, λ the smallest eigenvalue of "
-            "the mean increment's matrix. "
-            "The theorem's own rate is a lower bound for it. Q-learning has several such "
-            "matrices, one for each choice of "
-            "best actions, and its prediction follows the mean increments step by step.",
+            "To measure the rate of decay, runs begin far from the fixed point in the direction "
+            "that decays most slowly. There the squared error falls by the factor (1 - αλ)² in "
+            "each step, where λ is the smallest eigenvalue of the mean increment's matrix. The "
+            "theorem's own rate is a lower bound for it. Q-learning has several such matrices, "
+            "one for each choice of best actions, so its prediction follows the mean increments "
+            "step by step.",
         ),
     )
 
@@ -65,7 +62,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
 def _floors(
     case: Case, spec: ClaimSpec, engine: str | Engine | None
 ) -> tuple[Verdict, list[Series]]:
-    """Step sizes and numbers of agents changed together, on one axis."""
+    """The long-run error against alpha / N, for several step sizes and numbers of agents."""
     sizes = spec.sizes
     chosen = sorted(sizes.settings, key=lambda pair: pair[0] / pair[1])
     settings = {
@@ -88,7 +85,7 @@ def _floors(
 
 
 def slow_start(case: Case, agents: int) -> np.ndarray:
-    """(d,): a start in the slowest direction, so far out that noise hardly counts."""
+    """(d,): a start in the slowest direction, so far out that noise is negligible."""
     problem = case.federate(agents)
     point, matrix = (
         fixed_point(problem, case.algorithm),
@@ -100,8 +97,7 @@ def slow_start(case: Case, agents: int) -> np.ndarray:
 
 
 def mean_fall(case: Case, agents: int, start: np.ndarray, steps: int) -> float:
-    """log of the factor by which the squared error falls if every increment is replaced by its
-    mean."""
+    """The log of the factor by which the squared error falls under the mean increments."""
     problem = case.federate(agents)
     point = fixed_point(problem, case.algorithm)
     left = start - point
@@ -109,7 +105,7 @@ def mean_fall(case: Case, agents: int, start: np.ndarray, steps: int) -> float:
         matrix = mean_matrix(case.number, problem, case.algorithm)
         decayed = np.linalg.matrix_power(np.eye(len(point)) + case.step_size * matrix, steps) @ left
         return float(np.log(np.sum(left**2) / np.sum(decayed**2)))
-    # The maximum over actions makes Q-learning's mean increment piecewise linear, so it is followed
+    # The maximum over actions makes Q-learning's mean increment piecewise linear, so it is applied
     # step by step.
     assert isinstance(problem, Federation)
     q = MeanQLearning.of(problem).after(start, case.step_size, 1, steps)
@@ -147,9 +143,9 @@ def _floor_figure(number: int, series: list[Series]) -> FigureData:
     line = Series("proportional to α/N", x, series[0].y[0] * x / x[0], style="reference")
     return FigureData(
         key=f"floor-{number}",
-        title=f"{ALGORITHMS[number]}: what remains of the error",
-        caption="Whatever the step size and the number of agents, the long-run error depends on "
-        "their ratio alone.",
+        title=f"{ALGORITHMS[number]}: the error that remains",
+        caption="The long-run error depends on the step size and the number of agents only through "
+        "their ratio.",
         x_label="step size α / agents N",
         y_label="long-run squared error E‖θ − θ*‖²",
         series=(*series, line),
@@ -191,8 +187,9 @@ def error_curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> Fi
 
 
 def _curve_caption(reached: Mapping[str, bool | None]) -> str:
-    """What the curves show, given whether each reached its plateau; no floor is spoken of that was
-    not reached.
+    """The caption, given whether each curve reached its plateau.
+
+    It mentions a floor only where one was reached.
 
     >>> _curve_caption({"α = 0.2": True, "α = 0.1": None, "α = 0.05": False}).partition(". ")[2]
     'No floor was reached at α = 0.05. Whether one was reached cannot be told at α = 0.1.'

@@ -1,15 +1,14 @@
-"""(j) How far agents part between two averagings, against the consensus lemma (Lemma
-"consensus_error").
+"""(j) The spread of the agents between two averagings (Lemma "consensus_error").
 
 With k = t - sK steps since the last averaging, and alpha (K - 1) <= sqrt(ln(5/4) / (2 (1 + A~_1))),
 the lemma says
 
-    E Omega_t <= 5 alpha^2 k B~^2 (1 + Lag + 4 m_3 (k - 1) eps / B) + 5 alpha^2 k A~_2 sum_{sK <= t'
-    < t} E||theta_t'||_c^2,
+    E Omega_t <= 5 alpha^2 k B~^2 (1 + Lag + 4 m_3 (k - 1) eps / B)
+                 + 5 alpha^2 k A~_2 sum_{sK <= t' < t} E||theta_t'||_c^2,
 
 where Omega_t is the mean over the agents of ||theta^i_t - theta_t||_c^2, theta is measured from the
-fixed point and eps is the heterogeneity. Errors are known exactly in the 2-norm, so where the
-c-norm is another one the check is on the safe side.
+fixed point and eps is the heterogeneity. Errors are known exactly in the 2-norm, so if the c-norm
+is another norm the check is conservative.
 """
 
 from __future__ import annotations
@@ -41,22 +40,21 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Between two averagings the agents' parameters part. The spread stays below the paper's "
-        "bound. It grows with the "
-        "square of the step size, in proportion to the steps since the last averaging for like "
-        "agents, and up to their square "
-        "for agents that are pulled to different places.",
+        "Between two averagings the agents' parameters spread. The spread stays below the paper's "
+        "bound. It grows with the square of the step size. For agents that are alike it is "
+        "proportional to the number of steps since the last averaging; for agents that are pulled "
+        "to different places it grows as fast as the square of that number.",
         tuple(verdicts),
         tuple(figures),
         (
-            "The steps are as large as the lemma admits. That is far larger than the theorem "
-            "itself does.",
+            "The step sizes are as large as the lemma admits, which is far larger than the theorem "
+            "itself admits.",
         ),
     )
 
 
 class Spread(NamedTuple):
-    """At times within rounds."""
+    """The lemma's bound at times within rounds."""
 
     times: np.ndarray
     phase: np.ndarray
@@ -87,7 +85,7 @@ def allowed_spread(
 
 
 def norm_shares(given: Assumptions) -> tuple[float, float]:
-    """Least and largest ||x||_c^2 over ||x||_2^2."""
+    """The least and the largest ||x||_c^2 / ||x||_2^2."""
     if given.norm == "sup":
         return 1.0 / given.dimension, 1.0
     if given.weight is None:
@@ -124,8 +122,8 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
         ratio = mean_estimate(data.sync_error.values[:, -1] / exact[-1])
         verdicts.append(spec.verdict("exact", f"{case.name}, sampled", ratio))
     else:
-        # The error in the theorem's norm, but the spread in the 2-norm, which is no smaller than
-        # the sup norm.
+        # The error is in the theorem's norm, but the spread is in the 2-norm, which is no smaller
+        # than the sup norm.
         spread = allowed_spread(given, step, period, data.squared_error.mean("seed").values)
         within = np.flatnonzero(spread.phase > 0)
         samples = data.sync_error.values[:, within] / spread.allowed[within]
@@ -179,8 +177,10 @@ def _figure(
 
 
 def coin_spread(offsets: Any, agents: int, step: float, period: int) -> tuple[Spread, np.ndarray]:
-    """x += alpha (X - x) with X one of the kind's two `offsets` (kinds, 2) by the toss of a coin;
-    and the exact spread."""
+    """The lemma's bound and the exact spread for ``x += alpha (X - x)`` with a coin toss X.
+
+    X is one of the kind's two `offsets` (kinds, 2).
+    """
     kinds = len(offsets)
     problem = fg.MarkovNoise(np.full((kinds, 2, 2), 0.5), num_agents=agents)
     algorithm = fg.LinearSA(np.full((kinds, 2, 1, 1), -1.0), np.reshape(offsets, (kinds, 2, 1)))
@@ -191,7 +191,7 @@ def coin_spread(offsets: Any, agents: int, step: float, period: int) -> tuple[Sp
 
 
 def _coins(spec: ClaimSpec) -> tuple[list[Verdict], list[FigureData]]:
-    """Where everything is known: noise alone, and disagreement alone."""
+    """Two examples where everything is known: noise alone, and disagreement alone."""
     sizes = spec.sizes
     step, period = sizes.coin_step, sizes.coin_period
     noise, noisy = coin_spread([[1.0, -1.0]], 100, step, period)
@@ -230,13 +230,12 @@ def _coins(spec: ClaimSpec) -> tuple[list[Verdict], list[FigureData]]:
                 group=name,
             )
         )
-    caption = "Agents that see noise part in proportion to the steps taken, agents that are pulled apart with their square."
-    title = "Noise and disagreement"
     return verdicts, [
         FigureData(
             "consensus_coins",
-            title,
-            caption,
+            "Noise and disagreement",
+            "The spread of agents with noise alone is proportional to the steps taken, that of "
+            "agents pulled apart to their square.",
             "steps since the last averaging",
             "sync error Ω",
             series=tuple(series),

@@ -1,11 +1,11 @@
-"""(d) The corollary's choice: alpha = 8 log(N T) / (phi_2 T), and K = T / N or, for agents that
-differ, sqrt(T) / N.
+"""(d) The corollary's choice of alpha and K.
 
-It promises an error of order 1 / (N T) up to logarithms, at N communications in all, or N sqrt(T),
-which is sqrt(N / accuracy). The step falls with T, but begins beyond all use unless phi_2 is large:
-a few states and a small discount. Whether the theorem that the corollary is derived from admits its
-choice "for T large enough" is judged too, by the smallest such T or by a proof that there is none
-(`fegsam.theory.large_enough`).
+alpha is 8 log(N T) / (phi_2 T), and K is T / N or, for agents that differ, sqrt(T) / N. The
+corollary promises an error of order 1 / (N T) up to logarithms, with N communications in all, or
+N sqrt(T), which is sqrt(N / accuracy). The step size falls with T, but for practical T it is far
+too large unless phi_2 is large, which takes few states and a small discount. Also judged is whether
+the theorem that the corollary is derived from admits its choice "for T large enough": by the
+smallest such T, or by a proof that there is none (`fegsam.theory.large_enough`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from fegsam.theory.bound.large_enough import LargeEnough, large_enough
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """Whether the corollary's schedule brings what it promises."""
+    """Whether the corollary's schedule has the promised error and communication."""
     return examine(claim_spec("corollary", quick), engine)
 
 
@@ -62,36 +62,32 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         if series:
             figures.append(_figure(number, series))
     notes = [
-        f"Usable is where phi_2, the theorem's rate of contraction, is at least "
-        f"{spec.claim.drift:g}: small problems with "
-        f"discount {spec.sizes.discount:g}. The error is that of the random output time, averaged "
-        "over its distribution.",
-        "At these T the corollary's step size lies outside the conditions of the theorem that it "
-        "is derived from. For larger T "
-        "the step passes. K = √T/N, for agents that differ, then passes too; K = T/N, for agents "
-        "that agree, does not pass at "
-        "any large T, since α(K − 1) grows as log T while condition c2a keeps it below a number. "
-        "The schedule works all the "
-        "same: conditions that suffice are not needed.",
-        "Q-learning on FrozenLake as it is has several equally good actions. The maximum over "
-        "noisy values is too large there, "
-        "by the noise of one agent, as agents hardly ever meet: an error that N does not divide. "
-        "Where the moves have prices, "
-        "different for each, no two are equally good.",
+        f"The schedule is usable if phi_2, the theorem's rate of contraction, is at least "
+        f"{spec.claim.drift:g}, which holds for small problems with discount "
+        f"{spec.sizes.discount:g}. The error is that at the random output time, averaged over its "
+        "distribution.",
+        "At these T the corollary's step size violates the conditions of the theorem that it is "
+        "derived from. For larger T it satisfies them. K = √T/N, for agents that differ, then "
+        "satisfies them too. K = T/N, for agents that agree, does not at any large T, since "
+        "α(K − 1) grows as log T while condition c2a bounds it by a constant. The schedule works "
+        "nevertheless: the conditions are sufficient, not necessary.",
+        "In Q-learning on the original FrozenLake several actions are equally good. The maximum "
+        "over noisy values is too large there, by the noise of one agent, since agents hardly "
+        "ever average: this error does not fall with N. If each move has its own price, no two "
+        "are equally good.",
     ]
     if unusable:
         notes.append(
-            "Left out, as the corollary's step would be too large to use: "
+            "Left out, because the corollary's step size would be too large to use: "
             + "; ".join(unusable)
             + "."
         )
     return Section(
         spec.letter,
         spec.title,
-        "With the paper's step size and sync period, the error falls in proportion to the samples "
-        "of all agents together, N "
-        "times T, up to a logarithm, while the agents meet about N times in all (N√T times if "
-        "they differ).",
+        "With the paper's step size and sync period, the error is inversely proportional to the "
+        "number of samples of all agents together, N times T, up to a logarithm, while the agents "
+        "communicate about N times in all (N√T times if they differ).",
         tuple(verdicts),
         tuple(figures),
         tuple(notes),
@@ -99,7 +95,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
 
 
 def setting(number: int, place: str, discount: float) -> tuple[Any, Callable[[int], Any]]:
-    """An algorithm, and a problem of few states for N agents, who follow two policies.
+    """An algorithm, and a problem of few states for N agents, which follow two policies.
 
     >>> setting(4, "River swim", 0.5)[1](2)
     Federation(agents=2, kinds=2, states=2, actions=2, discount=0.5)
@@ -112,7 +108,7 @@ def setting(number: int, place: str, discount: float) -> tuple[Any, Callable[[in
         "FrozenLake 1 x 2 at a price": lambda: small_lake(["SG"], discount, priced=True),
         "FrozenLake 2 x 2": lambda: small_lake(["SF", "FG"], discount),
     }[place]()
-    # A fit with as many features as states would be perfect, and free of noise.
+    # With as many features as states the fit would be perfect, without noise.
     features = smooth_features(mdp.num_states, min(2, mdp.num_states - 1) if number == 1 else 2)
     if number == 5:
         features = np.linspace(1.0, 0.5, mdp.num_states)[:, None]
@@ -120,11 +116,10 @@ def setting(number: int, place: str, discount: float) -> tuple[Any, Callable[[in
 
 
 def _two_policies(mdp: MDP, place: str) -> np.ndarray:
-    """(2, S, A): each prefers an action of its own, but no pair of a state and an action is
-    rare."""
+    """(2, S, A): each prefers an action of its own, but no state-action pair is rare."""
     both = np.tile(policies.uniform(mdp.num_states, mdp.num_actions), (2, 1, 1))
     if place.startswith("FrozenLake 1 x 2"):
-        # Moving left never leads to the goal, so that every other move makes the goal less rare.
+        # Moving left never leads to the goal, so every other move makes the goal less rare.
         both[:, 0] = [[0.08, 0.5, 0.21, 0.21], [0.08, 0.21, 0.21, 0.5]]
         return both
     middle = mdp.num_actions // 2
@@ -183,7 +178,7 @@ def _run(
     spec: ClaimSpec,
     engine: str | Engine | None,
 ) -> History:
-    """Recorded in the last fifth, where nearly all of the output time's distribution lies."""
+    """A run recorded in its last fifth, which contains nearly all of the output times."""
     times = np.unique(
         np.linspace(0.8 * plan.num_steps, plan.num_steps - 1, spec.sizes.points).astype(int)
     )
@@ -208,8 +203,10 @@ def _at_output(history: History, times: np.ndarray, errors: np.ndarray) -> np.nd
 
 
 def admitted_verdict(name: str, found: LargeEnough, spec: ClaimSpec) -> Verdict:
-    """Whether some T is large enough; where none was found and nothing is proved, the number is not
-    known."""
+    """The verdict on whether some T is large enough.
+
+    If none was found and nothing is proved, the number is not known.
+    """
     known = found.holds or math.isfinite(found.log_fails_from)
     steps = certain(found.num_steps if known else math.nan)
     return spec.verdict("admitted", name, steps, f"N = {found.num_agents}: {found.why}")
@@ -227,7 +224,7 @@ def _figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"corollary-{number}",
         title=f"{ALGORITHMS[number]}: error under the corollary's schedule",
-        caption="With the corollary's step size and sync period, the error falls in proportion to "
+        caption="With the corollary's step size and sync period, the error is proportional to "
         "log(NT)/(NT).",
         x_label="samples of all agents, N T",
         y_label="squared error at the output time",

@@ -1,5 +1,4 @@
-"""Agents that differ: by opposite behaviour policies (Algorithm 5), or by their environments (the
-others).
+"""Agents that differ by their behaviour policies (Algorithm 5) or their environments (the others).
 
 `strength` between 0 and 1 says how much. At 0 all agents are alike.
 """
@@ -18,12 +17,13 @@ from fegsam.problem.mdp import MDP
 from fegsam.reproduction.problems import Case, environment, relaxation, small_lake, smooth_features
 
 _MOST = 0.8
-"""Share of the moves that differ, at strength 1."""
+"""The share of the moves that differ, at strength 1."""
 
 
 def preferences(actions: int) -> np.ndarray:
-    """(2, A): two opposite laws on the actions: the inner or the outer half of them, with two
-    actions either one.
+    """(2, A): two distributions on the actions that have no action in common.
+
+    They choose from the outer and the inner half of the actions; of two actions each chooses one.
 
     >>> preferences(4)
     array([[0.5, 0. , 0. , 0.5],
@@ -60,8 +60,7 @@ def by_policies(place: str, strength: float, step_size: float) -> Case:
 def by_environments(
     number: int, place: str, strength: float, step_size: float, *, only_rewards: bool = False
 ) -> Case:
-    """TD or Q-learning in two environments: a wind takes over some of the moves, or other states
-    pay."""
+    """TD or Q-learning in two environments: a wind replaces some moves, or other states pay."""
     mdp = _small(place) if number in (3, 4) else environment(place, tabular=False)
     states, actions = mdp.num_states, mdp.num_actions
     mdps = [_other_rewards(mdp, end, strength) for end in (0, states - 1)]
@@ -82,21 +81,21 @@ def by_environments(
 
 
 def _small(place: str) -> MDP:
-    """For tables, whose rarest cell sets the pace."""
+    """A small environment for tables, whose rarest cell determines the speed."""
     if not place.startswith("FrozenLake"):
         return environment(place, tabular=True)
     return small_lake(["SF", "HG"], 0.8, priced=place.endswith("at a price"))
 
 
 def _windy(mdp: MDP, wind: np.ndarray, share: float) -> MDP:
-    """A `share` of the moves is drawn from the law `wind` instead."""
+    """The MDP in which a `share` of the moves draws its action from the distribution `wind`."""
     moves = mdp.transitions.toarray().reshape(mdp.num_states, mdp.num_actions, -1)
     blown = np.einsum("sat,a->st", moves, wind)
     return MDP((1 - share) * moves + share * blown[:, None, :], mdp.rewards, mdp.discount)
 
 
 def _other_rewards(mdp: MDP, paid: int, strength: float) -> MDP:
-    """A further reward in one state."""
+    """The MDP with an additional reward in one state."""
     bonus = np.zeros((mdp.num_states, mdp.num_actions))
     bonus[paid] = strength
     return MDP(mdp.transitions, mdp.rewards + bonus, mdp.discount)

@@ -1,18 +1,17 @@
-"""(c) Agents with different fixed points drift apart between synchronisations, which leaves a floor
-(Theorem 3.1, fourth term).
+"""(c) The floor under agents with different fixed points (Theorem 3.1, fourth term).
 
-The theorem charges ``S_4 (K - 1)^2 epsilon alpha^2``. The truth to first order is the square of the
-drift
+The agents drift apart between synchronisations. The theorem charges ``S_4 (K - 1)^2 epsilon
+alpha^2`` for it. To first order the true error is the square of the drift
 
     alpha (K - 1) / 2 |A^-1 mean_i (A_i b_i)|,
 
-with b_i agent i's mean increment at the common fixed point. It goes as (K - 1)^2 too, but is zero
-where the agents' matrices A_i agree, however different their fixed points; and where matrices and
-fixed points move apart together, it falls as epsilon^4.
+where b_i is agent i's mean increment at the common fixed point. It is proportional to (K - 1)^2
+too, but zero if the agents' matrices A_i agree, however different their fixed points; and if
+matrices and fixed points move apart together, it is of order epsilon^4.
 
-The drift is measured in the direction that the law says, as a difference to the run with K = 1 on
-the same draws, which takes nearly all noise out. Draws are independent: along Markov paths local
-steps add another bias, which is not heterogeneity's.
+The drift is measured in the direction that the small-step law predicts, as the difference from the
+run with K = 1 on the same draws, which removes nearly all noise. Draws are independent: along
+Markov paths local steps add another bias, which heterogeneity does not cause.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from fegsam.theory.small_step.small_step import small_step_law
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """What local steps cost agents that differ."""
+    """The cost of local steps for agents that differ."""
     return examine(claim_spec("heterogeneity", quick), engine)
 
 
@@ -74,31 +73,26 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents with different fixed points who meet every K steps end at a distance from the "
-        "right answer that no number of "
-        "agents removes: its square grows as (K - 1)², and vanishes with their differences.",
+        "Agents with different fixed points that average every K steps end at a distance from the "
+        "right answer that no number of agents removes: its square grows as (K - 1)², and "
+        "vanishes with their differences.",
         (*verdicts, *found),
         (*figures, contrast),
         (
             "The theorem's term is (K - 1)² times ε, the mean distance of the agents' fixed "
-            "points from the common one. The "
-            "power of K - 1 is the true one. The power of ε is a bound: the true floor falls much "
-            "faster, as ε⁴ in the limit "
-            "of small differences in behaviour, because it takes agents that differ in their "
-            "matrices as well as in their "
-            "fixed points to make a drift. Agents whose rewards alone differ do not drift at all.",
-            "Draws are independent here, so that heterogeneity is seen alone: along Markov paths, "
-            "local steps leave a further "
-            "bias, of order α and independent of K once K exceeds the mixing time, that agents "
-            "without differences have too.",
+            "points from the common one. The power of K - 1 is the true one. The power of ε is a "
+            "bound: the true floor falls much faster, as ε⁴ in the limit of small differences in "
+            "behaviour, because agents drift only if they differ in their matrices as well as in "
+            "their fixed points. Agents that differ only in their rewards do not drift at all.",
+            "Draws are independent here, so that heterogeneity is the only effect: along Markov "
+            "paths, local steps leave another bias, of order α and independent of K once K exceeds "
+            "the mixing time, and identical agents have it too.",
             "Q-learning has no exact answer. Its lines without noise follow the mean increments, "
-            "and its law is that of the "
-            "increments made linear at the fixed point, which takes one best action in every "
-            "state. FrozenLake has states "
-            "where several actions are equally good: there the maximum over noisy values makes a "
-            "far larger bias, which "
-            "changes with K too. Moves that have a price, different for each, leave no such "
-            "states, and the law comes back.",
+            "and its small-step law is that of the increments linearised at the fixed point, which "
+            "requires one best action in every state. FrozenLake has states where several actions "
+            "are equally good: there the maximum over noisy values causes a far larger bias, which "
+            "also changes with K. If each move has its own price there are no such states, and the "
+            "law holds again.",
         ),
     )
 
@@ -111,7 +105,7 @@ def _differing(number: int, place: str, strength: float, sizes: Any) -> Case:
 
 
 def _sized(number: int, spec: ClaimSpec) -> ClaimSpec:
-    """Tables take more steps and, as their drifts are larger, fewer seeds."""
+    """Tables need more steps but fewer seeds, since their drifts are larger."""
     if number not in (3, 4):
         return spec
     return spec.resized(seeds=spec.sizes.table_seeds, relaxations=spec.sizes.table_relaxations)
@@ -120,8 +114,10 @@ def _sized(number: int, spec: ClaimSpec) -> ClaimSpec:
 def _drifts(
     case: Case, periods: list[int], spec: ClaimSpec, engine: str | Engine | None
 ) -> tuple[np.ndarray, list, list]:
-    """(seeds, periods): displacement along the law's drift; and at each period the exact one and
-    the law's own."""
+    """The displacement (seeds, periods) along the small-step law's drift.
+
+    Then, for each period, the exact displacement and the one that the law predicts.
+    """
     sizes, problem = spec.sizes, case.federate(spec.sizes.agents)
     settings = {
         "relaxations": sizes.relaxations,
@@ -160,8 +156,10 @@ def _law(case: Case, problem: Problem, point: np.ndarray, period: int) -> np.nda
 
 
 def _long_run(case: Case, problem: Problem, point: np.ndarray, period: int) -> np.ndarray:
-    """(d,): the mean parameters after five relaxation times, for Q-learning those of a run without
-    noise."""
+    """(d,): the mean parameters after five relaxation times.
+
+    For Q-learning they are those of a run without noise.
+    """
     steps = round(5 * case.relaxation)
     if not case.has_exact:
         return MeanQLearning.of(require_federation(problem, case.algorithm)).after(
@@ -188,10 +186,11 @@ def _over_periods(
     x = np.array(periods) - 1.0
     last = mean_estimate(measured[:, -1])
     share = Estimate(last.value / law[-1], last.low / law[-1], last.high / law[-1])
-    exact = f"{_truth(case)} slope {slope_estimate(x, np.square(truth)).value:.2f}; the law's and the theorem's 2"
+    true_slope = slope_estimate(x, np.square(truth)).value
+    detail = f"{_truth(case)} slope {true_slope:.2f}; the law and the theorem say 2"
     slope, lost = _floor_slope(x, measured), _lost(measured, law, spec)
     verdicts = [
-        _judged(case, "period_slope", slope, spec, exact, lost),
+        _judged(case, "period_slope", slope, spec, detail, lost),
         spec.verdict(
             "law",
             case.name,
@@ -206,17 +205,18 @@ def _over_periods(
 def _over_epsilon(
     differing: list[Case], spec: ClaimSpec, engine: str | Engine | None
 ) -> tuple[list[Verdict], list[Series]]:
-    """Agents more and more different, at one sync period."""
+    """The floor at one sync period, for agents that differ more and more."""
     case, agents = differing[0], spec.sizes.agents
     x = np.array([heterogeneity(each.federate(agents), each.algorithm) for each in differing])
     found = [_drifts(each, [spec.sizes.kept_period], spec, engine) for each in differing]
     measured = np.concatenate([each[0] for each in found], axis=1)
     truth, law = ([each[part][0] for each in found] for part in (1, 2))
     slope, lost = _floor_slope(x, measured), _lost(measured, law, spec)
-    # The points lie on a curve, so slopes are compared under the same weights: that of the quotient
-    # is their difference.
+    # The points lie on a curve, so the two slopes must be fitted with the same weights: the slope
+    # of the quotient is their difference.
     excess = _floor_slope(x, measured / np.array(law))
-    detail = f"measured {slope}; {_truth(case)} {slope_estimate(x, np.square(truth)).value:.2f}; theorem's term 1"
+    true_slope = slope_estimate(x, np.square(truth)).value
+    detail = f"measured {slope}; {_truth(case)} {true_slope:.2f}; theorem's term 1"
     verdicts = [
         _judged(case, "law_slope", excess, spec, detail, lost),
         _judged(case, "bound_slope", slope, spec, detail, lost),
@@ -225,7 +225,7 @@ def _over_epsilon(
 
 
 def rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Verdict], FigureData]:
-    """Rewards that differ make different fixed points, but no drift."""
+    """Agents that differ only in their rewards have different fixed points, but no drift."""
     sizes, periods = spec.sizes, [1, *spec.sizes.periods]
     settings = {
         "relaxations": sizes.relaxations,
@@ -249,7 +249,8 @@ def rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Ve
         truth = [exact_plateau(case, history) for history in histories]
         series.append(Series(f"{name}, exact", periods, truth, style="exact", group=name))
         exact = truth[-1] / truth[0]
-        detail = f"error {rise} times that with K = 1, exactly {exact:.3f}; ε = {heterogeneity(problem, case.algorithm):.3g}"
+        epsilon = heterogeneity(problem, case.algorithm)
+        detail = f"error {rise} times that with K = 1, exactly {exact:.3f}; ε = {epsilon:.3g}"
         share = Estimate(rise.value / exact, rise.low / exact, rise.high / exact)
         verdicts.append(spec.verdict("rise", case.name, share, detail, period=periods[-1]))
         if not only:
@@ -262,8 +263,8 @@ def rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Ve
     figure = FigureData(
         key="heterogeneity-rewards",
         title="On-policy TD: which differences matter",
-        caption="Local steps are free where rewards alone differ, though fixed points do too; "
-        "other differences cost.",
+        caption="Local steps are free if only rewards differ, although fixed points differ too; "
+        "other differences have a cost.",
         x_label="sync period K",
         y_label="long-run squared error E‖θ − θ*‖²",
         series=tuple(series),
@@ -272,8 +273,7 @@ def rewards_alone(spec: ClaimSpec, engine: str | Engine | None) -> tuple[list[Ve
 
 
 def _floor_slope(x: np.ndarray, measured: np.ndarray) -> Estimate | None:
-    """That of the squared drift; None where a mean drift is not even positive, so that there is no
-    power law to fit."""
+    """The slope of the squared drift; None if a mean drift is not positive: no power law fits."""
     if not (measured.mean(axis=0) > 0).all():
         return None
     slope = slope_estimate(x, measured, method="t")
@@ -281,7 +281,7 @@ def _floor_slope(x: np.ndarray, measured: np.ndarray) -> Estimate | None:
 
 
 def _lost(measured: np.ndarray, law: list[float], spec: ClaimSpec) -> Outcome:
-    """Without a power law: is the drift known to be smaller than predicted, or lost in noise?"""
+    """The outcome if no power law fits: a drift that is too small, or one that is lost in noise."""
     shares = [
         mean_estimate(column).high / value for column, value in zip(measured.T, law, strict=True)
     ]
@@ -293,9 +293,9 @@ def _lost(measured: np.ndarray, law: list[float], spec: ClaimSpec) -> Outcome:
 def _judged(
     case: Case, check: str, slope: Estimate | None, spec: ClaimSpec, detail: str, lost: Outcome
 ) -> Verdict:
-    """On a slope, or on there being none."""
+    """The verdict on a slope, or on its absence."""
     if slope is None:
-        nothing = spec.verdict(check, case.name, certain(math.nan), "no such drift is seen")
+        nothing = spec.verdict(check, case.name, certain(math.nan), "no such drift was found")
         return replace(
             nothing, outcome=lost, estimate=None, threshold="a drift in the predicted direction"
         )
@@ -316,7 +316,7 @@ def _floor_series(
 
 
 def _line_words(number: int) -> str:
-    """What stands in for exact lines, where there are none."""
+    """A sentence on the lines that replace exact ones."""
     return "" if number in HAVE_EXACT else " Here the exact lines are exact for runs without noise."
 
 

@@ -1,10 +1,10 @@
-"""(m) The theorem's inequality itself: the bound against the exact error of the output, at settings
-that the theorem admits.
+"""(m) The theorem's inequality itself: the bound against the exact error of the output.
 
-For the linear algorithms `fegsam.exact.weighted_error` knows the expected squared 2-norm of the
-error at the random output time, for runs of any length. Where the theorem's norm is another one,
-the exact error is taken on the safe side:
-||x||_c^2 <= u ||x||_2^2 with the smallest such u. The bound is `fegsam.theory.error_bound`, with corrected constants.
+The settings are those that the theorem admits. For the linear algorithms
+`fegsam.exact.weighted_error` computes the expected squared 2-norm of the error at the random output
+time, for runs of any length. If the theorem's norm is another norm, the check is conservative: the
+exact error is replaced by u ||x||_2^2 >= ||x||_c^2 with the smallest such u. The bound is
+`fegsam.theory.error_bound`, with corrected constants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """The bound against the exact error. Nothing is run: `engine` plays no part."""
+    """The bound against the exact error; nothing is run, so `engine` is not used."""
     return examine(claim_spec("inequality", quick))
 
 
@@ -36,9 +36,9 @@ def examine(spec: ClaimSpec) -> Section:
                 series += _curves(number, points)
     figure = FigureData(
         key="inequality",
-        title="The bound and what it bounds",
-        caption="Exact error at the random output time and the theorem's bound, at the largest "
-        "admitted step.",
+        title="The bound and the error",
+        caption="The exact error at the random output time and the theorem's bound, at the largest "
+        "admitted step size.",
         x_label="steps T",
         y_label="squared error at the output time",
         series=tuple(series),
@@ -47,38 +47,34 @@ def examine(spec: ClaimSpec) -> Section:
         spec.letter,
         spec.title,
         "At every step size, sync period and number of steps that the theorem admits, the "
-        "expected squared error of its output "
-        "is at most the theorem's bound.",
+        "expected squared error of the output is at most the theorem's bound.",
         tuple(verdicts),
         (figure,),
         (
-            f"Agents and sync periods {spec.sizes.settings}, steps of {spec.sizes.shares} times "
-            "the largest that the theorem "
-            "admits, and run lengths from a tenth of the time in which the bound forgets its "
-            "start to 64 times it. "
+            f"The agents and sync periods are {spec.sizes.settings}, the step sizes "
+            f"{spec.sizes.shares} times the largest that the theorem admits, and the run lengths "
+            "go from a tenth of the time in which the bound forgets its start to 64 times it. "
             "Nothing is sampled.",
-            "Q-learning is left out: its error is not known exactly, and the steps that the "
-            "theorem admits are too small to "
-            "sample anything but the start.",
+            "Q-learning is left out: its error is not known exactly, and the step sizes that the "
+            "theorem admits are too small for a sampled run to leave its start.",
         ),
     )
 
 
 class Point(NamedTuple):
-    """One admitted setting."""
+    """The bound and the error at one admitted setting."""
 
     agents: int
     period: int
     share: float
     steps: int
     error: float
-    """exact, in the theorem's norm or above it"""
+    """exact in the theorem's norm, or an upper bound on that"""
     bound: float
 
 
 def compared(spec: ClaimSpec, number: int, place: str) -> list[Point]:
-    """The bound and the exact error at every setting; those that the theorem does not admit are
-    left out."""
+    """The bound and the exact error at every setting that the theorem admits."""
     algorithm, federate = setting(number, place, spec.sizes.discount)
     points = []
     for agents, period in spec.sizes.settings:
@@ -104,8 +100,7 @@ def _bound(spec: ClaimSpec, number: int, place: str, points: list[Point]) -> Ver
     worst = max(points, key=lambda point: point.error / point.bound)
     detail = (
         f"{len(points)} admitted settings; the bound is at least {worst.bound / worst.error:.3g} "
-        "times the error, at "
-        f"N = {worst.agents}, K = {worst.period}, T = {worst.steps:.3g}"
+        f"times the error, at N = {worst.agents}, K = {worst.period}, T = {worst.steps:.3g}"
     )
     return spec.verdict(
         "bound", f"{ALGORITHMS[number]}, {place}", certain(worst.error / worst.bound), detail
@@ -113,7 +108,7 @@ def _bound(spec: ClaimSpec, number: int, place: str, points: list[Point]) -> Ver
 
 
 def _curves(number: int, points: list[Point]) -> list[Series]:
-    """Of the first setting with more than one agent, at its largest step."""
+    """The curves of the first setting with more than one agent, at its largest step size."""
     first = next(point for point in points if point.agents > 1)
     chosen = [point for point in points if point[:3] == first[:3]]
     steps, name = [point.steps for point in chosen], ALGORITHMS[number]

@@ -1,13 +1,12 @@
-"""(k) Local SGD as an instance of Algorithm 1 (the paper's eq. SA_main names stochastic gradient
-descent as one).
+"""(k) Local SGD as an instance of Algorithm 1, as the paper says below eq. SA_main.
 
-Agent i fits labels u by inputs z, ``min E (z'theta - u)^2 / 2``, one data point y at a step:
+Agent i fits labels u by inputs z, ``min E (z'theta - u)^2 / 2``, with one data point y per step:
 
     theta += alpha (u_y z_y - z_y z_y' theta),
 
-that is `LinearSA` with matrices -z z' and offsets u z. Points are drawn independently, or by an
-agent that looks at the same point again with a given chance. Agents share one data set, or have one
-of two whose inputs or labels differ.
+which is `LinearSA` with matrices -z z' and offsets u z. Points are drawn independently, or the
+agent keeps the same point with a given probability. Agents share one data set, or have one of two
+whose inputs or labels differ.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from fegsam.reproduction.thresholds import (
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """Linear speed-up on shared data, drift on data that differ."""
+    """Linear speed-up on shared data, and drift on different data."""
     return examine(claim_spec("local_sgd", quick), engine)
 
 
@@ -43,19 +42,17 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         spec.letter,
         spec.title,
         "Stochastic gradient descent in which agents take several steps on their own between "
-        "averagings is a case of the "
-        "paper's algorithm, and behaves as the theory says: N agents are N times as accurate, and "
-        "agents with different data "
-        "drift from the common solution in proportion to the steps between averagings.",
+        "averagings is a special case of the paper's algorithm, and behaves as the theory says: N "
+        "agents are N times as accurate, and agents with different data drift from the common "
+        "solution in proportion to the steps between averagings.",
         (*speed, *drift),
         (first, second),
         (
             f"Least squares in {spec.sizes.dim} dimensions on data sets of {spec.sizes.points} "
-            "points, one point a step.",
-            "Different data alone do not make agents drift. Those that agree on the inputs and "
-            "differ in the labels have the "
-            "same curvature, and the averages of their local runs stay at the common solution. "
-            "The paper's bound charges both.",
+            "points, one point per step.",
+            "Different data do not always make agents drift. Agents with the same inputs and "
+            "different labels have the same curvature, and the averages of their local runs stay "
+            "at the common solution. The paper's bound charges both cases.",
         ),
     )
 
@@ -80,13 +77,13 @@ class Regression(NamedTuple):
         return fg.MarkovNoise(np.tile(chain, (kinds, 1, 1)), num_agents=num_agents)
 
     def relaxation(self, step_size: float) -> float:
-        """Steps in which the slowest part of the mean error falls by the factor e."""
+        """The number of steps in which the slowest part of the mean error falls by the factor e."""
         curvature = np.einsum("kpi,kpj->ij", self.inputs, self.inputs) / self.labels.size
         return float(1 / (step_size * np.linalg.eigvalsh(curvature)[0]))
 
 
 def regression(spec: ClaimSpec, differ: str = "") -> Regression:
-    """One data set, or two that differ in "both" inputs and labels or in the "labels" alone."""
+    """One data set, or two that differ in "both" inputs and labels or only in the "labels"."""
     rng = np.random.default_rng(0)
     points, dim = spec.sizes.points, spec.sizes.dim
     kinds = 2 if differ else 1
@@ -103,7 +100,7 @@ def regression(spec: ClaimSpec, differ: str = "") -> Regression:
 
 
 def _times(spec: ClaimSpec, data: Regression, step: float, period: int) -> np.ndarray:
-    """Multiples of the period, once the start is forgotten, a fifth of a relaxation time apart."""
+    """Multiples of the period after the start is forgotten, a fifth of a relaxation time apart."""
     relaxation = data.relaxation(step)
     apart = period * math.ceil(relaxation / 5 / period)
     begin = apart * math.ceil(spec.sizes.forgotten * relaxation / apart)
@@ -138,7 +135,7 @@ def measured_speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], Figu
         )
         slope = exponent(sizes.agents, table - floor)
         ratio = widest(mean_estimate(table[:, j] / exact[j]) for j in range(len(exact)))
-        detail = f"without taking off the floor {floor:.2g}, {exponent(sizes.agents, table)}"
+        detail = f"without subtracting the floor {floor:.2g}, {exponent(sizes.agents, table)}"
         verdicts.append(
             spec.verdict(
                 "slope", f"speed-up, {name}", slope, detail, data=name, period=sizes.sync_period
@@ -148,11 +145,11 @@ def measured_speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], Figu
         curve = curve_estimate(table, positive=True)
         series.append(Series(name, sizes.agents, curve.value, curve.low, curve.high))
         series.append(Series(f"{name}, exact", sizes.agents, exact, style="exact", group=name))
-    caption = "Long-run error of local SGD on a shared data set: it falls as 1/N, with independent and with Markov data."
     return verdicts, FigureData(
         "local_sgd_speed_up",
         "Linear speed-up",
-        caption,
+        "The long-run error of local SGD on a shared data set falls as 1/N, with independent and "
+        "with Markov data.",
         "agents N",
         "E‖θ − θ*‖²",
         series=tuple(series),
@@ -166,8 +163,8 @@ def measured_drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureD
     laws = [_law(spec, data, period) for period in periods]
     direction = laws[-1] / np.linalg.norm(laws[-1])
     offsets = [_offsets(spec, data, period, engine).mean(axis=1) @ direction for period in periods]
-    # The same seeds have the same data: what averaging at every step is off by is noise that all
-    # share.
+    # The same seeds draw the same data, so subtracting the run that averages at every step removes
+    # the noise that all runs share.
     drifts = np.stack([each - offsets[0] for each in offsets[1:]], axis=1)
     predicted = np.array([law @ direction for law in laws[1:]])
     beyond = np.array(periods[1:]) - 1
@@ -185,7 +182,7 @@ def measured_drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureD
             "drift_law",
             "drift against its law",
             widest(mean_estimate(drifts[:, j] / predicted[j]) for j in range(sizes.drift_small)),
-            f"Drift over the law's, for K up to {periods[sizes.drift_small]}.",
+            f"Measured drift over the law's, for K up to {periods[sizes.drift_small]}.",
         ),
         spec.verdict(
             "no_drift",
@@ -210,7 +207,10 @@ def measured_drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureD
         Series("small-step law", beyond, predicted, style="reference"),
         Series("different labels alone", beyond[-1:], none.value, none.low, none.high),
     )
-    caption = "How far the long-run mean lies from the common solution: agents with different inputs drift, others do not."
+    caption = (
+        "The distance of the long-run mean from the common solution: agents with different inputs "
+        "drift, others do not."
+    )
     label, axis = "drift from θ*", "local steps beyond the first, K − 1"
     return verdicts, FigureData(
         "local_sgd_drift", "Drift", caption, axis, label, "linear", "linear", series
@@ -218,7 +218,7 @@ def measured_drift(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureD
 
 
 def _offsets(spec: ClaimSpec, data: Regression, period: int, engine: Any) -> np.ndarray:
-    """(seeds, time, d): the average less the common solution, once the start is forgotten."""
+    """(seeds, time, d): the average minus the common solution, after the start is forgotten."""
     sizes = spec.sizes
     problem, algorithm = data.problem(sizes.drift_agents), data.algorithm()
     times = _times(spec, data, sizes.drift_step_size, max(sizes.drift_sync_periods))
@@ -238,8 +238,10 @@ def _offsets(spec: ClaimSpec, data: Regression, period: int, engine: Any) -> np.
 
 
 def _exact(spec: ClaimSpec, data: Regression, period: int) -> tuple[float, float]:
-    """The long-run distance of the mean from the common solution, and the long-run error, right
-    after an averaging."""
+    """The long-run distance of the mean from the common solution, and the long-run error.
+
+    Both are taken right after an averaging.
+    """
     problem, algorithm, step = (
         data.problem(spec.sizes.drift_agents),
         data.algorithm(),

@@ -1,9 +1,9 @@
-"""(b) Agents with one fixed point may communicate rarely (Corollary sample_complexity: N
-communications in all).
+"""(b) Agents with one fixed point may communicate rarely (Corollary sample_complexity).
 
-The number of steps T stays the same, the sync period K goes from 1 to T / N. The theorem charges (K
-- 1) alpha^2 for it; the truth to first order is less: the noise does not change, and a bias of
-order alpha that N divides at K = 1 is no longer divided.
+The corollary needs N communications in all. Here the number of steps T is fixed and the sync period
+K goes from 1 to T / N. The theorem charges (K - 1) alpha^2 for it. To first order the true price is
+smaller: the variance does not change, but the bias of order alpha, which is divided by N at K = 1,
+no longer is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fegsam.run import Engine
 
 
 def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """What fewer communications cost."""
+    """The cost of fewer communications."""
     return examine(claim_spec("local_steps", quick), engine)
 
 
@@ -35,7 +35,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     figures: list[FigureData] = []
     for number in spec.sizes.algorithms:
         series: list[Series] = []
-        # Algorithm 5 has one fixed point only if its agents behave alike; see (c) for the others.
+        # Algorithm 5 has one fixed point only if its agents behave alike; claim (c) has the others.
         alike = cases(spec.sizes.one_problem, (number,))
         private = (
             cases(spec.sizes.one_problem, (number,), kinds=spec.sizes.kinds)
@@ -52,42 +52,35 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents that learn the same thing need to meet only about as often as there are agents, "
-        "however long they learn: the "
-        "error stays nearly that of agents who meet after every step.",
+        "Agents that learn the same thing need to communicate only about as often as there are "
+        "agents, however long they learn: the error is nearly that of agents that average after "
+        "every step.",
         tuple(verdicts),
         tuple(figures),
         (
-            f"{spec.sizes.agents} agents, started at the fixed point, all runs of a problem with "
-            "the same number of steps, the "
-            "same step size and the same random paths. Agents of off-policy tabular TD and of "
-            "Q-learning have private "
-            "behaviour policies, yet one fixed point.",
-            "The price that is left is a bias of the order of the step size: each agent's own, "
-            "which averaging at every step "
-            "would divide by N. It goes away with smaller steps, not with more agents. By the "
-            "small-step law the error with "
-            "K = 1 is Vα/N, and long local runs add the squared bias wα² of one agent, so that "
-            "the price is 1 + Nαw/V.",
-            "Agents with private policies forget at different rates. Over a round in which the "
-            "start of the round is forgotten "
-            "that changes the noise of their average even for the smallest steps, so that their "
-            "price tends to a number other "
-            "than 1, which may lie below 1.",
-            "Q-learning pays most, on the grid world and on FrozenLake in trial runs of the full "
-            "form. A likely cause are "
-            "actions that are equally good: the maximum over noisy values lies above the true one "
-            "by about their noise, and "
-            "between synchronisations that is the noise of one agent, not of N. Breaking the ties "
-            "removed nearly all of the "
-            "price on the grid world but only part of it on FrozenLake, so there is more to it. "
+            f"{spec.sizes.agents} agents start at the fixed point. All runs of a problem have the "
+            "same number of steps, the same step size and the same random paths. The agents of "
+            "off-policy tabular TD and of Q-learning have private behaviour policies, but one "
+            "fixed point.",
+            "The remaining price is a bias of the order of the step size: each agent's own, which "
+            "averaging at every step would divide by N. It vanishes with smaller steps, not with "
+            "more agents. By the small-step law the error with K = 1 is Vα/N, and long local runs "
+            "add the squared bias wα² of one agent, so the price is 1 + Nαw/V.",
+            "Agents with private policies forget at different rates. In rounds that are long "
+            "enough to forget their start, this changes the noise of the average even for the "
+            "smallest steps, so the price tends to a number other than 1, which may be below 1.",
+            "Q-learning pays most, on the grid world and on FrozenLake in trial runs at full size. "
+            "A likely cause is that some actions are equally good: the maximum over noisy values "
+            "exceeds the true one by about their noise, and between synchronisations that is the "
+            "noise of one agent, not of N. Breaking the ties removed nearly all of the price on "
+            "the grid world but only part of it on FrozenLake, so there must be other causes. "
             "Smaller steps lowered both.",
         ),
     )
 
 
 def sync_periods(num_steps: int, agents: int, count: int) -> list[int]:
-    """From 1 to T / N, evenly in the logarithm.
+    """Sync periods from 1 to T / N, evenly spaced in the logarithm.
 
     >>> sync_periods(8000, 8, 4)
     [1, 10, 100, 1000]
@@ -134,8 +127,10 @@ def _prices(
 
 
 def vanishing_verdict(case: Case, spec: ClaimSpec) -> Verdict:
-    """Smaller steps take longer, so that the same number of communications means a longer
-    period."""
+    """The verdict on whether the price vanishes with the step size.
+
+    Smaller steps take longer, so the same number of communications means a longer period.
+    """
     rises, period = [], round(spec.sizes.relaxations * case.relaxation) // spec.sizes.agents
     for share in SHARES:
         often, rarely = (

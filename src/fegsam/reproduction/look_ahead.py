@@ -1,14 +1,13 @@
-"""(l) Looking n > 1 steps ahead: Theorem 7.1 asks for n large enough, Theorems 5.1 and 6.1 hold for
-every n.
+"""(l) Looking n > 1 steps ahead: Theorem 7.1 needs a large n, Theorems 5.1 and 6.1 hold for all n.
 
-The example that diverges for small n has two states, whatever the state a move that leads to the
-second one with a chance that the policy sets, and one feature phi that is larger there. Both rows
-of the target policy's chain are p, so that P^n = P and
+The example that diverges for small n has two states. In both, the action chooses the next state.
+One feature phi is larger in the second state. Both rows of the target policy's chain are p, so
+P^n = P and
 
     A = sum_s mu(s) phi(s)^2 - gamma^n (sum_s mu(s) phi(s)) (sum_s p(s) phi(s)),
 
-which is positive, and the algorithm stable, for ``gamma^n < sum mu phi^2 / (sum mu phi sum p phi)``
-and no other n.
+which is positive, so that the algorithm is stable, if and only if ``gamma^n < sum mu phi^2 / (sum
+mu phi sum p phi)``.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """What a longer look ahead changes, and what it does not."""
+    """What a longer look-ahead changes, and what it does not."""
     return examine(claim_spec("look_ahead", quick), engine)
 
 
@@ -52,14 +51,13 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         spec.letter,
         spec.title,
         "Off-policy TD with features may diverge if it looks one step ahead. It converges if it "
-        "looks far enough, and how far "
-        "is known beforehand. Whatever n is, N agents have an N-th of the error.",
+        "looks far enough ahead, and how far is known beforehand. For every n, N agents have 1/N "
+        "of the error of one.",
         tuple(verdicts),
         tuple(figures),
         (
             "The example has two states and one feature. Its agents follow the uniform policy and "
-            "evaluate one that prefers "
-            "the state with the larger feature.",
+            "evaluate a policy that prefers the state with the larger feature.",
         ),
     )
 
@@ -80,7 +78,7 @@ def example(spec: ClaimSpec, agents: int) -> fg.Federation:
 
 
 def matrix_and_point(spec: ClaimSpec, horizon: int) -> tuple[float, float]:
-    """The closed form's A, and the point where the mean increment is zero."""
+    """A in closed form, and the point where the mean increment is zero."""
     sizes, phi, mu = spec.sizes, np.array(spec.sizes.features), np.array([0.5, 0.5])
     p = np.array([1 - sizes.target, sizes.target])
     # In state 0 the first action pays 1, in state 1 the second.
@@ -96,7 +94,7 @@ def matrix_and_point(spec: ClaimSpec, horizon: int) -> tuple[float, float]:
 
 
 def first_horizon(spec: ClaimSpec) -> int:
-    """The smallest n that the closed form allows.
+    """The smallest n for which A in closed form is positive.
 
     >>> first_horizon(claim_spec("look_ahead", True))
     2
@@ -105,7 +103,7 @@ def first_horizon(spec: ClaimSpec) -> int:
 
 
 def measured_example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
-    """The example that needs a long look-ahead: runs below and above the first good horizon."""
+    """The example that needs a long look-ahead: runs below and above the smallest stable n."""
     first, sizes = first_horizon(spec), spec.sizes
     scan = fg.theory.scan_horizons(
         example(spec, 1), fg.OffPolicyLinearTD(), range(1, 2 * first + 2)
@@ -118,7 +116,7 @@ def measured_example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], Figur
         ),
         math.inf,
     )
-    # As long as the error of agents that diverge takes to grow well beyond its start.
+    # Long enough for the error of diverging agents to grow well beyond its start.
     steps = round(sizes.relaxations / (sizes.step_size * abs(matrix_and_point(spec, first - 1)[0])))
     where, series, problem = "two states, one feature", [], example(spec, sizes.example_agents)
     verdicts = [
@@ -151,8 +149,8 @@ def measured_example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], Figur
         series.append(Series(f"n = {horizon}", times, curve.value, curve.low, curve.high))
     return verdicts, FigureData(
         key="look-ahead",
-        title="Too short a look ahead diverges",
-        caption="Off-policy linear TD on two states: below the n that Theorem 7.1 asks for, the "
+        title="Divergence if the look-ahead is too short",
+        caption="Off-policy linear TD on two states: below the n that Theorem 7.1 requires, the "
         "error grows.",
         x_label="steps",
         y_label="squared error, relative to the start",
@@ -165,7 +163,7 @@ def measured_example(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], Figur
 
 
 def random_problem(spec: ClaimSpec, seed: int) -> fg.Federation:
-    """A Garnet whose agents follow policies of their own, and random features."""
+    """A Garnet with random features, whose agents follow policies of their own."""
     sizes = spec.sizes
     states = sizes.random_states
     mdp = fg.examples.garnet(
@@ -180,7 +178,7 @@ def random_problem(spec: ClaimSpec, seed: int) -> fg.Federation:
 
 
 def threshold_verdict(spec: ClaimSpec) -> Verdict:
-    """Whether the horizon that the paper asks for is enough on random problems."""
+    """The verdict on whether the horizon that the paper requires is enough on random problems."""
     norms, horizons, without = [], [], 0
     for seed in fresh_seeds(spec.sizes.random_problems):
         problem = random_problem(spec, seed)
@@ -188,14 +186,13 @@ def threshold_verdict(spec: ClaimSpec) -> Verdict:
         scan = fg.theory.scan_horizons(problem, fg.OffPolicyLinearTD(), [1, needed, needed + 1])
         without += scan.levels[0] != "identity"
         horizons.append(needed)
-        # A number below 1 proves that the agents contract in the 2-norm; that the search says so is
-        # checked as well.
+        # A number below 1 proves that the agents contract in the 2-norm; the search for norms must
+        # find this too.
         found = zip(scan.operator_norms[1:], scan.levels[1:], strict=True)
         norms += [norm if level == "identity" else math.inf for norm, level in found]
     detail = (
         f"{len(horizons)} problems, n from {min(horizons)} to {max(horizons)}; at n = 1 the "
-        f"agents of {without} of them "
-        "do not contract in the 2-norm"
+        f"agents of {without} of them do not contract in the 2-norm"
     )
     return spec.verdict("threshold", "random problems", certain(max(norms)), detail)
 
@@ -236,7 +233,7 @@ def measured_speed_up(
     return verdicts, FigureData(
         key=f"look-ahead-speed-up-{number}",
         title=f"{ALGORITHMS[number]}: error against the number of agents, n steps ahead",
-        caption="However far agents look ahead, the error that remains is divided by their number.",
+        caption="However far agents look ahead, the long-run error is divided by their number.",
         x_label="agents N",
         y_label="long-run squared error E‖θ − θ*‖²",
         series=tuple(series),
@@ -251,7 +248,7 @@ def _long_run(
     settings: dict[str, Any],
     engine: Any,
 ) -> np.ndarray:
-    """(seeds,): the mean error over time, once the start is forgotten."""
+    """(seeds,): the mean error over time, after the start is forgotten."""
     sizes = spec.sizes
     pace = relaxation(number, problem, algorithm, sizes.step_size)
     times = np.unique(

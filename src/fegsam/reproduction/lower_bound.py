@@ -1,13 +1,13 @@
-"""(g) The scalar example of the appendix "Lower Bound on the Convergence of General Stochastic
-Approximation".
+"""(g) The scalar example of the appendix on the lower bound.
 
+The appendix is "Lower Bound on the Convergence of General Stochastic Approximation". The iteration
 ``x += alpha (X_t - x)`` with independent X_t of mean zero and variance s^2, run by N agents that
 average every K steps, has
 
     E x_t^2 = (x_0^2 - f) (1 - alpha)^(2t) + f,    f = alpha s^2 / (N (2 - alpha)),
 
-for every K. The paper has N = 1: a geometric term and a floor proportional to the step size, with
-no inequality used.
+for every K. The paper has N = 1: a geometric term and a floor proportional to the step size,
+without any inequality.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         spec.letter,
         spec.title,
         "With a constant step size the error of the last iterate falls geometrically to a floor "
-        "proportional to the step size, "
-        "and this cannot be improved in general: a scalar example has exactly that error.",
+        "proportional to the step size, and this cannot be improved in general: a scalar example "
+        "has exactly that error.",
         (*curve, *_floors(spec, engine or "cpu")),
         (figure,),
         (
             "The example is a scalar that moves a tenth of the way towards independent noise of "
             "mean zero at each step.",
-            "What it bounds is the last iterate of a constant step. The mean over time of the "
-            "very same run has no such floor, "
-            "so 'cannot be improved' is about what is read out, not about what the samples can "
+            "The lower bound is on the last iterate with a constant step size. The mean over time "
+            "of the same run has no such floor, so 'cannot be improved' is about the iterate that "
+            "is returned, not about what the samples can "
             "tell.",
         ),
     )
@@ -67,13 +67,22 @@ def closed_form(
 
 
 def _example(spec: ClaimSpec, agents: int) -> tuple[fg.MarkovNoise, fg.LinearSA]:
-    law, values = np.array(spec.sizes.law), np.array(spec.sizes.values)
-    noise = fg.MarkovNoise(np.tile(law, (len(law), 1)), num_agents=agents, initial_distribution=law)
-    return noise, fg.LinearSA(np.full((len(law), 1, 1), -1.0), values[:, None])
+    distribution, values = np.array(spec.sizes.distribution), np.array(spec.sizes.values)
+    kernel = np.tile(distribution, (len(values), 1))
+    noise = fg.MarkovNoise(kernel, num_agents=agents, initial_distribution=distribution)
+    return noise, fg.LinearSA(np.full((len(values), 1, 1), -1.0), values[:, None])
 
 
 def _variance(spec: ClaimSpec) -> float:
-    return float(np.array(spec.sizes.law) @ np.array(spec.sizes.values) ** 2)
+    return float(np.array(spec.sizes.distribution) @ np.array(spec.sizes.values) ** 2)
+
+
+def _curve(spec: ClaimSpec, times: np.ndarray) -> np.ndarray:
+    """E x_t^2 in closed form, at the step size of the curve over time."""
+    sizes = spec.sizes
+    return closed_form(
+        times, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec)
+    )
 
 
 def against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureData]:
@@ -86,9 +95,7 @@ def against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDat
         "initial_params": [sizes.start],
     }
     problem, algorithm = _example(spec, 1)
-    truth = closed_form(
-        times, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec)
-    )
+    truth = _curve(spec, times)
     history = fg.run(
         problem,
         algorithm,
@@ -99,7 +106,7 @@ def against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDat
         **settings,
     )
     errors = history.data.squared_error_2.values
-    # One statement about all the times at once: each interval is that much wider.
+    # The statement is about all times at once, so each interval is wider (Bonferroni).
     level = 1 - 0.05 / len(times)
     sampled = widest(mean_estimate(errors[:, j] / truth[j], level=level) for j in range(len(times)))
     exact = fg.exact.moments(problem, algorithm, times=times, **settings).mse
@@ -117,21 +124,24 @@ def against_time(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], FigureDat
             "The largest relative difference.",
         ),
     ]
+    return verdicts, _time_figure(spec, times, errors)
+
+
+def _time_figure(spec: ClaimSpec, times: np.ndarray, errors: np.ndarray) -> FigureData:
+    sizes = spec.sizes
     bars, fine = curve_estimate(errors, positive=True), np.arange(times[-1] + 1)
-    smooth = closed_form(
-        fine, start=sizes.start, step_size=sizes.step_size, variance=_variance(spec)
-    )
+    smooth = _curve(spec, fine)
     floor = np.full(2, smooth[-1] - (sizes.start**2) * (1 - sizes.step_size) ** (2 * times[-1]))
     series = (
         Series("one agent", times, bars.value, bars.low, bars.high),
         Series("closed form", fine, smooth, style="exact", group="one agent"),
         Series("floor", fine[[0, -1]], floor, style="reference"),
     )
-    caption = "The squared error of the example falls geometrically to a floor; points are runs, the line is the closed form."
-    return verdicts, FigureData(
+    return FigureData(
         "lower_bound",
         "Geometric fall to a floor",
-        caption,
+        "The squared error of the example falls geometrically to a floor; points are runs, the "
+        "line is the closed form.",
         "steps t",
         "E x²",
         "linear",
@@ -183,7 +193,7 @@ def _long_run(
     agents: int = 1,
     period: int = 1,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(seeds,) squares of the last iterate and of the mean over the run's second half."""
+    """(seeds,): the squares of the last iterate and of the mean over the run's second half."""
     step = spec.sizes.step_size if step_size is None else step_size
     settled = math.ceil(spec.sizes.relaxations / step)
     problem, algorithm = _example(spec, agents)

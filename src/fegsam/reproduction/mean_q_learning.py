@@ -1,9 +1,9 @@
 """Q-learning without its noise: every increment replaced by its mean.
 
-Agent i moves ``q += alpha mu_i (R_i + gamma P_i max q - q)``, mu_i how often it takes each action
-in each state. Where no two actions are equally good at the common fixed point, that is linear near
-it, ``A_i (q - q*) + b_i``, and the drift of agents with different environments is that of the
-linear algorithms.
+Agent i moves ``q += alpha mu_i (R_i + gamma P_i max q - q)``, where mu_i is the frequency of each
+state-action pair. If no two actions are equally good at the common fixed point, the increment is
+linear near it, ``A_i (q - q*) + b_i``, and the drift of agents with different environments is that
+of the linear algorithms.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class MeanQLearning:
     Attributes
     ----------
     weights : (M,) array
-        Share of the agents that each kind has.
+        Each kind's share of the agents.
     visits : (M, S*A) array
+        The frequencies mu_i.
     moves : (M, S*A, S) array
-        Transitions.
+        The transitions P_i.
     rewards : (M, S*A) array
     discount : float
 
@@ -57,14 +58,14 @@ class MeanQLearning:
         return cls(kind_weights(problem, len(visits)), visits, moves, rewards, problem.discount)
 
     def increments(self, tables: np.ndarray) -> np.ndarray:
-        """(M, S*A), of kind k at ``tables[k]``; a single table stands for all."""
+        """(M, S*A): the increment of kind k at ``tables[k]``; a single table applies to all."""
         best = tables.reshape(len(tables), self.moves.shape[2], -1).max(axis=2)
         return self.visits * (
             self.rewards + self.discount * (self.moves @ best[:, :, None])[..., 0] - tables
         )
 
     def matrices(self, table: np.ndarray) -> np.ndarray:
-        """(M, S*A, S*A): how the increments change with a table (S*A,)."""
+        """(M, S*A, S*A): the derivatives of the increments at a table (S*A,)."""
         best = policies.greedy(table.reshape(self.moves.shape[2], -1))
         ahead = np.einsum("kis,sa->kisa", self.moves, best).reshape(
             len(self.weights), len(table), -1
@@ -72,8 +73,10 @@ class MeanQLearning:
         return self.visits[:, :, None] * (self.discount * ahead - np.eye(len(table)))
 
     def drift(self, point: np.ndarray, step_size: float, period: int) -> np.ndarray:
-        """(S*A,): where averaging every `period` steps leaves the agents, from the fixed point, to
-        first order in the step."""
+        """(S*A,): the drift from the fixed point if agents average every `period` steps.
+
+        It is exact to first order in the step size.
+        """
         matrices = self.matrices(point)
         pull = np.einsum("k,kij,kj->i", self.weights, matrices, self.increments(point[None]))
         return (

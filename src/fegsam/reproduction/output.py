@@ -1,9 +1,8 @@
-"""(h) What to hand out at the end: the average at the random time T-hat, at the last time, or its
-weighted mean over time.
+"""(h) What to return: the average at the random time T-hat, the last average, or a weighted mean.
 
 The theorems are about the average at a time drawn from q(t) ~ c^-t, c = 1 - alpha phi_2 / 2 (eq.
-q_dist): what their proofs bound is the weighted mean of the errors. By convexity the error of the
-weighted mean of the iterates is no larger.
+q_dist): their proofs bound the weighted mean of the errors. By convexity the error of the weighted
+mean of the iterates is no larger.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """Three ways to read out one run."""
+    """Three outputs of one run."""
     return examine(claim_spec("output", quick), engine)
 
 
@@ -34,19 +33,16 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "The theorems are about the parameters at a random time, later times being likelier. The "
-        "last parameters are no worse, "
-        "and a weighted mean over time is better than both.",
+        "The theorems are about the parameters at a random time, with later times more likely. The "
+        "last parameters are no worse, and a weighted mean over time is better than both.",
         tuple(verdicts),
         tuple(figures),
         (
-            "The random time is drawn before the run, so a run may end there, and nothing but one "
-            "vector is kept. But its "
-            "distribution reaches back further than the error remembers. In a short run it hands "
-            "out parameters close to the "
-            "start; in a long one it does so rarely, and those rare cases are a part of its mean "
-            "error that a few runs do not "
-            "show. Its error is therefore averaged here over the time's distribution, run by run.",
+            "The random time is drawn before the run, so a run may end there and keep only one "
+            "vector. But its distribution reaches back further than the memory of the error. In a "
+            "short run it returns parameters close to the start; in a long run it does so rarely, "
+            "and a few runs do not show the contribution of those rare cases to its mean error. "
+            "Here its error is therefore averaged over the distribution of the time, run by run.",
             *notes,
         ),
     )
@@ -56,7 +52,7 @@ class Readouts(NamedTuple):
     """(seeds, lengths of the run) squared errors in the 2-norm."""
 
     random: np.ndarray
-    """given the run, expected over the output time"""
+    """the expectation over the output time, given the run"""
     last: np.ndarray
     averaged: np.ndarray
 
@@ -64,7 +60,7 @@ class Readouts(NamedTuple):
 def readouts(
     params: np.ndarray, times: np.ndarray, point: np.ndarray, decay: float, ends: np.ndarray
 ) -> Readouts:
-    """From recorded averages (seeds, times, d); `ends` are indices of recorded times."""
+    """The errors of recorded averages (seeds, times, d); `ends` are indices of recorded times."""
     errors = params - point
     squares = (errors**2).sum(axis=2)
     columns = []
@@ -119,7 +115,10 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
         )
     )
     share = fg.theory.output_time_distribution(length, decay).mean / length
-    note = f"{case.name}: runs of {length} steps; the random time lies on average at {share:.0%} of the run."
+    note = (
+        f"{case.name}: runs of {length} steps; the random time is on average at {share:.0%} of "
+        "the run."
+    )
     return verdicts, _figure(case, times[ends], found, exact), note
 
 
@@ -165,8 +164,8 @@ def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | 
     return FigureData(
         f"output_{case.key}",
         case.name,
-        "Error of what is handed out after a number of steps: the random time trails, the "
-        "weighted mean is lowest at last.",
+        "The error of three outputs after a number of steps: that at the random time is the "
+        "largest, and in the end that of the weighted mean is the smallest.",
         "steps T",
         "E‖output − θ*‖²",
         series=tuple(series),

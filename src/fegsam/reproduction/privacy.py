@@ -1,26 +1,25 @@
-"""(i) What a server learns that follows the rules and looks at what it is sent (Sections 5 and 6
-promise privacy).
+"""(i) What an honest but curious server learns (Sections 5 and 6 promise privacy).
 
-The server knows the algorithm, its step size, discount and period, the averages that it gives back
-and the parameters that each agent sends. It knows no transitions, rewards, policies or paths. A
-table differs from the average that it started the round with in the visited cells alone. With ``y =
-average + difference / alpha`` in a changed cell x of Q-learning:
+The server knows the algorithm, its step size, discount and period, the averages that it returns and
+the parameters that each agent sends. It knows no transitions, rewards, policies or paths. An
+agent's table differs from the average at the start of the round only in the visited cells. With
+``y = average + difference / alpha`` in a changed cell x of Q-learning:
 
 * Rewards: if x was visited once in the round, and the best value of the next state s' had not
-  moved, then ``R(x) = y - gamma max_a average(s', a)`` to the last digit. The server tries every
-  s'; a value that two rounds agree upon to nine digits is the reward.
-* Path: once it knows R(x), the same equation names s'. So it has steps (state, action, next state)
-  of the round. At K = 1 this needs no reward: the one cell that changed is the agent's, and the
-  next message names the next state.
-* Policies: how often a cell changes says how often it is visited; as visits to a cell are nearly
-  independent, a cell that changes in a share f of the rounds is visited about -log(1 - f) / K times
-  a step.
+  changed, then ``R(x) = y - gamma max_a average(s', a)`` to the last digit. The server tries every
+  s'; a value on which two rounds agree to nine digits is the reward.
+* Path: once it knows R(x), the same equation identifies s'. So it has steps (state, action, next
+  state) of the round. At K = 1 this needs no reward: the one cell that changed is the agent's, and
+  the next message identifies the next state.
+* Policies: the frequency of changes of a cell determines that of its visits. Since visits to a cell
+  are nearly independent, a cell that changes in a share f of the rounds is visited about
+  -log(1 - f) / K times per step.
 
 In off-policy TD the increment at s is ``ratio (R + gamma V(s') - V(s))``: one line per action
 through points that the server knows at K = 1. The line's slope is the importance ratio, so it gives
 the behaviour probability to the last digit.
 
-These attacks are simple. What they do not find need not be safe.
+These attacks are simple. Data that they do not find may still be unsafe.
 """
 
 from __future__ import annotations
@@ -40,14 +39,16 @@ from fegsam.reproduction.runs import estimates
 from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 
 _DIGITS = 9
-"""to which two computations of one number agree, and two different numbers do not"""
+"""Digits to which two computations of one number agree, and two different numbers do not."""
 _QUESTIONS = ("steps", "rewards", "policies")
-"""What the server asks of an agent."""
+"""What the server wants to know about an agent."""
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """The shares of an agent's data that its messages give away. The messages are replayed:
-    `engine` plays no part."""
+    """The shares of an agent's data that its messages reveal.
+
+    The messages come from a replay, so `engine` is not used.
+    """
     return examine(claim_spec("privacy", quick))
 
 
@@ -67,7 +68,7 @@ def examine(spec: ClaimSpec) -> Section:
             "ratios",
             "off-policy TD, averaging every step: policies",
             exact,
-            f"{exact.value:.0%} of them found to six digits, from the ratios in "
+            f"{exact.value:.0%} of them were found to six digits, from the ratios in "
             f"{spec.sizes.td_num_steps} messages.",
         )
     )
@@ -75,32 +76,29 @@ def examine(spec: ClaimSpec) -> Section:
         spec.letter,
         spec.title,
         "Agents send parameters, not data, and the paper concludes that their paths, rewards and "
-        "policies stay private. A "
-        "server that only looks at the parameters it is sent finds all three if agents average at "
-        "every step, and less the "
-        "longer they wait.",
+        "policies stay private. A server that only looks at the parameters it receives finds all "
+        "three if agents average at every step, and less the longer they wait.",
         tuple(verdicts),
         (_figure(spec, found),),
         (
             f"Q-learning on random problems with {spec.sizes.states} states and "
-            f"{spec.sizes.actions} actions, "
-            f"{spec.sizes.num_steps} steps, {spec.sizes.agents} agents with policies of their "
-            "own. Each share is one of what "
-            "an agent has to hide; for policies the share that a uniform guess has right is taken "
-            "off.",
-            "A table is changed in the visited cells alone, so a message always says which cells "
-            "were visited since the last. "
-            f"With {periods[-1]} steps between messages that is all of them, and says nothing.",
-            "The attacks are simple ones. A low share says that these attacks fail, not that the "
-            "data are safe: that needs "
-            "noise or secure aggregation, which the algorithms do not have.",
+            f"{spec.sizes.actions} actions, {spec.sizes.num_steps} steps, {spec.sizes.agents} "
+            "agents with policies of their own. Each share is relative to all that an agent has "
+            "to hide; for policies the share that a uniform guess gets right is "
+            "subtracted.",
+            "A table changes only in the visited cells, so a message always reveals which cells "
+            "were visited since the last one. "
+            f"With {periods[-1]} steps between messages these are all cells, which reveals "
+            "nothing.",
+            "The attacks are simple. A low share means that these attacks fail, not that the data "
+            "are safe: that needs noise or secure aggregation, which the algorithms do not have.",
         ),
     )
 
 
 def _verdict(spec: ClaimSpec, key: str, period: int, found: dict[str, Estimate]) -> Verdict:
     often = "every step" if period == 1 else f"every {period} steps"
-    detail = "Share that it finds" + (", less that of a guess." if key == "policies" else ".")
+    detail = "Share that it finds" + (", minus that of a guess." if key == "policies" else ".")
     return spec.verdict(
         key, f"Q-learning, averaging {often}: {key}", found[key], detail, often=often
     )
@@ -127,9 +125,9 @@ def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:
     )
     return FigureData(
         "privacy",
-        "What an agent's messages give away",
-        "Share of an agent's data that the server recovers: nearly all if agents average at every "
-        "step, less if they wait.",
+        "What an agent's messages reveal",
+        "The share of an agent's data that the server recovers: nearly all if agents average at "
+        "every step, less if they wait.",
         "steps K between messages",
         "share recovered",
         "log",
@@ -142,8 +140,7 @@ def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:
 
 
 def private_problem(spec: ClaimSpec, number: int, *, evaluated: bool = False) -> fg.Federation:
-    """A random problem whose agents have policies of their own; `evaluated`: with a target
-    policy."""
+    """A random problem whose agents have private policies; `evaluated` adds a target policy."""
     sizes = spec.sizes
     mdp = fg.examples.garnet(
         sizes.states,
@@ -163,8 +160,10 @@ def private_problem(spec: ClaimSpec, number: int, *, evaluated: bool = False) ->
 
 
 def learned(spec: ClaimSpec, period: int) -> dict[str, Estimate]:
-    """The shares that the server recovers, over problems and agents; and the share of the table
-    that changes in a round."""
+    """The shares that the server recovers, over problems and agents.
+
+    Also the share of the table that changes in a round.
+    """
     sizes, rows = spec.sizes, []
     for number in range(sizes.problems):
         problem = private_problem(spec, number)
@@ -177,7 +176,7 @@ def learned(spec: ClaimSpec, period: int) -> dict[str, Estimate]:
             seed=FIRST_SEED + number,
         )
         rows += [_shares(spec, problem, messages, agent, period) for agent in range(sizes.agents)]
-    # Of policies it is a share beyond another.
+    # For policies it is a difference of two shares.
     least = {"policies": -1.0}
     return {
         key: _share_estimate(np.array(rows)[:, j], least.get(key, 0.0))
@@ -186,7 +185,7 @@ def learned(spec: ClaimSpec, period: int) -> dict[str, Estimate]:
 
 
 def _share_estimate(shares: ArrayLike, least: float = 0.0) -> Estimate:
-    """No share lies outside `least` to 1, so no interval does."""
+    """The mean of shares; its interval lies in [`least`, 1], as every share does."""
     found = mean_estimate(shares)
     return Estimate(found.value, max(found.low, least), min(found.high, 1.0), found.level)
 
@@ -225,7 +224,7 @@ def _shares(
 
 
 class Looks(NamedTuple):
-    """One agent's messages as the server looks at them."""
+    """One agent's messages as the server analyses them."""
 
     changed: np.ndarray
     """(rounds, S * A) bool"""
@@ -248,7 +247,7 @@ class Looks(NamedTuple):
 
 
 def guessed_policy(changed: np.ndarray, period: int, num_actions: int) -> np.ndarray:
-    """(S, A): from which cells changed, (rounds, S * A)."""
+    """(S, A): the policy that the changed cells (rounds, S * A) suggest."""
     rounds = len(changed)
     share = changed.mean(axis=0)
     visits = share if period == 1 else -np.log1p(-np.minimum(share, 1 - 0.5 / rounds)) / period
@@ -257,13 +256,13 @@ def guessed_policy(changed: np.ndarray, period: int, num_actions: int) -> np.nda
 
 
 def guessed_rewards(looks: Looks, period: int) -> np.ndarray:
-    """(S * A,): the value that most rounds agree upon, NaN where no two do."""
+    """(S * A,): the value on which most rounds agree, NaN where no two agree."""
     found = np.full(looks.changed.shape[1], np.nan)
     for cell in range(len(found)):
         rounds = np.flatnonzero(looks.changed[:, cell] & ((period > 1) | (looks.arrived >= 0)))
         ahead = looks.ahead[rounds]
         if period == 1:
-            # The next message says where this step led.
+            # The next message reveals the next state of this step.
             ahead = np.take_along_axis(ahead, looks.arrived[rounds, None], axis=1)
         found[cell] = _agreed(looks.targets[rounds, cell, None] - ahead)
     return found
@@ -281,7 +280,7 @@ def named_steps(looks: Looks, rewards: np.ndarray, period: int) -> np.ndarray:
 def _agreed(candidates: np.ndarray) -> float:
     """The number that occurs in most rows of (rounds, states), NaN where none occurs in two."""
     rounded = np.sort(np.round(candidates, _DIGITS), axis=1)
-    # Once a row: before anything is learned every next state gives the same number.
+    # Each number counts once per row: before anything is learned every next state gives the same.
     fresh = np.ones(rounded.shape, dtype=bool)
     fresh[:, 1:] = rounded[:, 1:] != rounded[:, :-1]
     values, counts = np.unique(rounded[fresh], return_counts=True)
@@ -292,8 +291,7 @@ def _agreed(candidates: np.ndarray) -> float:
 
 
 def _ratio_shares(spec: ClaimSpec, number: int) -> list[float]:
-    """Per agent the share of its behaviour probabilities that the importance ratios give away at K
-    = 1."""
+    """For each agent, the share of its behaviour probabilities that the ratios reveal at K = 1."""
     sizes, problem = spec.sizes, private_problem(spec, number, evaluated=True)
     settings: dict[str, Any] = {
         "step_size": sizes.step_size,
@@ -319,7 +317,7 @@ def _ratio_shares(spec: ClaimSpec, number: int) -> list[float]:
 def ratio_slopes(
     messages: Messages, agent: int, state: int, step_size: float, discount: float, most: int = 60
 ) -> np.ndarray:
-    """The slopes of the lines that hold three or more of an agent's increments at a state."""
+    """The slopes of the lines that contain three or more of an agent's increments at a state."""
     start, end = messages.returned[:-1], messages.sent[:, agent]
     changed = end != start
     here = np.flatnonzero(changed[:-1, state] & changed[1:].any(axis=1))[:most]

@@ -1,16 +1,17 @@
-"""(n) How the theorems' constants, and the truth, grow with mu_min, |S| and 1 / (1 - gamma)
-(Theorems 6.1, 6.2, Corollary).
+"""(n) How the theorems' constants, and the true error, grow with mu_min, |S| and 1 / (1 - gamma).
 
-Three families of problems, in each of which one number varies. The next state is drawn from mu
-whatever the state and action are, but for the chance to stay where one is:
+The claim is about Theorems 6.1 and 6.2 and their corollary. One number varies in each of three
+families of problems. The next state is drawn from mu, whatever the state and action are, except for
+a probability of staying in the same state:
 
-* mu_min: few states, one of them ever rarer; |S|: ever more states, the rarest as rare as before;
-* 1 - gamma: few states in which one stays for long, so that values differ by 1 / (1 - gamma), as
+* mu_min: few states, one of which becomes rarer and rarer;
+* |S|: more and more states, with the same frequency of the rarest;
+* 1 - gamma: few states, each of which is left rarely, so that values differ by 1 / (1 - gamma), as
   the orders assume.
 
 Everything is computed: S_2 (the variance's constant) at the largest step that the theorem admits,
-the number of steps that its bound asks for, and the number of steps that the small-step law asks
-for. Orders are upper bounds. The exponent is that between the two most extreme problems of a
+the number of steps that its bound requires, and the number of steps that the small-step law
+requires. Orders are upper bounds. The exponent is that between the two most extreme problems of a
 family.
 """
 
@@ -45,8 +46,10 @@ NAMES = {"mu_min": "1 / mu_min", "1-gamma": "1 / (1 - gamma)", "|S|": "|S|"}
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """Orders, printed and corrected, against the constants and the truth. Nothing is run: `engine`
-    plays no part."""
+    """The orders, printed and corrected, against the constants and the truth.
+
+    Nothing is run, so `engine` is not used.
+    """
     return examine(claim_spec("problem_size", quick))
 
 
@@ -62,31 +65,29 @@ def examine(spec: ClaimSpec) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "The corollaries say how many samples a problem takes, as powers of 1 / mu_min, of the "
-        "number of states and of "
-        "1 / (1 - gamma). The theorem's own constants grow faster than the printed orders of the "
-        "variance; with the corrected "
-        "ones they agree. The truth grows far more slowly than either.",
+        "The corollaries say how many samples a problem requires, as powers of 1 / mu_min, of the "
+        "number of states and of 1 / (1 - gamma). The theorem's own constants grow faster than the "
+        "printed orders of the variance, and agree with the corrected ones. The true number of "
+        "samples grows far more slowly than either.",
         tuple(verdicts),
         tuple(figures),
         (
-            "An order is an upper bound, so a smaller exponent is no contradiction. That of the "
-            "variance's constant is reached "
-            "in mu_min and in 1 - gamma: there the corrected order is sharp.",
-            "One action of every state is better than the others by far more than the noise, so "
-            "that the small-step law holds "
-            "for Q-learning too.",
+            "An order is an upper bound, so a smaller exponent is no contradiction. The variance's "
+            "constant attains its order in mu_min and in 1 - gamma: there the corrected order is "
+            "sharp.",
+            "In every state one action is better than the others by far more than the noise, so "
+            "the small-step law holds for Q-learning too.",
         ),
     )
 
 
 class Growth(NamedTuple):
-    """One quantity of one algorithm along a family."""
+    """The growth of one quantity of one algorithm along a family."""
 
     algorithm: str
     quantity: str
     key: str
-    """of `fegsam.theory.orders`; empty for the truth"""
+    """the key in `fegsam.theory.orders`; empty for the truth"""
     parameter: str
     x: np.ndarray
     y: np.ndarray
@@ -95,12 +96,12 @@ class Growth(NamedTuple):
 
     @property
     def exponent(self) -> float:
-        """Between the two most extreme problems, signed as in the orders."""
+        """The exponent between the two most extreme problems, with the sign of the orders."""
         return float(np.log(self.y[-1] / self.y[-2]) / np.log(self.x[-1] / self.x[-2]))
 
 
 def family(parameter: str, actions: int, sizes: Any) -> tuple[np.ndarray, list[fg.Federation]]:
-    """The numbers that vary, towards larger problems, and the problems.
+    """The values of the parameter, towards larger problems, and the problems.
 
     >>> x, problems = family("mu_min", 1, claim_spec("problem_size", True).sizes)
     >>> (
@@ -141,9 +142,9 @@ def _problem(
     states = len(mu)
     chain = stay * np.eye(states) + (1 - stay) * mu
     rewards = np.zeros((states, actions))
-    # The first action pays in every other state, so that values differ; a second one pays half of
-    # it in the remaining states. Moves do not depend on the action, so the rewards alone make one
-    # action the best, and none ties.
+    # The first action pays in every other state, so values differ; a second one pays half as much
+    # in the remaining states. Moves do not depend on the action, so the rewards alone make one
+    # action the best, and no two tie.
     rewards[::2, 0] = 1.0
     rewards[1::2, 1:] = 0.5
     uniform = fg.policies.uniform(states, actions)
@@ -160,7 +161,7 @@ def growths(spec: ClaimSpec, examined: Examined, parameter: str) -> list[Growth]
 
     def growth(quantity: str, key: str, values: Sequence[float]) -> Growth:
         order = orders[key or "sample complexity"]
-        # Orders in |S| have a factor log^2 d beside them.
+        # Orders in |S| have an additional factor log^2 d.
         scaled = np.log(np.array(values, float)) - (logs if parameter == "|S|" and key else 0.0)
         given = (order.printed.get(parameter, 0.0), order.corrected.get(parameter, 0.0))
         return Growth(name, quantity, key, parameter, x, np.exp(scaled), *given)
@@ -183,7 +184,7 @@ def growths(spec: ClaimSpec, examined: Examined, parameter: str) -> list[Growth]
 
 
 def growth_verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
-    """One measured exponent against the orders that the paper prints and that are right."""
+    """The verdicts on one exponent, against the printed and the corrected order."""
     where = (
         f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
     )
@@ -218,8 +219,8 @@ def _figure(parameter: str, curves: Sequence[Growth]) -> FigureData:
     return FigureData(
         key=f"problem-size-{parameter.replace('|', '').replace('_', '-').lower()}",
         title=f"{first.algorithm}: growth with {NAMES[parameter]}",
-        caption="A constant of the theorem, the number of steps that its bound asks for, and the "
-        "true one.",
+        caption="A constant of the theorem, the number of steps that its bound requires, and the "
+        "true number of steps.",
         x_label=NAMES[parameter],
         y_label="relative to the smallest problem"
         + (", without log² d" if parameter == "|S|" else ""),

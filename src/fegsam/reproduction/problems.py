@@ -1,9 +1,8 @@
-"""The problems that the claims are checked on: for each of the five algorithms a Garnet, a
-structured one and FrozenLake.
+"""The problems of the claims: for each algorithm a Garnet, a structured problem and FrozenLake.
 
-All are small enough that `fegsam.exact` answers in seconds, so that sampled curves can be held
-against exact ones. A `Case` is one algorithm on one of them, for any number of agents. `behavior`
-says how the agents differ: not at all, or by private behaviour policies.
+All are small enough for `fegsam.exact` to answer in seconds, so that sampled curves can be compared
+with exact ones. A `Case` is one algorithm on one of them, for any number of agents. The agents are
+alike or have private behaviour policies.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ ALGORITHMS = {
     4: "Q-learning",
     5: "Off-policy linear TD",
 }
-"""By the paper's numbers."""
+"""The algorithms by their numbers in the paper."""
 HAVE_EXACT = (1, 2, 3, 5)
-"""Linear in their parameters, so that `fegsam.exact` knows their error."""
+"""The algorithms that are linear in their parameters, so that `fegsam.exact` knows their error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +48,11 @@ class Case:
     federate : function of N
         The problem for N agents.
     step_size : float
-        One for which the noise, not the start, decides the error after some tens of thousands of
-        steps at most.
+        Chosen so that after at most some tens of thousands of steps the noise, not the start,
+        determines the error.
     relaxation : float
-        Steps in which the slowest part of the mean error falls by the factor e, at `step_size`.
+        The number of steps in which the slowest part of the mean error falls by the factor e, at
+        `step_size`.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Case:
 
     @property
     def key(self) -> str:
-        """For file names."""
+        """The case's name in file names."""
         return f"{self.number}-{self.place.lower().replace(' ', '-')}"
 
     @property
@@ -77,15 +77,15 @@ class Case:
 
 
 def cases(quick: bool, numbers: Iterable[int] = tuple(ALGORITHMS), *, kinds: int = 1) -> list[Case]:
-    """Every algorithm on three problems, or in the quick run on the Garnet alone.
+    """Every algorithm on three problems, or only on the Garnet in a quick run.
 
     Parameters
     ----------
     quick : bool
     numbers : iterable of int
-        Of the algorithms.
+        The algorithms.
     kinds : int
-        How many different behaviour policies the agents of Algorithms 3, 4 and 5 have.
+        The number of different behaviour policies of the agents in Algorithms 3, 4 and 5.
 
     Examples
     --------
@@ -130,14 +130,15 @@ def environment(place: str, tabular: bool) -> MDP:
         return examples.random_walk(7, discount=0.8)
     if place == "Grid world":
         return examples.grid_world(2, 3, discount=0.8)
-    # Three by three for tables, whose rarest cell sets the pace.
+    # Three by three for tables, whose rarest cell determines the speed.
     options = {"desc": ["SFF", "FHF", "FFG"]} if tabular else {}
     return examples.from_gymnasium("FrozenLake-v1", discount=0.8, **options)
 
 
 def small_lake(rows: list[str], discount: float, *, priced: bool = False) -> MDP:
-    """FrozenLake on a map of its own; `priced`, each of its moves has another price, so that no two
-    are equally good.
+    """FrozenLake on the map `rows`.
+
+    If `priced`, each move has its own price, so that no two are equally good.
 
     >>> small_lake(["SG"], 0.5)
     MDP(states=2, actions=4, discount=0.5, successors=11)
@@ -158,7 +159,7 @@ def smooth_features(states: int, dim: int) -> np.ndarray:
 
 
 def behaviors(states: int, actions: int, kinds: int, *, share: float = 0.5) -> np.ndarray:
-    """(kinds, S, A): uniform policies mixed with random ones, which count for `share`.
+    """(kinds, S, A): uniform policies mixed with a `share` of random ones.
 
     >>> behaviors(4, 2, 3).shape
     (3, 4, 2)
@@ -169,14 +170,13 @@ def behaviors(states: int, actions: int, kinds: int, *, share: float = 0.5) -> n
 
 
 def relaxation(number: int, problem: Problem, algorithm: Algorithm, step_size: float) -> float:
-    """Steps in which the slowest part of the mean error falls by the factor e."""
+    """The number of steps in which the slowest part of the mean error falls by the factor e."""
     rates = np.linalg.eigvals(-mean_matrix(number, problem, algorithm)).real
     return float(1.0 / (step_size * rates.min()))
 
 
 def mean_matrix(number: int, problem: Problem, algorithm: Algorithm) -> np.ndarray:
-    """(d, d): how the mean increment of an agent changes with the parameters, at the fixed
-    point."""
+    """(d, d): the derivative of the agents' mean increment at the fixed point."""
     point = fixed_point(problem, algorithm)
     if number == 4:
         assert isinstance(problem, Federation)
@@ -193,7 +193,7 @@ _STEPS = {
     (5, "FrozenLake"): 0.02,
     (4, "FrozenLake"): 0.1,
 }
-"""Where the common one is large against the small rewards, or slow."""
+"""The step sizes of cases where the common one is too large for the small rewards, or too slow."""
 
 
 def _case(number: int, place: str, kinds: int) -> Case:
@@ -214,8 +214,9 @@ def _case(number: int, place: str, kinds: int) -> Case:
 def ingredients(
     number: int, mdp: MDP, own: Any, features: np.ndarray
 ) -> tuple[Any, Callable[[int], Any]]:
-    """The algorithm, and what N agents run it on: the uniform policy is evaluated, `own` are the
-    policies they follow.
+    """The algorithm, and the problem that N agents run it on.
+
+    They evaluate the uniform policy and follow the policies `own`.
 
     >>> regression, federate = ingredients(1, examples.two_state(), None, np.ones((2, 1)))
     >>> federate(4).num_agents
@@ -223,7 +224,7 @@ def ingredients(
     """
     target = policies.uniform(mdp.num_states, mdp.num_actions)
     if number == 1:
-        # Least mean squares: fit the reward by features along the path of the uniform policy.
+        # Least mean squares: fit the reward by features along paths of the uniform policy.
         chain, rewards = mdp.policy_chain(target), mdp.policy_rewards(target)
         regression = fg.LinearSA(
             -features[:, :, None] * features[:, None, :], features * rewards[:, None]

@@ -18,12 +18,12 @@ from fegsam.prepare import prepare
 
 
 class Messages(NamedTuple):
-    """All that passes between server and agents, and the paths that it never sees."""
+    """All messages between server and agents, and the paths, which the server never sees."""
 
     sent: np.ndarray
     """(rounds, N, d): the parameters that each agent sends"""
     returned: np.ndarray
-    """(rounds + 1, d): the averages that it gets back; the start first"""
+    """(rounds + 1, d): the averages that the server returns, after the initial parameters"""
     states: np.ndarray
     """(N, T + n)"""
     actions: np.ndarray

@@ -38,17 +38,16 @@ def reproduce(
     progress: bool = True,
     engine: str | Engine | None = None,
 ) -> tuple[list[Section], Path]:
-    """Check every claim of the paper, and write figures (SVG, PDF, PNG) and ``report.html`` to
-    `directory`.
+    """Check every claim of the paper, and write figures and ``report.html`` to `directory`.
 
     Parameters
     ----------
     directory : path
-        Made where it is missing.
+        Created if it is missing. The figures are SVG, PDF and PNG files.
     quick : bool
         One problem for each algorithm and fewer seeds: minutes instead of half an hour.
     progress : bool
-        Say on standard error what is being checked, and how each claim came out.
+        Whether to report each claim and its outcome on standard error.
     engine : optional
         As for `fegsam.run`; all cores by default.
 
@@ -57,13 +56,13 @@ def reproduce(
     sections : list of Section
         One per claim.
     page : Path
-        Of the report.
+        The path of the report.
     """
     from fegsam.report.figures import require_matplotlib
     from fegsam.report.interactive import require_plotly
     from fegsam.report.page import require_jinja2, write_report
 
-    # Whatever is missing is said before the work, not after it.
+    # A missing package is reported before the work, not after it.
     require_matplotlib()
     require_plotly()
     require_jinja2()
@@ -90,7 +89,7 @@ def reproduce(
         "run": "quick: one problem for each algorithm"
         if quick
         else "full: three problems for each algorithm",
-        "seeds": f"from {FIRST_SEED} on; the thresholds were worked out on others",
+        "seeds": f"from {FIRST_SEED} on; the thresholds were chosen on others",
         "engine": "cpu" if engine is None else str(getattr(engine, "name", engine)),
         "seconds": f"{time.perf_counter() - begin:.0f}",
     }
@@ -104,6 +103,6 @@ def reproduce(
 
 
 def _say(progress: bool, text: str, end: str = "\n") -> None:
-    """Lines and not a `Progress` bar, because the outcome of each claim stays to be read."""
+    """Print lines instead of a `Progress` bar, so that the outcome of each claim stays visible."""
     if progress:
         print(text, end=end, file=sys.stderr, flush=True)

@@ -1,5 +1,4 @@
-"""How the claims run their cases: from the fixed point to see the noise alone, or from elsewhere to
-see the way there."""
+"""The runs of the claims: from the fixed point to show only noise, or from another start."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.engines.job import Sampling
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.moments import moments, stationary_error
 from fegsam.experiments.estimates import Estimate, mean_estimate
@@ -19,45 +17,37 @@ from fegsam.reproduction.thresholds import fresh_seeds
 from fegsam.run import Engine, run
 
 SHARES = (1.0, 0.5, 0.25)
-"""Of a case's step size, at which claims compare step sizes."""
+"""The shares of a case's step size at which claims compare step sizes."""
 _ANY_DECAY = 0.5
-"""Of the output time, where it is not used: finding the default takes the theorem's norm."""
+"""The output time is not used, and its default decay would need the theorem's norm."""
 
 
 def run_case(
     case: Case,
     agents: int,
     *,
-    sync_period: int,
-    num_steps: int,
     seeds: int,
     engine: str | Engine | None,
     step_size: float | None = None,
-    record: Any = None,
-    initial_params: np.ndarray | None = None,
-    record_params: bool = False,
-    sampling: Sampling = "markov",
+    **settings: Any,
 ) -> History:
-    """`fegsam.run` on a case, always with the same seeds, so that settings are compared on the same
-    paths."""
+    """`fegsam.run` on a case, with further `settings` of `fegsam.run`.
+
+    The first `seeds` fresh seeds are always the same, so settings are compared on the same paths.
+    """
     return run(
         case.federate(agents),
         case.algorithm,
         step_size=case.step_size if step_size is None else step_size,
-        sync_period=sync_period,
-        num_steps=num_steps,
         seeds=fresh_seeds(seeds),
-        record=record,
-        record_params=record_params,
-        sampling=sampling,
         engine="cpu" if engine is None else engine,
-        initial_params=initial_params,
         output_decay=_ANY_DECAY,
+        **settings,
     )
 
 
 def late_times(num_steps: int, points: int = 100) -> np.ndarray:
-    """Times in the last three quarters of a run: what is averaged to a plateau.
+    """Times in the last three quarters of a run, over which the plateau is averaged.
 
     >>> late_times(100, 4)
     array([ 25,  50,  75, 100])
@@ -66,8 +56,7 @@ def late_times(num_steps: int, points: int = 100) -> np.ndarray:
 
 
 def plateau_run(case: Case, agents: int, *, relaxations: float, **settings: Any) -> History:
-    """From the fixed point on, as many relaxation times as asked for at the step size that is
-    run."""
+    """A run from the fixed point, over `relaxations` relaxation times at its step size."""
     step = settings.get("step_size") or case.step_size
     steps = settings.pop("num_steps", None) or round(
         relaxations * case.relaxation * case.step_size / step
@@ -84,11 +73,10 @@ def levels(history: History) -> np.ndarray:
 
 
 def exact_plateau(case: Case, history: History) -> float:
-    """What `levels` has for expectation, but for what is left of the start after four relaxation
-    times: e^-8."""
+    """The expectation of `levels`, up to the remainder e^-8 after four relaxation times."""
     settings, problem = history.settings, case.federate(history.settings.num_agents)
     begin = round(4 * case.relaxation * case.step_size / settings.step_size)
-    # Unlike a path, the expectation is smooth, and repeats from one synchronisation to the next.
+    # Unlike a path, the expectation is smooth, and has the sync period as its period.
     times = begin + np.unique(
         np.linspace(0, min(settings.sync_period - 1, begin), 6).astype(np.int64)
     )
@@ -106,14 +94,16 @@ def exact_plateau(case: Case, history: History) -> float:
 
 
 ENDLESS = 10**9
-"""A number of agents at which the part of the error that N divides is negligible."""
+"""A number of agents at which the part of the error proportional to 1/N is negligible."""
 
 
 def exact_level(
     case: Case, agents: int | None, sync_period: int, step_size: float | None = None
 ) -> float:
-    """The exact long-run error right after an averaging; of ever more agents if None: the floor
-    that N does not divide."""
+    """The exact long-run error right after an averaging.
+
+    If `agents` is None it is the limit of many agents, the floor that does not fall with N.
+    """
     problem = case.federate(ENDLESS if agents is None else agents)
     step = case.step_size if step_size is None else step_size
     return stationary_error(
@@ -131,6 +121,6 @@ def sampled(
 def estimates(
     name: str, x: Sequence[float], found: Sequence[Estimate], group: str | None = None
 ) -> Series:
-    """Estimates as a curve with intervals."""
+    """A curve of estimates with their intervals."""
     columns = ([getattr(each, key) for each in found] for key in ("value", "low", "high"))
     return Series(name, x, *columns, style="sampled", group=group)

@@ -1,14 +1,14 @@
-"""(f) Markov against independent draws, on the illustrative example (Section "Illustrative Example
-and the Challenge") and TD.
+"""(f) Markov against independent draws, on the paper's illustrative example and on TD.
 
-The example is scalar, ``theta += alpha (b(Y_t) - theta)`` with b = +1 or -1, averaged at every
-step. The noise keeps its sign with probability (1 + memory) / 2, or is tossed afresh. With ``x = (1
-- alpha) memory``,
+The example, from the section "Illustrative Example and the Challenge", is scalar: ``theta += alpha
+(b(Y_t) - theta)`` with b = +1 or -1, averaged at every step. The noise keeps its sign with
+probability (1 + memory) / 2, or is drawn independently at each step. With ``x = (1 - alpha)
+memory``,
 
     E theta^2 = alpha / (N (2 - alpha))                        for independent draws,
-    E theta^2 = alpha / (N (2 - alpha)) * (1 + x) / (1 - x)    for Markov ones,
+    E theta^2 = alpha / (N (2 - alpha)) * (1 + x) / (1 - x)    for Markov draws,
 
-and the term E[theta_t b(Y_t)] that makes the proof hard is alpha memory / (N (1 - x)).
+and the term E[theta_t b(Y_t)], which makes the proof difficult, is alpha memory / (N (1 - x)).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = {"markov": "Markov draws", "iid": "independent draws"}
 
 
 def section(quick: bool, engine: Any = None) -> Section:
-    """What memory in the noise costs, and what it does not."""
+    """The cost of memory in the noise."""
     return examine(claim_spec("sampling", quick), engine)
 
 
@@ -49,23 +49,19 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents that learn along a path, where each observation depends on the one before, gain "
-        "from company as much as agents "
-        "that draw every observation afresh: the error of N agents is N times smaller, and memory "
-        "costs a factor that does not "
-        "depend on N.",
+        "Agents that learn along a path, where each observation depends on the one before, gain as "
+        "much from averaging as agents that draw every observation independently: the error of N "
+        "agents is N times smaller, and memory costs a factor that does not depend on N.",
         tuple(verdicts),
         tuple(figures),
         (
             "The first example is the paper's: a scalar that follows noise of +1 and -1 with step "
-            "size "
-            f"{spec.sizes.step_size}, averaged at every step. Its errors have a closed form, "
+            f"size {spec.sizes.step_size}, averaged at every step. Its errors have a closed form, "
             "drawn as lines.",
-            "What memory does take away is seen only with averaging every K > 1 steps in problems "
-            "whose noise multiplies the "
-            "parameters, such as TD: agents then share a bias that no number of agents removes. "
-            "Independent draws have none. "
-            "The paper's bound has a term for it that is not divided by N.",
+            "Memory limits the speed-up only with averaging every K > 1 steps in problems whose "
+            "noise multiplies the parameters, such as TD: agents then share a bias that no number "
+            "of agents removes. Independent draws have none. The paper's bound has a term for it "
+            "that is not divided by N.",
         ),
     )
 
@@ -77,9 +73,9 @@ class Scalars(NamedTuple):
     """(seeds, numbers of agents) each."""
 
     square: np.ndarray
-    """theta^2, the mean over the recorded times"""
+    """theta^2, averaged over the recorded times"""
     cross: np.ndarray
-    """theta_t b(Y_t), likewise"""
+    """theta_t b(Y_t), averaged in the same way"""
 
 
 def scalar_runs(spec: ClaimSpec, sampling: Sampling, engine: Any) -> Scalars:
@@ -110,8 +106,7 @@ def scalar_runs(spec: ClaimSpec, sampling: Sampling, engine: Any) -> Scalars:
 
 
 def closed_forms(step_size: float, memory: float) -> tuple[float, float, float]:
-    """Error of one agent under independent and under Markov draws, and its correlation with the
-    Markov noise.
+    """One agent's error under independent and Markov draws, and its correlation with Markov noise.
 
     >>> [round(x, 4) for x in closed_forms(0.1, 0.5)]
     [0.0526, 0.1388, 0.0909]
@@ -122,7 +117,7 @@ def closed_forms(step_size: float, memory: float) -> tuple[float, float, float]:
 
 
 def scalar_verdicts(spec: ClaimSpec, samples: dict[str, Scalars]) -> list[Verdict]:
-    """The runs of `scalar_runs` against the closed forms."""
+    """The verdicts on the runs of `scalar_runs`, against the closed forms."""
     sizes = spec.sizes
     agents = np.array(sizes.agents, dtype=float)
     independent, markov, cross = closed_forms(sizes.step_size, sizes.memory)
@@ -140,8 +135,7 @@ def scalar_verdicts(spec: ClaimSpec, samples: dict[str, Scalars]) -> list[Verdic
             "cross",
             "scalar example, correlation with the noise",
             exponent(agents, samples["markov"].cross),
-            "This is the term that earlier proofs could bound only by a number that does not "
-            "shrink with N.",
+            "Earlier proofs could bound this term only by a number that does not shrink with N.",
         )
     )
     share = mean_estimate((samples["iid"].cross * agents).mean(axis=1) / cross)
@@ -191,8 +185,8 @@ def _scalar_figure(spec: ClaimSpec, samples: dict[str, Scalars]) -> FigureData:
     return FigureData(
         "sampling_scalar",
         "Memory costs a factor, not the speed-up",
-        "Error of the paper's scalar example, and the dependence of the average on its next "
-        "noise: all fall as 1/N.",
+        "The error of the paper's scalar example, and the correlation of the average with its next "
+        "noise, all fall as 1/N.",
         "agents N",
         "long-run mean",
         series=tuple(series),
@@ -203,39 +197,19 @@ def _scalar_figure(spec: ClaimSpec, samples: dict[str, Scalars]) -> FigureData:
 
 
 def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], FigureData]:
-    sizes, td = spec.sizes, case.algorithm
-    period = sizes.td_sync_period
-    # The start is forgotten, and the recorded times are apart enough to count as several.
+    sizes, period = spec.sizes, spec.sizes.td_sync_period
+    # The start is forgotten, and the recorded times are far enough apart to be nearly independent.
     apart = period * math.ceil(case.relaxation / period)
     times = apart * np.arange(sizes.td_forgotten, sizes.td_forgotten + sizes.td_records)
-    settings: dict[str, Any] = {"step_size": case.step_size, "sync_period": period}
     many = [*sizes.td_agents, *sizes.td_more_agents]
     series, exact, ratios = [], {}, []
-    point = fg.fixed_point(case.federate(1), td)
     for kind in SAMPLINGS:
-        # From the fixed point on, as the least rest of the start would be seen beside the error of
-        # millions of agents.
-        at_end = {
-            "times": times[:1],
-            "sampling": kind,
-            "order": 1,
-            "initial_params": point,
-        } | settings
-        exact[kind] = [float(fg.exact.moments(case.federate(n), td, **at_end).mse[0]) for n in many]
-        columns = []
-        for n, truth in zip(sizes.td_agents, exact[kind], strict=False):
-            history = fg.run(
-                case.federate(n),
-                td,
-                num_steps=int(times[-1]),
-                seeds=fresh_seeds(sizes.td_seeds),
-                record=times,
-                sampling=kind,
-                engine=engine,
-                **settings,
-            )
-            columns.append(history.data.squared_error_2.mean("time").values)
-            ratios.append(mean_estimate(columns[-1] / truth))
+        exact[kind] = _td_exact(spec, case, kind, int(times[0]))
+        columns = _td_samples(spec, case, kind, times, engine)
+        ratios += [
+            mean_estimate(column / truth)
+            for column, truth in zip(columns, exact[kind], strict=False)
+        ]
         curve = curve_estimate(np.stack(columns, axis=1), positive=True)
         series.append(Series(NAMES[kind], sizes.td_agents, curve.value, curve.low, curve.high))
         series.append(
@@ -258,10 +232,52 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
     figure = FigureData(
         f"sampling_{case.key}",
         f"{case.name}, averaging every {period} steps",
-        "With independent draws the error falls as 1/N for ever; with Markov draws it stops at "
-        "the agents' common bias.",
+        "With independent draws the error falls as 1/N without limit; with Markov draws it stops "
+        "at the agents' common bias.",
         "agents N",
         "long-run E‖θ − θ*‖²",
         series=tuple(series),
     )
     return verdicts, figure
+
+
+def _td_exact(spec: ClaimSpec, case: Case, kind: Sampling, time: int) -> list[float]:
+    """The exact errors at a time, for all numbers of agents.
+
+    They start at the fixed point: beside the error of millions of agents, even a small remainder of
+    another start would be visible.
+    """
+    sizes, td = spec.sizes, case.algorithm
+    settings: dict[str, Any] = {
+        "step_size": case.step_size,
+        "sync_period": sizes.td_sync_period,
+        "times": np.array([time]),
+        "sampling": kind,
+        "order": 1,
+        "initial_params": fg.fixed_point(case.federate(1), td),
+    }
+    return [
+        float(fg.exact.moments(case.federate(n), td, **settings).mse[0])
+        for n in (*sizes.td_agents, *sizes.td_more_agents)
+    ]
+
+
+def _td_samples(
+    spec: ClaimSpec, case: Case, kind: Sampling, times: np.ndarray, engine: Any
+) -> list[np.ndarray]:
+    """(seeds,) for each number of agents that is run: the mean error over the recorded times."""
+    histories = (
+        fg.run(
+            case.federate(n),
+            case.algorithm,
+            step_size=case.step_size,
+            sync_period=spec.sizes.td_sync_period,
+            num_steps=int(times[-1]),
+            seeds=fresh_seeds(spec.sizes.td_seeds),
+            record=times,
+            sampling=kind,
+            engine=engine,
+        )
+        for n in spec.sizes.td_agents
+    )
+    return [history.data.squared_error_2.mean("time").values for history in histories]

@@ -1,10 +1,9 @@
-"""(a) With N agents the noise in the common parameters is N times smaller (Theorem 3.1, its second
-term).
+"""(a) N agents have N times less noise in the common parameters (Theorem 3.1, second term).
 
-Two ways to see it. At one and the same step size the squared error, once the start is forgotten, is
-a part proportional to 1/N and, for K > 1, a floor of order alpha^2 that N does not divide: the
-theorem's third term, in truth the squared bias of one agent. Or: N agents may take N times as large
-a step for the same error, and reach an accuracy N times sooner.
+There are two ways to see this. At a fixed step size the squared error, after the start is
+forgotten, is a part proportional to 1/N plus, for K > 1, a floor of order alpha^2 that does not
+fall with N: the theorem's third term, which is in fact the squared bias of one agent. Or N agents
+take steps that are N times as large, have the same error, and reach an accuracy N times sooner.
 """
 
 from __future__ import annotations
@@ -52,23 +51,19 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         spec.letter,
         spec.title,
         "N agents that average their parameters are worth N times the samples: the error that "
-        "remains is N times smaller, or "
-        "an accuracy is reached N times sooner.",
+        "remains is N times smaller, or an accuracy is reached N times sooner.",
         tuple(verdicts),
         tuple(figures),
         (
             f"Agents average every {sizes.sync_period} steps. Runs for the long-run error begin "
-            "at the fixed point, so that "
-            "nothing but noise is seen; those for the time to an accuracy begin at zero, with a "
-            "step size proportional to N.",
-            f"At a fixed step size the proportionality ends. Agents that average every "
-            f"{sizes.sync_period} steps are each as "
-            "biased as one alone, and the square of that bias is a floor that no number of agents "
-            "divides. What is judged is "
-            "the error above the floor; where exact answers exist, the lines go on beyond the "
-            "agents that were run, and the "
-            "flat lines are the floors. For Q-learning no exact floor is known, and its error is "
-            "judged as it is.",
+            "at the fixed point, so that they show only noise; those for the time to an accuracy "
+            "begin at zero, with a step size proportional to N.",
+            f"At a fixed step size the proportionality has a limit. Agents that average every "
+            f"{sizes.sync_period} steps are each as biased as one alone, and the square of that "
+            "bias is a floor that no number of agents lowers. The error above the floor is judged. "
+            "Where exact answers exist, the lines continue beyond the numbers of agents that were "
+            "run, and the flat lines are the floors. For Q-learning no exact floor is known, and "
+            "the whole error is judged.",
         ),
     )
 
@@ -76,7 +71,7 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
 def _plateaus(
     case: Case, spec: ClaimSpec, engine: str | Engine | None
 ) -> tuple[list[Verdict], list[Series]]:
-    """One step size, more and more agents."""
+    """The long-run error at one step size, for more and more agents."""
     sizes, agents = spec.sizes, spec.sizes.agents
     settings = {
         "relaxations": sizes.relaxations,
@@ -96,13 +91,16 @@ def _plateaus(
                 "slope",
                 case.name,
                 exponent(agents, table),
-                f"{detail}; no floor taken off",
+                f"{detail}; no floor subtracted",
                 **names,
             )
         ], drawn
     floor = exact_level(case, None, sizes.sync_period)
     exact_gain = exact_plateau(case, histories[0]) / exact_plateau(case, histories[-1])
-    detail += f" (exactly {exact_gain:.1f}); without taking off the floor {floor:.2g}, slope {slope_estimate(agents, table)}"
+    detail += (
+        f" (exactly {exact_gain:.1f}); without subtracting the floor {floor:.2g}, slope "
+        f"{slope_estimate(agents, table)}"
+    )
     share = Estimate(gain.value / exact_gain, gain.low / exact_gain, gain.high / exact_gain)
     verdicts = [
         spec.verdict("slope", case.name, exponent(agents, table - floor), detail, **names),
@@ -113,7 +111,7 @@ def _plateaus(
 
 
 def far_verdicts(case: Case, spec: ClaimSpec, floor: float) -> tuple[list[Verdict], list[Series]]:
-    """The exact error far beyond the agents that are run, and the order of its floor."""
+    """The exact error far beyond the numbers of agents that are run, and the order of its floor."""
     sizes, many = spec.sizes, np.array([*spec.sizes.agents, *spec.sizes.far_agents])
     truth = np.array([exact_level(case, int(n), sizes.sync_period) for n in many])
     local = np.diff(np.log(truth)) / np.diff(np.log(many))
@@ -144,7 +142,7 @@ def _plateau_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"speed-up-{number}",
         title=f"{ALGORITHMS[number]}: error against the number of agents",
-        caption="At one step size, more agents divide the long-run error, down to a floor that "
+        caption="At a fixed step size, more agents divide the long-run error, down to a floor that "
         "local steps leave.",
         x_label="agents N",
         y_label="long-run squared error E‖θ − θ*‖²",
@@ -153,8 +151,10 @@ def _plateau_figure(number: int, series: list[Series]) -> FigureData:
 
 
 def _times(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> list[Estimate]:
-    """How many times sooner N agents with N times the step size reach the accuracy than one agent,
-    for each N."""
+    """How many times sooner than one agent N agents reach the accuracy, for each N.
+
+    N agents have N times the step size.
+    """
     sizes, most = spec.sizes, spec.sizes.timed_agents[-1]
     settings = {"sync_period": sizes.sync_period, "seeds": sizes.seeds, "engine": engine}
     histories = []
@@ -181,7 +181,7 @@ def _time_verdict(name: str, gain: Estimate, spec: ClaimSpec) -> Verdict:
 
 
 def _time_figures(gains: dict[str, list[Estimate]], spec: ClaimSpec) -> list[FigureData]:
-    """Six curves at most in one figure."""
+    """Figures of at most six curves each."""
     agents = spec.sizes.timed_agents
     reference = Series("N times sooner", agents, agents, style="reference")
     names = list(gains)
@@ -189,9 +189,8 @@ def _time_figures(gains: dict[str, list[Estimate]], spec: ClaimSpec) -> list[Fig
     return [
         FigureData(
             key=f"speed-up-time-{number}",
-            title=f"Time until the error is {spec.sizes.accuracy:g} times what remains in the "
-            "long run",
-            caption="With a step size in proportion to their number, N agents reach the same "
+            title=f"Time until the error is {spec.sizes.accuracy:g} times the long-run error",
+            caption="With a step size proportional to their number, N agents reach the same "
             "accuracy N times sooner.",
             x_label="agents N",
             y_label="how many times sooner than one agent",

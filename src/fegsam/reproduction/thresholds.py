@@ -1,9 +1,8 @@
-"""What a claim is held against, read from ``specs/<claim>.toml``: it stands there before anything
-is run.
+"""The thresholds of a claim, read from ``specs/<claim>.toml``, where they are set before any run.
 
-A file has the claim's letter and title, a table ``[check.<name>]`` for each thing that is checked
-(see `Check`), other numbers in ``[claim]``, and how much is run in ``[quick]`` and ``[full]``;
-``[both]`` holds what these share.
+A file has the claim's letter and title, a table ``[check.<name>]`` for each check (see `Check`),
+other numbers in ``[claim]``, and the sizes of the runs in ``[quick]`` and ``[full]``; ``[both]``
+has the sizes that these share.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from fegsam.report import Verdict, judge
 from fegsam.report.verdict import Kind
 
 FIRST_SEED = 1_000_000
-"""The claims and their thresholds were worked out on the seeds from 0 on; what is judged runs on
-others."""
+"""The first seed of the judged runs; the thresholds were chosen on the seeds from 0 on."""
 
 
 def fresh_seeds(count: int) -> range:
-    """`count` seeds by which no threshold was chosen.
+    """`count` seeds on which no threshold was chosen.
 
     >>> fresh_seeds(3)
     range(1000000, 1000003)
@@ -39,40 +37,40 @@ def fresh_seeds(count: int) -> range:
 
 RULES = {
     "order": "A tenth of a whole order: the theorem's terms are whole powers, so the nearest "
-    "other is ten times as far away.",
+    "other power is ten times as far away.",
     "inequality": "The claim is this inequality, and the threshold is its other side.",
     "equality": "About twice the half-width of the 95 % interval at the sizes of the quick run: "
-    "numbers that are equal are "
-    "then told to be equal in about 95 of 100 runs.",
+    "equal numbers are then judged equal in about 95 of 100 runs.",
     "rounding": "Equal up to the rounding errors of double precision.",
-    "halfway": "Halfway, on a logarithmic scale, between the claim and what would be seen if it "
-    "failed.",
+    "halfway": "Halfway, on a logarithmic scale, between the value under the claim and the value "
+    "if it failed.",
     "limit": "The claim is that there is such a number of steps; a finite one proves it.",
-    "remainder": "The law is of first order, and the threshold is the size of what it leaves out.",
+    "remainder": "The law is of first order, and the threshold is the size of the terms that it "
+    "omits.",
     "convention": "A convention: no theorem says how much is too much.",
 }
-"""Where thresholds come from; a check adds what is special about it."""
+"""The rules from which thresholds follow; a check's note adds what is special about it."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a claim is held against, as it stands in the spec.
+    """One check of a claim, as the spec states it.
 
     Attributes
     ----------
     claim : str
-        What is claimed, in one sentence; ``{names}`` in it are filled in with the sizes of the run.
+        The claim in one sentence; ``{names}`` in it are filled in with the sizes of the run.
     theorem : str
-        Where the paper says it, or what it follows from.
+        The statement of the paper, or its source.
     kind : {"measured", "exact", "identity"}
     bounds : (2,) tuple of float or None
-        Least and largest value, None where there is no such bound.
+        The least and the largest value, None if there is no such bound.
     rule : str
-        Which of `RULES` the bounds come from.
+        The entry of `RULES` from which the bounds follow.
     note : str
-        What else is to be said of the bounds.
+        Further remarks on the bounds.
     fails : str
-        How it can come out otherwise.
+        How the check can fail.
 
     Examples
     --------
@@ -95,12 +93,12 @@ class Check:
 
     @property
     def source(self) -> str:
-        """Where the bounds come from."""
+        """The rule and the note that explain the bounds."""
         return f"{RULES[self.rule]} {self.note}".rstrip()
 
 
 def bounds_text(low: float | None, high: float | None) -> str:
-    """Bounds as a reader says them.
+    """Bounds in words.
 
     >>> bounds_text(0.4, 0.6), bounds_text(2.0, None), bounds_text(None, None)
     ('0.4 to 0.6', 'at least 2', 'a finite number')
@@ -114,17 +112,18 @@ def bounds_text(low: float | None, high: float | None) -> str:
 
 @dataclass(frozen=True)
 class ClaimSpec:
-    """What a claim is held against, and the sizes of its runs.
+    """The checks of a claim, and the sizes of its runs.
 
     Attributes
     ----------
     letter, title : str
-        Of the claim.
+        The claim's.
     checks : dict
-        By name.
+        The checks by name.
     claim : namespace
-        Other numbers that stand before the run.
+        Other numbers that are set before the run.
     sizes : namespace
+        The sizes of the runs.
 
     Examples
     --------
@@ -139,7 +138,7 @@ class ClaimSpec:
     sizes: SimpleNamespace
 
     def resized(self, **sizes: Any) -> ClaimSpec:
-        """The same thresholds, other runs.
+        """The same thresholds with other sizes of the runs.
 
         >>> claim_spec("sampling", quick=True).resized(seeds=3).sizes.seeds
         3
@@ -158,9 +157,9 @@ class ClaimSpec:
     ) -> Verdict:
         """The verdict on whether the truth lies within the bounds of a check.
 
-        `names` fill in the claim's sentence. `kind` is another one than the spec's, where some
-        cases are computed and others measured. An estimate of NaN is a number that is not known:
-        nothing can be told.
+        `names` fill in the claim's sentence. `kind` replaces the spec's, for checks whose cases are
+        partly computed and partly measured. An estimate of NaN is a number that is not known, so
+        the outcome cannot be told.
 
         >>> claim_spec("sampling", quick=True).verdict(
         ...     "price", "coin", Estimate(1.0, 0.99, 1.01), factor=2.64
@@ -186,7 +185,7 @@ class ClaimSpec:
 
 
 def claim_spec(name: str, quick: bool) -> ClaimSpec:
-    """What stands in ``specs/<name>.toml``."""
+    """The contents of ``specs/<name>.toml``."""
     text = (
         files("fegsam.reproduction").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
     )
@@ -218,7 +217,7 @@ def certain(value: float) -> Estimate:
 
 
 def widest(estimates: Iterable[Estimate]) -> Estimate:
-    """All of them together: the value furthest from 1 and an interval around every interval.
+    """One estimate for all: the value furthest from 1, and the interval that covers every interval.
 
     >>> print(widest([Estimate(1.0, 0.9, 1.1), Estimate(1.2, 1.0, 1.4)]))
     1.2 [0.9, 1.4]
@@ -231,8 +230,9 @@ def widest(estimates: Iterable[Estimate]) -> Estimate:
 
 
 def exponent(x: ArrayLike, samples: ArrayLike) -> Estimate:
-    """Of the power law of the means of (seeds, points) `samples`; NaN where a mean is not positive,
-    and there is none.
+    """The exponent of the power law of the means of `samples` (seeds, points).
+
+    NaN if a mean is not positive, so that there is no power law.
 
     >>> exponent([1, 2, 4], [[1.0, 0.5, -0.1], [1.0, 0.5, 0.0]]).value
     nan

@@ -21,14 +21,14 @@ It is generated from the specs in `src/fegsam/reproduction/specs`, which are fix
 The report of a run shows the same table with the outcomes.
 
 """
-_HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "where it comes from")
+_HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "source of the threshold")
 
 
 def page() -> str:
     """The whole page, in Markdown."""
     rules = "\n".join(map(markdown_row, RULES.items()))
     parts = [
-        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Where thresholds come from\n\n"
+        f"{_OPENING}{MEANING_OF_KINDS}\n\n## Sources of the thresholds\n\n"
         f"{markdown_head(('rule', ''))}\n{rules}\n"
     ]
     for name in CLAIMS:

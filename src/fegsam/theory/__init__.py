@@ -1,5 +1,7 @@
-"""What the paper's theorems say about a problem: whether they apply, their constants, their bound,
-and what it leaves open."""
+"""What the paper's theorems say about a problem: whether they apply, constants and error bounds.
+
+`small_step_law` adds what the bounds leave open: the true error for small step sizes.
+"""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ const tabs = [...document.querySelectorAll("[role=tab]")];
 const panels = tabs.map((tab) => document.getElementById(tab.getAttribute("aria-controls")));
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// Plots: drawn when their panel first shows, in the page's own colours.
+// Plots are drawn when their panel is first shown, in the page's own colours.
 function look(plot) {
   const css = getComputedStyle(root);
   const of = (name) => css.getPropertyValue(name).trim();
   const ink = of("--ink");
-  // Black is the page's ink, whatever that is.
+  // Replace black by the page's ink.
   const text = plot.parentElement.querySelector("script").textContent.replaceAll("#000000", ink);
   const onDark = dark.matches && !root.classList.contains("printing");
   const figure = JSON.parse(onDark ? text.replaceAll("rgba(0,0,0,", "rgba(255,255,255,") : text);
@@ -28,7 +28,7 @@ function look(plot) {
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
   if (narrow) figure.layout.margin.l = 56;
-  // Long names beside the plot would take its room; below they take a line.
+  // Long names beside the plot would take its space, so they go below it.
   if (narrow || figure.data.some((trace) => trace.name.length > 26)) {
     Object.assign(figure.layout.legend, { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, xanchor: "left" });
   }
@@ -40,7 +40,7 @@ function draw(plot) {
   plot.dataset.drawn = plot.clientWidth;
   return Plotly.react(plot, data, layout, {
     displaylogo: false,
-    // Named one by one: Plotly's own choice includes one that sends the figure away.
+    // Listed explicitly: Plotly's default buttons include one that uploads the figure.
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: plot.dataset.key },
   });
@@ -57,7 +57,7 @@ function redraw() {
   drawVisible();
 }
 
-// Tabs: the address names the one that shows, so that links and the back button work.
+// Tabs: the address names the one that is shown, so that links and the back button work.
 function show(index, focus) {
   tabs.forEach((tab, k) => {
     tab.setAttribute("aria-selected", String(k === index));
@@ -91,7 +91,7 @@ tabs.forEach((tab, k) => {
   });
 });
 
-// Numbers as a table, for whoever cannot see or point: read from the file that the link downloads.
+// A table of the numbers, for readers who cannot see or point: read from the file that the link downloads.
 for (const details of document.querySelectorAll("details[data-numbers]")) {
   details.addEventListener("toggle", () => {
     const box = details.querySelector(".numbers");
@@ -117,5 +117,5 @@ for (const [moment, on] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(moment, () => { root.classList.toggle("printing", on); redraw(); });
 }
 dark.addEventListener("change", redraw);
-// Set before the first plot, so that nothing moves once the reader looks.
+// Choose the tab before the first plot is drawn, so that nothing moves afterwards.
 follow(false);

@@ -1,2 +1,1 @@
-"""What the theorems ask of a problem: mixing, contraction and bounded noise, with their
-constants."""
+"""The assumptions of the theorems: mixing, contraction and bounded noise, with their constants."""

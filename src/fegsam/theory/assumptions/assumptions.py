@@ -1,10 +1,9 @@
-"""Whether the theorem on FeGSAM applies to an algorithm on a problem, and the constants that it
-starts from.
+"""Whether the theorem on FeGSAM applies to an algorithm on a problem, and its first constants.
 
 Algorithms 2 to 5 are special cases of Algorithm 1, ``theta += alpha (G(theta, y) - theta + b(y))``,
 in coordinates centred at the fixed point x*. If the increment at x is H(x, y) - x, then ``G(theta,
-y) = H(theta + x*, y) - H(x*, y)`` and ``b(y) = H(x*, y) - x*``. So G(0, y) = 0, and all that agents
-disagree about is in the means of their b.
+y) = H(theta + x*, y) - H(x*, y)`` and ``b(y) = H(x*, y) - x*``. So G(0, y) = 0, and the agents'
+disagreement about the fixed point appears in the means of their b.
 
 * Contraction (Assumption 3.2): ``||Gbar_i(x) - Gbar_i(x')||_c <= gamma_c ||x - x'||_c`` for every
   agent i. In the sup norm ``gamma_c = 1 - mu_min (1 - gamma^n)``, see `drift`; for the linear
@@ -12,10 +11,11 @@ disagree about is in the means of their b.
 * Size (Assumption 3.3): ``||G_i(x, y) - G_i(x', y)||_c <= A_1 ||x - x'||_c``, ``||G_i(x, y)||_c <=
   A_2 ||x||_c`` and ``||b_i(y)||_c <= B``, see `sharp`.
 * Mixing (Assumption 3.1): rho, m_1, m_2 and m_4, see `mixing`.
-* Disagreement (Assumption 3.1): the mean of b_i is at most ``m_3 eta_i``, eta_i the distance from
-  x* of the fixed point that agent i has on its own. m_3 is zero where all agents have the same mean
-  field, ``max_i ||A_i / beta||_c`` for linear ones, where the mean of b_i is A_i / beta times that
-  difference, and else ``1 + gamma_c``, as it is x - Gbar_i(x) there.
+* Disagreement (Assumption 3.1): the mean of b_i is at most ``m_3 eta_i``, where eta_i is the
+  distance from x* to agent i's own fixed point. m_3 is zero if all agents have the same mean field.
+  In the linear algorithms the mean of b_i is A_i / beta times the difference of the two points, so
+  m_3 is ``max_i ||A_i / beta||_c``. In the others it is x - Gbar_i(x) at that difference x, so m_3
+  is ``1 + gamma_c``.
 """
 
 from __future__ import annotations
@@ -49,32 +49,33 @@ _VERDICTS = {
     "sup": "The theorem applies, in the sup norm.",
     "identity": "The theorem applies, in the 2-norm.",
     "common": "The theorem applies, in a weighted 2-norm.",
-    "given": "The theorem applies where the given constants are right.",
+    "given": "The theorem applies if the given constants are right.",
     "average-only": "The theorem does not apply: there is no norm in which all agents contract. "
-    "The average of the agents is "
-    "stable, so the algorithm converges for small steps, with K > 1 while alpha K is small.",
-    "unsearched": "The theorem was not found to apply: not in the 2-norm, and the problem is too "
-    "large to look for a weighted "
-    "one. The average of the agents is stable, so the algorithm converges for small steps, with K "
-    "> 1 while alpha K is small.",
+    "The average of the agents is stable, so the algorithm converges for small steps, and for "
+    "K > 1 as long as alpha K is small.",
+    "unsearched": "The theorem was not found to apply: the agents do not all contract in the "
+    "2-norm, and the problem is too large to search for a weighted one. The average of the agents "
+    "is stable, so the algorithm converges for small steps, and for K > 1 as long as alpha K is "
+    "small.",
     "unstable": "The theorem does not apply: the average of the agents is unstable, so the "
     "algorithm diverges.",
 }
 
 WELL_CONDITIONED = 1e14
-"""Matrices of a smaller condition number are not singular to rounding."""
+"""Matrices with a smaller condition number are not singular up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Assumptions:
-    """What the theorem needs to know; see `assumptions`. All norms are the c-norm, in which the
-    agents contract.
+    """The constants that the theorem starts from; see `assumptions`.
+
+    All norms are the c-norm, in which the agents contract.
 
     Attributes
     ----------
     algorithm : str
     num_agents, dimension, horizon : int
-        N, d and n; n is 1 for Q-learning and 0 for Algorithm 1, which sees one state.
+        N, d and n; n is 1 for Q-learning and 0 for Algorithm 1, which observes one state.
     norm : "sup", "2" or "weighted"
         The c-norm. Where none is found it is the 2-norm, and beta is 1.
     level : str
@@ -87,18 +88,18 @@ class Assumptions:
     contraction : float
         gamma_c; NaN where no norm is found.
     A_1, A_2, B : float
-        As small as they can be where `is_sharp`; else B still is. B is NaN where there is no fixed
-        point.
+        B is as small as it can be, and so are A_1 and A_2 if `is_sharp`. B is NaN if there is no
+        fixed point.
     A_cap, B_cap : float
         Closed forms that they do not exceed.
     mixing : MixingConstants
         m and rho of the chains of states, the largest over the kinds.
     m_1, m_2, m_3, m_4 : float
     lag_sum : float
-        ``sum_{k>=1} sup ||E[b(y_k) | y_0]||_c`` or a bound on it; NaN where m_2 rho / (1 - rho) has
-        to do.
+        ``sum_{k>=1} sup ||E[b(y_k) | y_0]||_c`` or a bound on it; NaN where the theorem uses
+        m_2 rho / (1 - rho) instead.
     agent_heterogeneity : (M,) array
-        eta_k: how far each kind's own fixed point lies from the common one.
+        eta_k: the distance of each kind's own fixed point from the common one.
     heterogeneity : float
         Their mean over the agents, the paper's varepsilon.
     start_error : float
@@ -197,11 +198,11 @@ class Assumptions:
         ]
         if not math.isnan(self.lag_sum):
             rows.insert(
-                8, ["lag sum", number(self.lag_sum), "what overlapping windows remember of b"]
+                8, ["lag sum", number(self.lag_sum), "correlation of b in overlapping windows"]
             )
         if self.n_threshold is not None:
             rows.append(
-                ["n threshold", str(self.n_threshold), "the 2-norm is known to do from this n on"]
+                ["n threshold", str(self.n_threshold), "from this n on, all contract in the 2-norm"]
             )
         return rows
 
@@ -215,7 +216,7 @@ class Assumptions:
 
 
 def _digits(value: float) -> str:
-    """Enough digits to tell a contraction from one."""
+    """`value` with enough digits to distinguish a contraction factor from 1."""
     return f"{value:.10g}"
 
 
@@ -224,8 +225,8 @@ def assumptions(
 ) -> Assumptions:
     """Check Assumptions 3.1 to 3.3 for an algorithm on a problem, and find their constants.
 
-    Where no norm is found in which the agents contract, or the average is unstable, the report says
-    so and nothing is raised; values that need a fixed point are then NaN if there is none.
+    If no norm is found in which the agents contract, or if the average is unstable, the result says
+    so and no error is raised. Values that need a fixed point are NaN if there is none.
 
     Parameters
     ----------
@@ -235,10 +236,10 @@ def assumptions(
     Raises
     ------
     ProblemError
-        Where the algorithm does not fit the problem, a chain is not ergodic or too large to certify
-        its mixing (more than 2000 states), or constants of a rule of your own are missing: gamma_c,
-        A_1, A_2 and B must be given, and m_1 to m_4 and rho together or not at all. Not given, they
-        follow from the chains.
+        If the algorithm does not fit the problem, if a chain is not ergodic or has more than 2000
+        states, too many to certify its mixing, or if constants of a rule of your own are missing.
+        Such a rule must state gamma_c, A_1, A_2 and B. It states all of m_1 to m_4 and rho or none
+        of them; if none, they follow from the chains.
 
     Examples
     --------
@@ -258,13 +259,13 @@ def assumptions(
     m, rho         1, 0.5  total variation <= m rho^t
     m_1, m_2       4, 0    mixing of G and of b
     m_3, m_4       0, 0    disagreement; mixing of the average b
-    lag sum        0       what overlapping windows remember of b
+    lag sum        0       correlation of b in overlapping windows
     heterogeneity  0       mean distance of the agents' fixed points
     start error    1.667   distance of the start from the fixed point
     """
     check_algorithm(algorithm, problem)
     structure = structure_of(algorithm, problem)
-    # Names all that is missing, not gamma_c alone.
+    # Checked first, so that the error names every missing constant and not gamma_c alone.
     stated = stated_constants(structure) if isinstance(structure, Opaque) else {}
     found = contraction(algorithm, problem)
     assert found is not None
@@ -309,8 +310,7 @@ def assumptions(
 def _points(
     problem: Problem, algorithm: Algorithm, found: Contraction
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(d,) and (M,): theta*, and how far from it the kinds' own fixed points lie; NaN where there
-    are none."""
+    """theta* (d,) and the distances (M,) of the kinds' own fixed points; NaN if there are none."""
     nothing = np.full(problem.num_kinds, math.nan)
     if found.level == "unstable":
         return np.full(algorithm.dimension(problem), math.nan), nothing
@@ -320,11 +320,11 @@ def _points(
     except ProblemError:
         if found.level != "average-only":
             raise
-        return point, nothing  # an agent on its own may have a singular matrix
+        return point, nothing  # one agent's own matrix may be singular
 
 
 def _own_points(problem: Problem, algorithm: Algorithm) -> np.ndarray:
-    """(M, d): `agent_fixed_points`, for linear mean fields all at once."""
+    """(M, d): `agent_fixed_points`, in one solve for linear mean fields."""
     field = mean_field(algorithm, problem)
     if not isinstance(field, LinearField) or len(field) == 1:
         return agent_fixed_points(problem, algorithm)
@@ -332,9 +332,8 @@ def _own_points(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     with np.errstate(all="ignore"):
         conditions = np.linalg.cond(np.where(scales > 0, field.matrices / scales, 0.0))
     for kind in np.flatnonzero(~(conditions < WELL_CONDITIONED)):
-        field.root(
-            np.eye(1, len(field), int(kind))[0]
-        )  # raises where the matrix is singular to rounding
+        # Raises if the matrix is singular up to rounding.
+        field.root(np.eye(1, len(field), int(kind))[0])
     return np.linalg.solve(field.matrices, field.offsets[:, :, None])[:, :, 0]
 
 

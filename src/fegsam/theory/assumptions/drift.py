@@ -1,21 +1,20 @@
-"""The contraction gamma_c of the mean operators and the negative drift phi_2 that it leaves (eq.
-def:constants).
+"""The contraction gamma_c of the mean operators and the negative drift phi_2 (eq. def:constants).
 
-The theorem needs one norm in which the mean operators of all agents contract by gamma_c < 1. Its
-Lyapunov function, a smooth envelope of that norm, then shrinks by ``1 - alpha phi_2`` a step,
-``phi_2 = 1 - gamma_c sqrt(phi_1)``, up to noise.
+The theorem needs one norm in which the mean operators of all agents contract by gamma_c < 1. Up to
+noise, its Lyapunov function, a smooth envelope of that norm, then shrinks by ``1 - alpha phi_2`` in
+each step, where ``phi_2 = 1 - gamma_c sqrt(phi_1)``.
 
 **Linear algorithms** are rescaled by a beta > 0: ``Gbar_i = I - A_i / beta`` with the step ``alpha
-beta``. Their norm is the 2-norm, or a weighted one where that does not contract, see `norms`. Both
-are smooth themselves, so phi_1 = 1 and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i /
-beta||_c``.
+beta``. Their norm is the 2-norm, or a weighted 2-norm if they do not all contract in the former;
+see `norms`. Both are smooth, so phi_1 = 1 and phi_2 = 1 - gamma_c with ``gamma_c = max_i ||I - A_i
+/ beta||_c``.
 
-**Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, mu_min the rarest state
-(for Q-learning state and action, and n = 1) over all agents. The lemma on off-policy TD prints
-gamma^{n+1}, which its own mean operator contradicts. The envelope is that of the p-norm, p = max(2,
-2 ln d), with ``l_cs = d^(-1/p)``, ``psi = ((1 + gamma_c) / (2 gamma_c))^2 - 1`` and ``phi_1 = (1 +
-psi) / (1 + psi l_cs^2)``; the paper leaves out the square of l_cs, and takes p = 2 ln |S| for
-Q-learning as well, where d = |S||A|.
+**Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, where mu_min is the
+frequency of the rarest state over all agents (for Q-learning of the rarest state-action pair, with
+n = 1). The lemma on off-policy TD prints gamma^{n+1}, which its own mean operator contradicts. The
+envelope is that of the p-norm, p = max(2, 2 ln d), with ``l_cs = d^(-1/p)``, ``psi = ((1 + gamma_c)
+/ (2 gamma_c))^2 - 1`` and ``phi_1 = (1 + psi) / (1 + psi l_cs^2)``. The paper omits the square of
+l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Drift:
     drift : float
         phi_2; NaN where no norm is found.
     beta : float
-        The step size of the general theorem is ``alpha * beta``; 1 but for the linear algorithms.
+        The step size of the general theorem is ``alpha * beta``; 1 except for linear algorithms.
     norm_found : bool
         Whether a norm was found in which all agents' mean operators contract.
 
@@ -95,8 +94,10 @@ def drift(problem: Problem, algorithm: Algorithm) -> Drift:
 
 
 def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
-    """The norm in which the mean operators of all agents contract, and by how much; None where
-    nothing is known of it."""
+    """The norm in which the mean operators of all agents contract, and by how much.
+
+    None for a rule that does not state its contraction.
+    """
     match structure_of(algorithm, problem):
         case TemporalDifference(features=None, horizon=horizon):
             discount = require_federation(problem, algorithm).discount
@@ -116,8 +117,10 @@ def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
 
 
 def _searched_contraction(algorithm: Algorithm, problem: Problem) -> Contraction:
-    """Of a linear algorithm. The search for a weighted norm may take seconds, and every run of a
-    study asks for it: it is kept with the problem."""
+    """The contraction of a linear algorithm, cached with the problem.
+
+    The search for a weighted norm may take seconds, and every run of a study needs the result.
+    """
     field = mean_field(algorithm, problem)
     assert isinstance(field, LinearField)
     kept: dict[bytes, Contraction] = problem.__dict__.setdefault("_contractions", {})
@@ -139,8 +142,8 @@ def sup_norm_drift(gap: float, dim: int) -> Drift:
 
         phi_2 = 1 - h gamma_c / sqrt(gamma_c^2 + l_cs^2 (h^2 - gamma_c^2)).
 
-    It is computed without subtracting nearly equal numbers, as gaps of 1e-12 are common, and holds
-    in the limit gamma_c = 0.
+    Gaps of 1e-12 are common, so it is computed without subtracting nearly equal numbers. It also
+    holds in the limit gamma_c = 0.
 
     Examples
     --------

@@ -1,15 +1,14 @@
-"""How far Algorithm 5 must look ahead: from some n on the 2-norm is a norm in which all agents
-contract.
+"""How far Algorithm 5 must look ahead: from some n on, all agents contract in the 2-norm.
 
 ``A_i = Phi' D_i (I - gamma^n P^n) Phi`` has ``v' A_i v = ||Phi v||_i^2 - gamma^n <Phi v, P^n Phi
-v>_i`` in the inner product that mu_i weighs. By Cauchy and Schwarz it is positive for v != 0 as
-soon as ``gamma^n ||P^n||_{mu_i} < 1`` with ``||X||_mu = ||D^(1/2) X D^(-1/2)||_2``. As ``||P^n||_mu
-<= mu_min^(-1/2)``, it is for every n above ``ln(mu_min^(-1/2)) / ln(1 / gamma)``. Preconditioned,
-``I - A_i = gamma^n H_i P^n Phi``, whose 2-norm is at most ``gamma^n max_s ||phi(s)||
-lambda_min(Phi' D_i Phi)^(-1/2)``.
+v>_i`` in the inner product with the weights mu_i. By the Cauchy-Schwarz inequality this is positive
+for v != 0 if ``gamma^n ||P^n||_{mu_i} < 1`` with ``||X||_mu = ||D^(1/2) X D^(-1/2)||_2``. Since
+``||P^n||_mu <= mu_min^(-1/2)``, that is so for every n above ``ln(mu_min^(-1/2)) / ln(1 / gamma)``.
+With preconditioning, ``I - A_i = gamma^n H_i P^n Phi``, whose 2-norm is at most ``gamma^n max_s
+||phi(s)|| lambda_min(Phi' D_i Phi)^(-1/2)``.
 
-Either test is sufficient and neither is necessary; from n to n + 1 the level itself may fall as
-well as rise.
+Both tests are sufficient and neither is necessary. From n to n + 1 the level itself may rise or
+fall.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from fegsam.theory.assumptions.norms import linear_contraction
 
 @dataclass(frozen=True, eq=False)
 class HorizonScan:
-    """What each look-ahead n gives; see `scan_horizons`.
+    """The level and the contraction for each look-ahead n; see `scan_horizons`.
 
     Attributes
     ----------
@@ -46,8 +45,8 @@ class HorizonScan:
     contractions : (len(horizons),) array
         gamma_c; NaN where no norm is found.
     operator_norms : (len(horizons),) array
-        The largest over the agents of ``gamma^n ||P^n||_mu``, preconditioned of ``gamma^n ||H P^n
-        Phi||_2``: below one, the level is "identity".
+        The largest ``gamma^n ||P^n||_mu`` over the agents, or ``gamma^n ||H P^n Phi||_2`` with
+        preconditioning. Below one, the level is "identity".
     threshold : int
         The level is "identity" for this n and all larger ones.
 
@@ -74,8 +73,9 @@ class HorizonScan:
 
 
 def scan_horizons(problem: Problem, algorithm: Algorithm, horizons: Sequence[int]) -> HorizonScan:
-    """The norm that the theorem finds for each look-ahead n in `horizons`, whatever the horizon of
-    `algorithm` is.
+    """The norm in which all agents contract, for each look-ahead n in `horizons`.
+
+    The horizon of `algorithm` itself is ignored.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def scan_horizons(problem: Problem, algorithm: Algorithm, horizons: Sequence[int
 
 
 def horizon_threshold(problem: Problem, algorithm: Algorithm) -> int:
-    """The n from which on the 2-norm is known to do without looking at P; 1 on-policy.
+    """An n from which on all agents contract in the 2-norm, whatever P is; 1 on-policy.
 
     Examples
     --------
@@ -133,11 +133,11 @@ def horizon_threshold(problem: Problem, algorithm: Algorithm) -> int:
     structure, federation = _require_linear(algorithm, problem)
     if structure.is_on_policy and not structure.is_preconditioned:
         return 1
-    laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-    largest = float(laws.min()) ** -0.5
+    distributions = distinct_stationary_laws(problem, algorithm.policies(problem))
+    largest = float(distributions.min()) ** -0.5
     if structure.is_preconditioned:
         phi = structure.linear_features
-        smallest = np.linalg.eigvalsh(np.einsum("ks,si,sj->kij", laws, phi, phi)).min()
+        smallest = np.linalg.eigvalsh(np.einsum("ks,si,sj->kij", distributions, phi, phi)).min()
         largest = float(np.linalg.norm(phi, axis=1).max() / math.sqrt(smallest))
     return max(1, math.floor(math.log(largest) / -math.log(federation.discount)) + 1)
 
@@ -164,8 +164,10 @@ def _operator_norm(
 
 
 def has_threshold(structure: TemporalDifference) -> bool:
-    """Whether the look-ahead decides over the norm: temporal differences with features whose rows
-    are the features, preconditioned or not."""
+    """Whether a long enough look-ahead makes the agents contract in the 2-norm.
+
+    It does for temporal differences whose rows are their features, preconditioned or not.
+    """
     own_rows = structure.rows is not None and not structure.is_preconditioned
     return not structure.is_tabular and not own_rows
 
@@ -177,7 +179,7 @@ def _require_linear(
     structure = temporal_difference(algorithm, problem)
     if structure is None or not has_threshold(structure):
         raise ProblemError(
-            f"The look-ahead of {type(algorithm).__name__} decides over no norm; ask about a "
-            "temporal difference with features, as OnPolicyTD or OffPolicyLinearTD."
+            f"The norm of {type(algorithm).__name__} does not depend on its look-ahead; give a "
+            "temporal difference with features, for example OnPolicyTD or OffPolicyLinearTD."
         )
     return structure, require_federation(problem, algorithm)

@@ -1,24 +1,23 @@
-"""How fast an agent forgets: Assumption 3.1, with m and rho of the chains and the m_1, m_2 and m_4
-that follow.
+"""How fast an agent forgets (Assumption 3.1): m and rho of the chains, and m_1, m_2 and m_4.
 
-    ||Gbar_i(x) - E[G_i(x, y_t) | y_0]||_c <= m_1 ||x||_c rho^t,    ||E[b_i(y_t) | y_0]||_c <= m_2 rho^t + m_3 eta_i,
+    ||Gbar_i(x) - E[G_i(x, y_t) | y_0]||_c <= m_1 ||x||_c rho^t,
+    ||E[b_i(y_t) | y_0]||_c <= m_2 rho^t + m_3 eta_i,
     ||mean_i E[b_i(y_t) | y_0]||_c <= m_4 rho^t.
 
-A window y_t depends on the past through its first state S_t, which lies ``t - n`` steps beyond the
-last state that y_0 knows. So with ``TV <= m rho^t`` for the chain of states, ``m_1 = 2 A_2 m
-rho^-n`` and ``m_2 = m_4 = 2 B m rho^-n``. The paper leaves rho^-n out of m_2, and takes m_4 = 0
-on-policy, where E[b(y_t) | y_0] vanishes only as t grows. Q-learning is the same with n = 1: its
-chain on states and actions mixes no faster than the states alone.
+A window y_t depends on the past through its first state S_t, which comes ``t - n`` steps after the
+last state of y_0. So with ``TV <= m rho^t`` for the chain of states, ``m_1 = 2 A_2 m rho^-n`` and
+``m_2 = m_4 = 2 B m rho^-n``. The paper leaves rho^-n out of m_2, and takes m_4 = 0 on-policy, where
+E[b(y_t) | y_0] vanishes only as t grows. Q-learning is the case n = 1: its chain of states and
+actions mixes no faster than the chain of states.
 
-Algorithms 3 and 4 with one MDP for all have E[b(y_t) | S_t] = 0, so m_2 = m_4 = 0 at lags from n
-on, and the theorem looks that far back. At the lags 1, ..., n - 1 windows overlap, which the paper
-overlooks. What this adds to the consensus lemma is the sum over these lags of ``sup ||E[b(y_k) |
-y_0]||_c``, `lag_sum`. Where it is not known the lemma has ``(m_2 + m_4) rho / (1 - rho)``, no less
-than twice that.
+In Algorithms 3 and 4 with one MDP for all agents, E[b(y_t) | S_t] = 0. So m_2 = m_4 = 0 at lags
+from n on, and the theorem looks that far back. At the lags 1, ..., n - 1 windows overlap, which the
+paper overlooks. This adds to the consensus lemma `lag_sum`, the sum over these lags of ``sup
+||E[b(y_k) | y_0]||_c``. Where it is not known the lemma uses ``(m_2 + m_4) rho / (1 - rho)``, which
+is at least twice as large.
 
-Independent states, rho = 0, are forgotten one step after the window, and rho^-n means nothing.
-There m_1 = m_2 = m_4 = 0, at lags above n, and the lags 1, ..., n are in `lag_sum`, each at most 2
-B.
+Independent states, rho = 0, are forgotten one step after the window, and rho^-n is undefined. Then
+m_1 = m_2 = m_4 = 0 at lags above n, and `lag_sum` covers the lags 1, ..., n, each with at most 2 B.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ def mixing_rates(
 ) -> dict[str, float]:
     """m_1, m_2, m_4 and lag_sum, for A_2 = `lipschitz` and B = `noise`.
 
-    Where the mean of b(y_t) given S_t is zero, `overlap` is what overlapping windows add to
-    `lag_sum`; else None.
+    Where the mean of b(y_t) given S_t is zero, `overlap` is the contribution of overlapping windows
+    to `lag_sum`; elsewhere it is None.
 
     Examples
     --------

@@ -1,9 +1,8 @@
-"""The transitions that agents can make, and what the worst of all windows of n of them can do, by
-dynamic programming.
+"""The transitions that agents can make, and the worst case over windows of n transitions.
 
-Kinds of agents in the same environment whose policies take the same actions make the same moves,
-and differ in the importance ratios only. They are handled together, for a federation may have a
-policy for each of its agents.
+The worst case is found by dynamic programming. Kinds of agents in the same environment whose
+policies take the same actions make the same moves, and differ in their importance ratios only. They
+are handled together, since a federation may have a policy for each of its agents.
 """
 
 from __future__ import annotations
@@ -23,13 +22,15 @@ RATIOS_AT_ONCE = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Every transition (s, a, s') that some kinds of agents can make, sorted by s; each state has
-    at least one."""
+    """Every transition (s, a, s') that some kinds of agents can make, sorted by s.
+
+    Each state has at least one.
+    """
 
     kinds: np.ndarray
     """(k,): which kinds"""
     state: np.ndarray
-    """(E,), as all of the following"""
+    """(E,), as are `action`, `next` and `reward`"""
     action: np.ndarray
     next: np.ndarray
     ratio: np.ndarray
@@ -37,8 +38,10 @@ class Moves:
     reward: np.ndarray
 
     def largest_errors(self, values: np.ndarray, discount: float, horizon: int) -> np.ndarray:
-        """(n, k, S): the largest |E| of the windows of 1, ..., n transitions from each state, at
-        `values` (S,)."""
+        """(n, k, S): the largest |E| at `values` (S,) over the windows from each state.
+
+        The windows have 1, ..., n transitions.
+        """
         error = self.reward + discount * values[self.next] - values[self.state]
         shape = len(self.kinds), len(values)
         high, low = np.zeros(shape), np.zeros(shape)
@@ -52,8 +55,10 @@ class Moves:
     def largest_weights(
         self, sizes: np.ndarray, discount: float, horizon: int, first: float
     ) -> np.ndarray:
-        """(k, S): the largest ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)`` of the
-        windows from each state."""
+        """(k, S): the largest weighted sum of `sizes` over the windows from each state.
+
+        The sum is ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)``.
+        """
         weights = np.broadcast_to(sizes, (len(self.kinds), len(sizes)))
         for length in range(1, horizon + 1):
             own = np.abs((first if length == horizon else 1.0) - self.ratio) * sizes[self.state]
@@ -61,7 +66,7 @@ class Moves:
         return weights
 
     def count(self, horizon: int) -> float:
-        """How many windows of `horizon` transitions there are, for all the kinds together."""
+        """The number of windows of `horizon` transitions, over all kinds together."""
         return len(self.kinds) * count_paths(self.state, self.next, len(self._start) - 1, horizon)
 
     def windows(self, horizon: int) -> np.ndarray:
@@ -75,8 +80,10 @@ class Moves:
     def weights(
         self, windows: np.ndarray, discount: float
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Some of the kinds (k,), and the weights c_l (k, W, n+1) of the values of the states in
-        their temporal difference."""
+        """Batches of kinds (k,), each with the weights c_l (k, W, n+1) of its temporal differences.
+
+        c_l multiplies the value of the window's l-th state.
+        """
         horizon = windows.shape[1]
         at_once = max(1, RATIOS_AT_ONCE // windows.size)
         for first in range(0, len(self.kinds), at_once):
@@ -94,15 +101,16 @@ class Moves:
 
     @cached_property
     def _start(self) -> np.ndarray:
-        """(S + 1,): the moves from state s are start[s] .. start[s + 1] - 1."""
+        """(S + 1,): the moves from state s are start[s], ..., start[s + 1] - 1."""
         return np.r_[np.flatnonzero(np.r_[True, np.diff(self.state) > 0]), len(self.state)]
 
 
 def kind_moves(
     problem: Federation, policies: np.ndarray, ratios: np.ndarray | None = None
 ) -> Iterator[Moves]:
-    """The moves of all kinds of agents that follow `policies` (1 or M, S, A), once where all kinds
-    make the same.
+    """The moves of the kinds of agents that follow `policies` (1 or M, S, A).
+
+    Kinds that can make the same moves share one `Moves`.
 
     Examples
     --------
@@ -137,7 +145,7 @@ def kind_moves(
 
 
 def _alike(problem: Federation, policies: np.ndarray) -> Iterator[np.ndarray]:
-    """Kinds that have one environment and take the same actions."""
+    """Groups of kinds that share an environment and take the same actions."""
     if len(problem.mdps) > 1:
         yield from np.arange(len(problem.mdps))[:, None]
         return

@@ -1,30 +1,29 @@
-"""The norm in which the mean operators of the linear algorithms contract (Assumption 3.2 for
-Algorithms 1, 2 and 5).
+"""The norm in which the mean operators of the linear algorithms contract (Assumption 3.2).
 
-The mean increment of agent i is ``offset - A_i theta``. The theorem needs one norm and one beta > 0
-for all agents with ``gamma_c = max_i ||I - A_i / beta|| < 1``. In the norm ``||x||^2 = x' Lambda
-x`` such a beta exists if and only if every ``A_i' Lambda + Lambda A_i`` is positive definite:
-Lambda is a common Lyapunov matrix. That each A_i is stable on its own (its eigenvalues have
-positive real parts), all that the paper's lemma on Algorithm 5 asks for, is not enough. In order:
+The linear algorithms are Algorithms 1, 2 and 5, where the mean increment of agent i is ``offset -
+A_i theta``. The theorem needs one norm and one beta > 0 for all agents with ``gamma_c = max_i ||I -
+A_i / beta|| < 1``. In the norm ``||x||^2 = x' Lambda x`` such a beta exists if and only if every
+``A_i' Lambda + Lambda A_i`` is positive definite: Lambda is a common Lyapunov matrix. The paper's
+lemma on Algorithm 5 asks only that each A_i is stable (its eigenvalues have positive real parts),
+which is not enough. The levels, from the best:
 
 ================  ==================================================================================
 level             meaning
 ================  ==================================================================================
-``identity``      Lambda = I does. On-policy it always does; off-policy for every large n, see
-                  `scan_horizons`.
-``common``        Another Lambda does; the theorem holds in its norm.
+``identity``      Lambda = I satisfies the condition. On-policy it always does; off-policy it does
+                  for every large n, see `scan_horizons`.
+``common``        Another Lambda satisfies it; the theorem holds in its norm.
 ``average-only``  None was found, but the average of the A_i is stable. The theorem does not apply.
-                  With K = 1 the algorithm converges for small steps all the same, with K > 1 while
-                  ``alpha K`` is small.
-``unstable``      The average of the A_i is not stable: the algorithm diverges, whatever the step
-                  size.
+                  The algorithm still converges for small steps if K = 1, and also if K > 1 as long
+                  as ``alpha K`` is small.
+``unstable``      The average of the A_i is not stable: the algorithm diverges at every step size.
 ================  ==================================================================================
 
-Lambda maximises the smallest eigenvalue t of Lambda and of all ``A_i' Lambda + Lambda A_i``, each
-A_i scaled to norm one, at trace d. This is a small semidefinite programme; Newton's method follows
-its central path. On the path t is within ``(M + 1) d mu`` of its maximum, mu the weight of the
-barrier, so a search that ends without a Lambda has shown that there is none, but for Lambdas so
-ill-conditioned that they are of no use.
+Among the matrices of trace d, Lambda maximises t, the smallest eigenvalue of Lambda and of all
+``A_i' Lambda + Lambda A_i``, with each A_i scaled to norm one. This is a small semidefinite
+programme; Newton's method follows its central path. On the path t is within ``(M + 1) d mu`` of its
+maximum, where mu is the weight of the barrier. So a search that ends without a Lambda shows that
+there is none, except for Lambdas that are too ill-conditioned to be of use.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from fegsam.errors import ProblemError
 from fegsam.exact.linear_field import LinearField
 
 SEARCH_LIMIT = 500_000
-"""The search for Lambda keeps about M d^4 / 2 numbers; beyond this many it is not made."""
+"""The search for Lambda stores about M d^4 / 2 numbers; it is skipped if they exceed this."""
 SMALLEST_GAP = 1e-10
-"""Where t is known to be smaller, no Lambda is taken to exist."""
+"""If the maximum of t is known to be smaller, no Lambda is considered to exist."""
 BARRIER_CUT = 0.1
 NEWTON_STEPS = 100
 CENTRED = 1e-4
@@ -89,7 +88,7 @@ class Norm:
         return np.linalg.norm(self.transformed(matrices), 2, axis=(-2, -1))
 
     def transformed(self, matrices: np.ndarray) -> np.ndarray:
-        """``h X h^-1`` with ``h = Lambda^(1/2)``: its 2-norm is the norm of X here."""
+        """``h X h^-1`` with ``h = Lambda^(1/2)``: its 2-norm is X's operator norm in this norm."""
         if self.weight is None:
             return matrices
         root, inverse = _roots(self.weight)
@@ -109,14 +108,14 @@ class Contraction:
     Attributes
     ----------
     level : str
-        The level of the ladder above, "sup" for the sup-norm algorithms, "given" for a rule of the
-        user's.
+        A level of the table above, "sup" for the sup-norm algorithms, or "given" for a rule of the
+        user's own.
     norm : Norm
-        The 2-norm where none is found.
+        The 2-norm if none is found.
     gap : float
-        1 - gamma_c, not rounded; NaN where no norm is found.
+        1 - gamma_c, without rounding error; NaN if no norm is found.
     beta : float
-        The step size of the general theorem is ``alpha * beta``; 1 but for the linear algorithms.
+        The step size of the general theorem is ``alpha * beta``; 1 except for linear algorithms.
 
     Examples
     --------
@@ -136,12 +135,11 @@ class Contraction:
 
 
 def linear_contraction(field: LinearField, weights: np.ndarray) -> Contraction:
-    """The first level of the ladder that a linear mean field reaches; `weights` (M or 1,) are the
-    shares of the kinds.
+    """The best level that a linear mean field reaches; `weights` (M or 1,) are the kinds' shares.
 
     Examples
     --------
-    One agent goes round an ellipse as it shrinks, the other shrinks along the axes:
+    One agent spirals inwards along an ellipse, the other contracts along the axes:
 
     >>> ellipse, axes = [[0.1, 10.0], [-0.1, 0.1]], [[1.0, 0.0], [0.0, 2.0]]
     >>> found = linear_contraction(
@@ -173,12 +171,11 @@ def _is_stable(field: LinearField, weights: np.ndarray) -> bool:
 
 
 def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
-    """The largest ``1 - gamma_c`` and its beta, ``gamma_c = max_k ||I - A_k / beta||_2`` for
-    `matrices` (M, d, d).
+    """The largest ``1 - gamma_c`` and its beta, for `matrices` A_k (M, d, d).
 
-    With s = 1 / beta, ``1 - gamma_c^2`` is the smallest eigenvalue of ``s (A_k + A_k') - s^2 A_k'
-    A_k``, concave in s, zero at s = 0 and not positive from ``2 / max_k ||A_k||_2`` on. None where
-    no beta makes gamma_c < 1.
+    ``gamma_c = max_k ||I - A_k / beta||_2``. With s = 1 / beta, ``1 - gamma_c^2`` is the smallest
+    eigenvalue of ``s (A_k + A_k') - s^2 A_k' A_k``, which is concave in s, zero at s = 0 and not
+    positive from ``2 / max_k ||A_k||_2`` on. Returns None if no beta makes gamma_c < 1.
 
     Examples
     --------
@@ -195,7 +192,7 @@ def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
         return float(np.linalg.eigvalsh(s * symmetric - s**2 * squares).min())
 
     largest = 2 / math.sqrt(float(np.linalg.eigvalsh(squares).max()))
-    from scipy.optimize import minimize_scalar  # takes long to import, and few need it
+    from scipy.optimize import minimize_scalar  # slow to import, and rarely needed
 
     found = minimize_scalar(
         lambda s: -margin(s), bounds=(0.0, largest), options={"xatol": 1e-8 * largest}
@@ -206,7 +203,7 @@ def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
 
 
 def can_search(kinds: int, dim: int) -> bool:
-    """Whether `common_weight` looks for a matrix.
+    """Whether a problem is small enough for the search of `common_weight`.
 
     >>> can_search(kinds=5, dim=10), can_search(kinds=5, dim=100)
     (True, False)
@@ -215,14 +212,18 @@ def can_search(kinds: int, dim: int) -> bool:
 
 
 def common_weight(matrices: np.ndarray) -> np.ndarray | None:
-    """Lambda with every ``A_k' Lambda + Lambda A_k`` positive definite, for `matrices` A_k (M, d,
-    d).
+    """A Lambda that makes every ``A_k' Lambda + Lambda A_k`` positive definite.
+
+    Parameters
+    ----------
+    matrices : (M, d, d) array
+        The A_k.
 
     Returns
     -------
     (d, d) array of trace d, or None
-        None where there is none, where d = 1, which leaves no choice, or where the search would be
-        too large.
+        None if there is no such matrix, if d = 1, where there is nothing to choose, or if the
+        search would be too large.
 
     Examples
     --------
@@ -246,9 +247,8 @@ def common_weight(matrices: np.ndarray) -> np.ndarray | None:
     slopes = np.concatenate(
         [slopes, np.broadcast_to(-np.eye(dim), (kinds + 1, 1, dim, dim))], axis=1
     )
-    slopes = np.ascontiguousarray(
-        slopes.transpose(0, 2, 1, 3)
-    )  # so that all p are one product of matrices
+    # Contiguous, so that one matrix product handles all p.
+    slopes = np.ascontiguousarray(slopes.transpose(0, 2, 1, 3))
     unknowns = np.zeros(len(basis) + 1)
     unknowns[-1] = np.linalg.eigvalsh(offsets).min() - 1
     barrier, blocks = 1.0, (kinds + 1) * dim
@@ -265,13 +265,15 @@ def common_weight(matrices: np.ndarray) -> np.ndarray | None:
 def _centre(
     offsets: np.ndarray, slopes: np.ndarray, unknowns: np.ndarray, barrier: float
 ) -> np.ndarray:
-    """Newton's method for the largest ``t / barrier + sum_j log det block_j``, from unknowns that
-    make all blocks positive."""
+    """The unknowns that maximise ``t / barrier + sum_j log det block_j``, by Newton's method.
+
+    The given `unknowns`, where it starts, must make all blocks positive definite.
+    """
     target = np.zeros(len(unknowns))
     target[-1] = 1 / barrier
 
     def height(at: np.ndarray) -> float:
-        """Minus infinity where a block is not positive."""
+        """The objective; minus infinity if a block is not positive definite."""
         eigenvalues = np.linalg.eigvalsh(offsets + np.einsum("japb,p->jab", slopes, at))
         return (
             float(target @ at + np.log(eigenvalues).sum()) if eigenvalues.min() > 0 else -math.inf
@@ -291,7 +293,7 @@ def _centre(
         length = 1.0
         while (there := height(unknowns + length * step)) < here + gain * length / 4:
             length /= 2
-            if length < SMALLEST_LENGTH:  # rounding hides what is left to gain
+            if length < SMALLEST_LENGTH:  # any further gain is below rounding
                 return unknowns
         unknowns, here = unknowns + length * step, there
     return unknowns

@@ -5,8 +5,8 @@
 * Q-learning: A = 2, B = 2 / (1 - gamma), m_1 = 2 A_2 m, and |S| wherever the dimension |S||A|
   belongs.
 * On-policy TD: beta = 2 lambda_max^2 / delta and gamma_c = 1 - delta^2 / (8 lambda_max^2), from the
-  eigenvalues of the mean operator; m_2 = 2 B m, m_4 = 0. Of A and B the lemma says that they exist:
-  the corrected ones are rescaled to that beta.
+  eigenvalues of the mean operator; m_2 = 2 B m, m_4 = 0. The lemma only says that A and B exist, so
+  the corrected ones are used, rescaled to that beta.
 * Off-policy linear TD and Algorithm 1: the lemmas only say that constants exist, so nothing
   changes.
 """
@@ -33,8 +33,8 @@ def printed_assumptions(
     match structure_of(algorithm, problem):
         case TemporalDifference(features=None) as structure:
             federation = require_federation(problem, algorithm)
-            laws = distinct_stationary_laws(problem, algorithm.policies(problem))
-            return _tabular(structure, federation, float(laws.min()), corrected)
+            distributions = distinct_stationary_laws(problem, algorithm.policies(problem))
+            return _tabular(structure, federation, float(distributions.min()), corrected)
         case TemporalDifference(ratios=None, rows=None) as structure:
             federation = require_federation(problem, algorithm)
             field = projected_field(federation, structure, algorithm.policies(problem))

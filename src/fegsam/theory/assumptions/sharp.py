@@ -1,23 +1,22 @@
-"""The constants A_1 = A_2 and B of Assumption 3.3, as small as they can be, and the closed forms
-that bound them.
+"""The sharp constants A_1 = A_2 and B of Assumption 3.3, and the closed forms that bound them.
 
-In the centred coordinates of Algorithm 1 a step is ``G(theta, y) - theta + b(y)``. ``A = sup_y
-||G(., y)||``, the Lipschitz constant, is both A_1 and A_2, as G(0, y) = 0. ``B = sup_y ||b(y)||``,
-b(y) the increment at the fixed point.
+In the centred coordinates of Algorithm 1 a step is ``G(theta, y) - theta + b(y)``. The Lipschitz
+constant ``A = sup_y ||G(., y)||`` is both A_1 and A_2, since G(0, y) = 0. ``B = sup_y ||b(y)||``,
+where b(y) is the increment at the fixed point.
 
 **Temporal differences** (Algorithms 2, 3, 5). ``G(., y) = I + M(y) / beta`` with ``M(y) = row(S_t)
-w(y)'``, and ``b(y) = row(S_t) E / beta``, E the n-step difference at the fixed point. By Horner's
-rule ``E = rho_t (e_t + gamma E')``, E' that of the rest of the window. All ratios rho are
-nonnegative, so the largest and the smallest E from each state follow from those of windows one step
-shorter: B is exact for every n. For A all windows are looked at, as long as they are few. In the
-2-norm I + u w' has all singular values one but two, whose squares solve ``x^2 - (2 + 2p + a) x + (1
-+ p)^2 = 0`` with ``p = u'w``, ``a = |u|^2 |w|^2``. Where windows are many, ``sup_y sum_l |c_l|
-||phi(S_l)||``, without what cancels where a state is met twice, comes from the same recursion and
-bounds A better than the closed form. On-policy the sum telescopes, and A depends on S_t and S_{t+n}
-alone.
+w(y)'``, and ``b(y) = row(S_t) E / beta``, where E is the n-step difference at the fixed point. By
+Horner's rule ``E = rho_t (e_t + gamma E')``, where E' belongs to the rest of the window. All ratios
+rho are nonnegative, so the largest and the smallest E from each state follow from those of windows
+one step shorter: B is exact for every n. A is the maximum over all windows, as long as they are
+few. In the 2-norm, all singular values of I + u w' are one except two, whose squares solve ``x^2 -
+(2 + 2p + a) x + (1 + p)^2 = 0`` with ``p = u'w``, ``a = |u|^2 |w|^2``. If there are many windows, A
+is bounded by ``sup_y sum_l |c_l| ||phi(S_l)||``, which the same recursion computes. It ignores that
+terms of a state that occurs twice may cancel, but is better than the closed form. On-policy the sum
+telescopes, and A depends only on S_t and S_{t+n}.
 
-**Q-learning.** The visited cell has Lipschitz constant gamma and all others one: A = 1, where the
-paper has 2.
+**Q-learning.** The visited cell has Lipschitz constant gamma and all others have one: A = 1, where
+the paper has 2.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from fegsam.theory.assumptions.norms import Contraction
 from fegsam.theory.assumptions.stated import stated_constants
 
 MOST_WINDOWS = 20_000_000
-"""Where the agents can meet more windows than this, A is bounded instead."""
+"""If there are more possible windows than this, A is bounded instead of computed."""
 MOST_PAIRS = 4_000_000
-"""Likewise for pairs of states, on-policy."""
+"""The same limit for pairs of states, on-policy."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,15 @@ class StepBounds:
     lipschitz : float
         A_1 = A_2.
     noise : float
-        B; NaN where the fixed point is not known.
+        B; NaN if the fixed point is not known.
     lipschitz_cap, noise_cap : float
         Closed forms that they never exceed.
     is_sharp : bool
         Whether `lipschitz` is the least value rather than a bound on it. `noise` always is.
     lagged_noise : float
-        ``sum_{k=1}^{n-1} sup ||E[b(y_k) | y_0]||`` where the conditional mean of b given the first
-        state of its window is zero, as it is at V^pi: the part of y_k that y_0 knows is a window of
-        n - k transitions. Zero for n = 1.
+        ``sum_{k=1}^{n-1} sup ||E[b(y_k) | y_0]||`` if the conditional mean of b given the first
+        state of its window is zero, as it is at V^pi: the part of y_k that y_0 determines is a
+        window of n - k transitions. Zero for n = 1.
 
     Examples
     --------
@@ -83,8 +82,7 @@ class StepBounds:
 def step_bounds(
     algorithm: Algorithm, problem: Problem, point: np.ndarray, found: Contraction
 ) -> StepBounds:
-    """A, B and their caps for `algorithm` on `problem` at the fixed point `point` (d,), in the norm
-    and scaling `found`.
+    """A, B and their caps at the fixed point `point` (d,), in the norm and scaling `found`.
 
     Examples
     --------
@@ -140,7 +138,7 @@ def _control_bounds(problem: Federation, policies: np.ndarray, point: np.ndarray
         )
         for moves in kind_moves(problem, policies)
     )
-    alone = len(point) == 1  # then no cell is left that the step does not visit
+    alone = len(point) == 1  # the step visits the only cell
     return StepBounds(
         problem.discount if alone else 1.0,
         noise,
@@ -156,13 +154,12 @@ def _largest_reward(problem: Federation) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _TemporalDifferenceBounds:
-    """A temporal difference on a problem, whose steps are measured in the norm and scaling
-    `found`."""
+    """The step bounds of a temporal difference on a problem, in the norm and scaling `found`."""
 
     problem: Federation
     structure: TemporalDifference
     policies: np.ndarray
-    """(1 or M, S, A): what the agents follow"""
+    """(1 or M, S, A): the agents' behaviour policies"""
     found: Contraction
 
     def at(self, point: np.ndarray) -> StepBounds:
@@ -185,14 +182,14 @@ class _TemporalDifferenceBounds:
         return self.problem.discount, self.structure.horizon
 
     def _policies_of_rows(self) -> np.ndarray:
-        """The policies, one for each kind where the kinds have rows of their own."""
+        """The policies, repeated for each kind if the kinds have rows of their own."""
         own_rows = self.structure.rows
         if own_rows is None or len(self.policies) > 1 or len(self.problem.mdps) > 1:
             return self.policies
         return np.repeat(self.policies, len(own_rows), axis=0)
 
     def _row_norms(self) -> np.ndarray:
-        """(1 or M, S): ||row(s) / beta||_c, how far an error of one moves the parameters."""
+        """(1 or M, S): ||row(s) / beta||_c, the step for a temporal difference of one."""
         if self.structure.is_tabular:
             return np.ones((1, self.problem.num_states))
         rows = self.structure.directions
@@ -200,7 +197,7 @@ class _TemporalDifferenceBounds:
         return norms.reshape(-1, self.problem.num_states) / self.found.beta
 
     def _lipschitz(self, moves: list[Moves], rows: np.ndarray) -> tuple[float, bool]:
-        """A, and whether it is the least one."""
+        """A, and whether it is sharp."""
         if self._telescopes:
             if len(moves) * self.problem.num_states**2 <= MOST_PAIRS:
                 return self._on_policy_lipschitz(), True
@@ -226,7 +223,7 @@ class _TemporalDifferenceBounds:
 
     @property
     def _telescopes(self) -> bool:
-        """Whether A depends on the first and the last state of a window alone."""
+        """Whether A depends only on the first and the last state of a window."""
         return self.structure.is_on_policy and not self.structure.is_tabular
 
     def _largest_lipschitz(self, moves: Moves) -> float:
@@ -244,8 +241,10 @@ class _TemporalDifferenceBounds:
         return largest
 
     def _on_policy_lipschitz(self) -> float:
-        """The largest norm of I + row(s) (gamma^n phi(s') - phi(s))' / beta, s' a state that s
-        reaches in n steps."""
+        """The largest norm of I + row(s) (gamma^n phi(s') - phi(s))' / beta.
+
+        s' ranges over the states that s reaches in n steps.
+        """
         phi, rows = self.structure.linear_features, self.structure.directions
         norm, ahead = self.found.norm, self.problem.discount**self.structure.horizon
         largest = 0.0
@@ -262,8 +261,11 @@ class _TemporalDifferenceBounds:
         return largest
 
     def _caps(self, row: float, value: float) -> tuple[float, float]:
-        """Closed forms for A and B, from the largest ratio, reward, feature, `row` norm and
-        |`value`| at the fixed point."""
+        """Closed forms for A and B.
+
+        They depend on the largest ratio, reward and feature, the largest norm of a row, `row`, and
+        the largest absolute value at the fixed point, `value`.
+        """
         discount, n = self._steps
         reward = _largest_reward(self.problem)
         ratios = self.structure.ratios
@@ -282,12 +284,13 @@ class _TemporalDifferenceBounds:
 
 
 def _tabular_lipschitz(states: np.ndarray, weights: np.ndarray) -> float:
-    """The largest absolute sum of row S_t of I + M(y), for windows `states` (W, n+1); the other
-    rows are those of I."""
+    """The sup norm of I + M(y), the largest over windows with `states` (W, n+1).
+
+    Only row S_t of I + M(y) differs from that of I.
+    """
     weights[:, :, 0] += 1
-    for later in range(
-        1, states.shape[1]
-    ):  # what a state met again adds belongs to where it was met first
+    # A state that occurs again adds its weight to that of its first occurrence.
+    for later in range(1, states.shape[1]):
         pending = np.ones(len(states), dtype=bool)
         for first in range(later):
             again = pending & (states[:, first] == states[:, later])

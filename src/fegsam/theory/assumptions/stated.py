@@ -1,5 +1,8 @@
-"""The constants that the author of a rule states for it, in `StochasticApproximation(...,
-assumptions=...)` or in the `Opaque` structure of an algorithm."""
+"""The constants that the author of a rule states for it.
+
+They are given as `StochasticApproximation(..., assumptions=...)`, or in the `Opaque` structure of
+an algorithm.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from fegsam.exact.rule_field import given_contraction
 
 NEEDED = ("gamma_c", "A_1", "A_2", "B")
 MIXING = ("m_1", "m_2", "m_3", "m_4", "rho")
-"""These follow from the chains where none of them is stated."""
+"""These follow from the chains if none of them is stated."""
 
 
 def stated_constants(known: Opaque) -> dict[str, float]:
@@ -27,7 +30,7 @@ def stated_constants(known: Opaque) -> dict[str, float]:
     if missing:
         raise ProblemError(
             f"The theorem needs {', '.join(missing)} of your rule; give them in "
-            "StochasticApproximation(..., assumptions=...), or say the structure of your algorithm."
+            "StochasticApproximation(..., assumptions=...), or give your algorithm a structure."
         )
     for name in wanted:
         value = stated[name]

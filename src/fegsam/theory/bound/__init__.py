@@ -1,2 +1,1 @@
-"""What the theorems promise: their constants, their conditions, the error bound, and the
-corollary's choices."""
+"""The theorems: their constants and conditions, the error bound, and the corollary's choices."""

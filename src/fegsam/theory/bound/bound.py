@@ -1,5 +1,4 @@
-"""The theorem on FeGSAM for a run: its bound term by term, and whether its conditions hold (eq.
-thm_main_eq).
+"""The theorem on FeGSAM for a run: its bound term by term, and its conditions (eq. thm_main_eq).
 
 With c = 1 - alpha phi_2 / 2, the output theta at the random time satisfies
 
@@ -13,9 +12,9 @@ for alpha, K and T that pass `conditions`. The exponent is one less than the pap
 averages over times 0 to T while the algorithm draws from 0 to T - 1.
 
 The paper remarks that ``tau = r log_rho(alpha)`` with r > 2 improves the last term to alpha^(2r-1).
-Its lemma on the average noise, with ``B m_4 rho^tau``, gives alpha^(r+1) only. The sharper one used
-here, with ``(m_4 rho^tau)^2``, gives what the paper says; see docs/sharper_bound.md, and
-`sharper_error_bound` for how far the bound can be brought down.
+Its lemma on the average noise, with ``B m_4 rho^tau``, gives only alpha^(r+1). The sharper lemma
+used here, with ``(m_4 rho^tau)^2``, gives the paper's power; see docs/sharper_bound.md.
+`sharper_error_bound` computes a far smaller bound.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ __all__ = ["Bound", "Comparison", "Condition", "bound_from", "error_bound", "lar
 
 @dataclass(frozen=True)
 class Comparison:
-    """The bound and what it bounds.
+    """The bound beside the error that it bounds.
 
     Attributes
     ----------
@@ -65,11 +64,14 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times the error the bound is."""
+        """The bound divided by the error."""
         return self.bound / self.error if self.error != 0 else math.inf
 
     def __str__(self) -> str:
-        return f"bound {number(self.bound)}, error {number(self.error)}: the bound is {self.ratio:.4g} times the error"
+        return (
+            f"bound {number(self.bound)}, error {number(self.error)}: the bound is "
+            f"{self.ratio:.4g} times the error"
+        )
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(str(self))}</p>"
@@ -87,13 +89,13 @@ class Bound:
     conditions : list of Condition
         What the theorem asks for, with both sides of each inequality.
     constants : Constants
-        At the step size in use.
+        At the step size of the run.
     norm : str
-        That of the squared error that is bounded: "sup", "2" or "weighted".
+        The norm of the bounded error: "sup", "2" or "weighted".
     start_error : float
         The distance from the start to theta* in that norm.
     two_norm_factor : float
-        What turns the bound into one on the squared 2-norm.
+        The factor that turns the bound into one on the squared 2-norm.
     step_size, sync_period, num_steps, num_agents
         The run.
 
@@ -125,9 +127,8 @@ class Bound:
     def total(self) -> float:
         """The bound on the expected squared error of the output, in `norm`."""
         terms = self.terms.values()
-        return (
-            math.fsum(terms) if not max(terms) > 1e300 else sum(terms)
-        )  # which may be infinite, where fsum raises
+        # fsum raises if the sum is infinite.
+        return math.fsum(terms) if not max(terms) > 1e300 else sum(terms)
 
     @property
     def total_2(self) -> float:
@@ -136,12 +137,12 @@ class Bound:
 
     @property
     def holds(self) -> bool:
-        """Whether every condition holds, so that the theorem vouches for `total`."""
+        """Whether every condition holds, so that the theorem guarantees `total`."""
         return all(condition.holds for condition in self.conditions)
 
     @property
     def violations(self) -> list[str]:
-        """The conditions that fail, a sentence each."""
+        """The conditions that fail, one sentence each."""
         return [str(condition) for condition in self.conditions if not condition.holds]
 
     @property
@@ -168,12 +169,15 @@ class Bound:
     def _title(self) -> str:
         return (
             f"Bound on the squared error ({self.norm} norm): {self.num_agents} agents, step size "
-            f"{self.step_size:.4g}, "
-            f"sync period {self.sync_period}, {self.num_steps:.4g} steps"
+            f"{self.step_size:.4g}, sync period {self.sync_period}, {self.num_steps:.4g} steps"
         )
 
+    @property
+    def _worth(self) -> str:
+        return "vacuous" if self.vacuous else "informative"
+
     def _sums(self) -> list[list[str]]:
-        start = f"{number(self.start_error**2)} at the start: {'vacuous' if self.vacuous else 'informative'}"
+        start = f"{number(self.start_error**2)} at the start: {self._worth}"
         rows = [[name, number(value)] for name, value in self.terms.items()]
         return [
             *rows,
@@ -196,7 +200,7 @@ class Bound:
         ]
 
     def __repr__(self) -> str:
-        return f"<{self._title}: {number(self.total)}, {'vacuous' if self.vacuous else 'informative'}; print it for its parts>"
+        return f"<{self._title}: {number(self.total)}, {self._worth}; print it for its parts>"
 
     def __str__(self) -> str:
         verdict = (
@@ -230,21 +234,21 @@ def error_bound(
     num_steps: int,
     tau_factor: float = 2.0,
 ) -> Bound:
-    """The theorem's bound on the expected squared error of the output, with the conditions under
-    which it holds.
+    """The theorem's bound on the expected squared error of the output, with its conditions.
 
     Parameters
     ----------
     step_size, sync_period, num_steps
-        Of the run; the parameters start at zero. One agent is taken to have sync period 1.
+        The run's; the parameters start at zero. For one agent the sync period is taken to be 1.
     tau_factor : float
-        r in ``tau = r log_rho(alpha)``, at least 2: a longer wait for a smaller last term.
+        r in ``tau = r log_rho(alpha)``, at least 2. A larger r lengthens the window and makes the
+        last term smaller.
 
     Returns
     -------
     Bound
-        The number is evaluated even where a condition fails, and ``holds`` says so. Where no norm
-        is found in which the agents contract there is no number: it is NaN.
+        The bound is evaluated even if a condition fails; ``holds`` says whether they all hold. It
+        is NaN if no norm is found in which the agents contract.
 
     Examples
     --------
@@ -272,7 +276,7 @@ def error_bound(
 
 
 def warn_unless_finite(bound: Bound) -> None:
-    """Say so, at the caller's caller, where a bound is infinite or NaN."""
+    """Warn, on behalf of the caller's caller, if a bound is infinite or NaN."""
     if not math.isfinite(bound.total):
         why = (
             f"since {bound.violations[0]}"
@@ -294,7 +298,7 @@ def bound_from(
     num_steps: int,
     tau_factor: float = 2.0,
 ) -> Bound:
-    """`error_bound` from what the assumptions give."""
+    """`error_bound` from assumptions that are already known."""
     if (
         not isinstance(tau_factor, int | float | np.integer | np.floating)
         or not 2 <= tau_factor <= LARGEST_ENTRY
@@ -308,7 +312,7 @@ def bound_from(
     c = constants_from(assumptions, step_size, tau_factor=tau_factor)
     alpha, tau = c.alpha, c.tau
     shrink = alpha * c.phi_2 / 2
-    # Beyond 1 the factor c is negative and no condition can hold.
+    # If it exceeds 1 the factor c is negative and not all conditions can hold.
     log_decay = math.log1p(-shrink) if shrink < 1 else math.nan
     terms = {
         "initial": c.S_1 / alpha * _exp((num_steps - 2 * tau) * log_decay),
@@ -337,7 +341,7 @@ def bound_from(
 
 
 def _power(base: float, exponent: float) -> float:
-    """Infinite where Python would raise."""
+    """``base ** exponent``, infinite where Python would raise an OverflowError."""
     with np.errstate(over="ignore"):
         return float(np.float64(base) ** exponent)
 

@@ -1,13 +1,13 @@
-"""How many steps and how much communication an accuracy takes (Corollary sample_complexity).
+"""How many steps and how much communication an accuracy requires (Corollary sample_complexity).
 
-The corollary (`corollary`) says what T steps bring; here an accuracy is given, and one of two
-sources says what it takes:
+The corollary (`corollary`) gives the error after T steps. Here the accuracy is given, and T follows
+from one of two sources:
 
-* "small_step", the truth to first order in the step size: at stationarity the last iterate has the
-  error ``variance + |bias|^2`` of `small_step_law`, and on the way there the mean error is
+* "small_step", the true error to first order in the step size: at stationarity the last iterate has
+  the error ``variance + |bias|^2`` of `small_step_law`, and before that its mean error is
   ``exp(-alpha t A) (theta_0 - theta*)``;
-* "bound", from the five terms of the theorem under its conditions: a guarantee for the output at
-  the random time, larger by many orders of magnitude.
+* "bound", the five terms of the theorem under its conditions: a guarantee for the output at the
+  random time, with a T that is larger by many orders of magnitude.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from fegsam.theory.small_step.small_step import SmallStepLaw, small_step_law
 __all__ = ["Complexity", "Schedule", "complexity", "complexity_from_bound", "schedule"]
 
 FIRST_ORDER = 0.1
-"""alpha ||A|| stays below this, so that the small-step law is near the truth."""
+"""alpha ||A|| stays below this, so that the small-step law is accurate."""
 ROUNDING = 1e-9
-"""The relative error that the solution of an equation may have."""
+"""The relative error allowed in the solution of an equation."""
 NEAR_ENOUGH = 1.01
-"""A step size is found to within this factor where each trial solves a Lyapunov equation."""
+"""Step sizes are found to within this factor if each trial solves a Lyapunov equation."""
 
 
 @dataclass(frozen=True, eq=False)
 class Complexity:
-    """What an accuracy takes; see `complexity`.
+    """The steps and the communication that an accuracy requires; see `complexity`.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class Complexity:
     step_size : float
     sync_period : int
     accuracy : float
-        What was asked for.
+        The requested accuracy.
     source : str
         "small_step" or "bound".
     parts : dict
-        What the error is made of at the end: terms of the bound, or variance, squared bias, and
-        what is left to the start (its cross term with the bias included). They add up to at most
+        The parts of the final error: the terms of the bound, or the variance, the squared bias and
+        the share of the start (including its cross term with the bias). They add up to at most
         `accuracy`.
 
     Examples
@@ -99,7 +99,8 @@ class Complexity:
 
     @property
     def _title(self) -> str:
-        return f"Squared error {self.accuracy:.4g}, from the {'small-step law' if self.source == 'small_step' else 'bound'}"
+        source = "small-step law" if self.source == "small_step" else "bound"
+        return f"Squared error {self.accuracy:.4g}, from the {source}"
 
     def __str__(self) -> str:
         return text_table([self._title, ""], self._rows())
@@ -115,19 +116,19 @@ def complexity(
     accuracy: float,
     source: str = "small_step",
 ) -> Complexity:
-    """The steps and the communication that bring the expected squared error down to `accuracy`,
-    from a start at zero.
+    """The steps and the communication that reduce the expected squared error to `accuracy`.
+
+    The parameters start at zero.
 
     Parameters
     ----------
     accuracy : float
-        Of the last iterate in the 2-norm ("small_step"), or of the output in the theorem's norm
-        ("bound").
+        The squared error of the last iterate in the 2-norm ("small_step"), or of the output in the
+        theorem's norm ("bound").
     source : str
-        "small_step": a quarter of the accuracy is left to the variance and bias at K = 1, which
-        gives the step size, and as much again to local steps, which gives K; a `RuntimeWarning`
-        says where the law is only a guide at that choice. "bound": likewise, with the terms of the
-        theorem.
+        "small_step": the variance and bias at K = 1 may use a quarter of the accuracy, which gives
+        the step size, and local steps another quarter, which gives K. A `RuntimeWarning` says if
+        the law is only a guide at that choice. "bound": the same, with the terms of the theorem.
 
     Examples
     --------
@@ -155,8 +156,8 @@ def _from_small_step_law(problem: Problem, algorithm: Algorithm, accuracy: float
     )
     unit = FIRST_ORDER / float(np.linalg.norm(matrix, 2))
     at_unit = small_step_law(problem, algorithm, step_size=unit, sync_period=1)
-    # Of a linear rule the variance goes as alpha, the squared bias as alpha^2: V x + W x^2 =
-    # accuracy / 4 at x = alpha / unit.
+    # For a linear rule the variance is proportional to alpha and the squared bias to alpha^2:
+    # V x + W x^2 = accuracy / 4 at x = alpha / unit.
     V, W = at_unit.variance, float(at_unit.bias @ at_unit.bias)
     linear = unit * min(
         1.0, accuracy / 2 / (V + math.sqrt(V * V + W * accuracy)) if V + W > 0 else 1.0
@@ -165,7 +166,7 @@ def _from_small_step_law(problem: Problem, algorithm: Algorithm, accuracy: float
     def law(period: int, step: float) -> SmallStepLaw:
         return small_step_law(problem, algorithm, step_size=step, sync_period=period)
 
-    # In Q-learning near a tie the bias goes as sqrt(alpha), and the step must be smaller.
+    # In Q-learning near a tie the bias is of order sqrt(alpha), so the step must be smaller.
     step = _last_step(lambda x: law(1, x).mse <= accuracy / 4 * (1 + ROUNDING), linear, NEAR_ENOUGH)
     decay = linalg.expm(unit * matrix)
 
@@ -180,8 +181,7 @@ def _from_small_step_law(problem: Problem, algorithm: Algorithm, accuracy: float
     if not final.holds:
         warnings.warn(
             f"The small-step law is only a guide to this plan, since {final.limits[0]}; ask for a "
-            "smaller accuracy, or "
-            "check the plan with run.",
+            "smaller accuracy, or check the plan with run.",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -219,7 +219,7 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
     top = largest_alpha(assumptions, 1) / assumptions.beta
 
     def lasting(step: float, period: int) -> float:
-        """What remains for T to infinity; infinite where the theorem does not admit the choice."""
+        """The bound as T goes to infinity; infinite if the theorem does not admit the choice."""
         terms = bound_from(assumptions, step_size=step, sync_period=period, num_steps=1).terms
         admitted = all(c.holds for c in step_conditions(constants_from(assumptions, step), period))
         return (
@@ -246,17 +246,17 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
 
 
 def _last_step(passes: Callable[[float], bool], top: float, within: float = 1 + 1e-12) -> float:
-    """A step at most `top` that passes: `top`, or one `within` a factor of one that does not."""
+    """`top` if it passes, else a smaller step that passes, `within` a factor of one that fails."""
     good = top
     while not passes(good):
         good /= 2
         if good == 0.0:
             raise ProblemError(
-                "No positive step size makes the error that small; ask for a larger accuracy."
+                "No positive step size makes the error this small; ask for a larger accuracy."
             )
     return last_real(passes, good, min(top, 2 * good), within)
 
 
 def _last_period(passes: Callable[[int], bool], longest: int) -> int:
-    """The largest of 1, ..., longest that passes, where 1 does and what passes comes first."""
+    """The largest of 1, ..., longest that passes; 1 passes, and after one fails so do the rest."""
     return longest if passes(longest) else last_whole(passes, 1, longest)

@@ -1,16 +1,15 @@
-"""What the theorem asks of alpha, K and T, inequality by inequality, and the largest step and
-period that pass.
+"""The theorem's conditions on alpha, K and T, and the largest step and period that satisfy them.
 
 Names: c1 is eq. alpha_const_1, c3 eq. alpha_const_3, c4 eq. alpha_const_4, and c2 replaces eq.
 alpha_const_2. There c2a is its first line; c2b follows from the other two and is what the proof
 needs once its bound on I_4 is repaired (exchange the sums: for a fixed l' the factors l - sK of a
-block add up to at most K(K-1)/2). Both matter for K > 1 only.
+block add up to at most K(K-1)/2). Both matter only for K > 1.
 
-tau is a staircase in alpha, so the admissible steps need not form one interval: just above a jump
-tau is smaller, and an inequality that failed below it may hold again. Between two jumps every
-inequality is monotone in alpha. At the jumps ``alpha tau^2`` falls with tau as soon as tau > 4 /
-ln(1/rho), and before that alpha is far too large. So the smallest tau that admits a step is found
-by bisection, then the step.
+tau is a step function of alpha, so the admissible steps need not form one interval: just above a
+jump tau is smaller, and an inequality that fails below the jump may hold again. Between two jumps
+every inequality is monotone in alpha. At the jumps ``alpha tau^2`` falls with tau as soon as tau >
+4 / ln(1/rho), and for smaller tau alpha is far too large. So the smallest tau that admits a step is
+found by bisection, then the step.
 """
 
 from __future__ import annotations
@@ -28,24 +27,23 @@ from fegsam.theory.assumptions.assumptions import Assumptions, assumptions
 from fegsam.theory.bound.constants import constants_from, numbers_at
 
 EDGE = 1e-11
-"""Steps keep this relative distance from a jump of tau, so that rounding cannot carry them over
-it."""
+"""The relative distance of steps from a jump of tau, so that rounding cannot carry them over it."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """An inequality that the theorem asks for, at the values in use.
+    """An inequality that the theorem requires, at the values of a run.
 
     Attributes
     ----------
     name, statement : str
-        As "c1b" and "alpha <= phi_2 / (2 C_15)".
+        For example "c1b" and "alpha <= phi_2 / (2 C_15)".
     lhs, rhs : float
         The two sides.
     strict : bool
         Whether equality violates it.
     flipped : bool
-        Whether the left side is to be the larger one.
+        Whether the left side must be the larger one.
 
     Examples
     --------
@@ -63,24 +61,23 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether it is satisfied; not if a side is NaN."""
+        """Whether the inequality is satisfied; False if a side is NaN."""
         small, large = (self.rhs, self.lhs) if self.flipped else (self.lhs, self.rhs)
         return small < large if self.strict else small <= large
 
     @property
     def slack(self) -> float:
-        """The side that should be larger over the other: the factor to spare, below 1 what is
-        missing."""
+        """The side that should be larger divided by the other: below 1 if the inequality fails."""
         small, large = (self.rhs, self.lhs) if self.flipped else (self.lhs, self.rhs)
         return large / small if small != 0 else math.inf
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.statement} {'holds' if self.holds else 'fails'}, {self.lhs:.4g} against {self.rhs:.4g}"
+        outcome = "holds" if self.holds else "fails"
+        return f"{self.name}: {self.statement} {outcome}, {self.lhs:.4g} against {self.rhs:.4g}"
 
 
 def step_conditions(values: Mapping[str, float], sync_period: int) -> list[Condition]:
-    """What is asked of the step size and, for K > 1, of the sync period, at `values` of the
-    constants."""
+    """The conditions on the step size and, for K > 1, the sync period, given the constants."""
     alpha, tau, phi_2, A2, C1 = (
         values["alpha"],
         values["tau"],
@@ -105,7 +102,7 @@ def step_conditions(values: Mapping[str, float], sync_period: int) -> list[Condi
 
 
 def sync_conditions(values: Mapping[str, float], sync_period: int) -> list[Condition]:
-    """c2a and c2b for K > 1."""
+    """The conditions c2a and c2b, for K > 1."""
     alpha, tau, phi_2, period = values["alpha"], values["tau"], values["phi_2"], float(sync_period)
     shrink = alpha * phi_2 / 2
     decay = math.exp((period + tau - 1) * math.log1p(-shrink)) if shrink < 1 else 0.0
@@ -130,8 +127,11 @@ def sync_conditions(values: Mapping[str, float], sync_period: int) -> list[Condi
 
 
 def length_conditions(tau: float, sync_period: int, num_steps: int) -> list[Condition]:
-    """What is asked of T; by one more than the paper, as the output time lies in 0, ..., T-1 and
-    not 0, ..., T."""
+    """The conditions on T.
+
+    They ask for one step more than the paper's, since the output time lies in 0, ..., T-1 and not
+    in 0, ..., T.
+    """
     steps = float(num_steps)
     return [
         Condition(
@@ -147,12 +147,12 @@ def largest_step(problem: Problem, algorithm: Algorithm, *, sync_period: int = 1
     Parameters
     ----------
     sync_period : int
-        K. With one agent, averaging changes nothing, and K = 1 is taken.
+        K. With one agent averaging changes nothing, and K is taken to be 1.
 
     Returns
     -------
     float
-        The algorithm's own step size, that is alpha / beta for the linear ones.
+        The algorithm's own step size, which is alpha / beta for the linear ones.
 
     Examples
     --------
@@ -205,12 +205,12 @@ def largest_alpha(assumptions: Assumptions, sync_period: int) -> float:
 
 
 def _last_passing(passes: Callable[[float], bool], low: float, high: float) -> float:
-    """Where a test that `low` passes, and everything below what passes, ends in [low, high]."""
+    """The end of the interval of passing values that starts at `low`, at most `high`."""
     return high if passes(high) else last_real(passes, low, high)
 
 
 def largest_sync_period(problem: Problem, algorithm: Algorithm, *, step_size: float) -> int:
-    """The largest sync period K that passes c2a and c2b at a step size; 1 where none above does.
+    """The largest sync period K that satisfies c2a and c2b at a step size; 1 if no K > 1 does.
 
     Examples
     --------
@@ -226,7 +226,7 @@ def largest_sync_period(problem: Problem, algorithm: Algorithm, *, step_size: fl
 
 
 def largest_period(assumptions: Assumptions, step_size: float) -> int:
-    """The largest K that passes `sync_conditions`; both inequalities tighten as K grows."""
+    """The largest K that passes `sync_conditions`, whose inequalities both tighten as K grows."""
     require_complete(assumptions)
     values = constants_from(assumptions, step_size)
     longest = sync_conditions(values, 2)[0].rhs / values["alpha"]
@@ -235,13 +235,12 @@ def largest_period(assumptions: Assumptions, step_size: float) -> int:
 
 
 def require_complete(assumptions: Assumptions) -> None:
-    """Raise unless a norm was found and every constant that the theorem starts from is known."""
+    """Raise unless a norm was found and every constant of the assumptions is known."""
     if not assumptions.holds:
         raise ProblemError(
             f"No norm was found in which the mean operators of all agents of "
-            f"{assumptions.algorithm} contract "
-            f"({assumptions.level}), so the theorem admits no step size; look at "
-            "fegsam.theory.assumptions."
+            f"{assumptions.algorithm} contract ({assumptions.level}), so the theorem admits no "
+            "step size; look at fegsam.theory.assumptions."
         )
     for name in ("A_1", "A_2", "B", "m_1", "m_2", "m_3", "m_4"):
         if math.isnan(getattr(assumptions, name)):

@@ -1,15 +1,14 @@
-"""Every constant of the theorem on FeGSAM (Theorem "main") for a problem, an algorithm and a step
-size.
+"""Every constant of the theorem on FeGSAM (Theorem "main").
 
-What the assumptions give (gamma_c, A_1, A_2, B, m_1 to m_4, rho) is turned into the constants of
-the Lyapunov function, of the two drift propositions (C_1 to C_17), of the consensus lemma (A_tilde,
-B_tilde, Lag) and of the bound itself (S_1 to S_5, script C in the paper); `formulas` says how, line
-by line. They are corrected where the paper's statement is wrong; ``printed=True`` gives the
-paper's. C_4 to C_7, C_12 to C_14 and S_2 to S_5 contain alpha, although the paper calls the latter
-independent of it.
+The constants of the assumptions (gamma_c, A_1, A_2, B, m_1 to m_4, rho) and the step size determine
+those of the Lyapunov function, of the two drift propositions (C_1 to C_17), of the consensus lemma
+(A_tilde, B_tilde, Lag) and of the bound itself (S_1 to S_5, script C in the paper); `formulas` says
+how, line by line. They are corrected where the paper's statement is wrong; ``printed=True`` gives
+the paper's values. C_4 to C_7, C_12 to C_14 and S_2 to S_5 contain alpha, although the paper calls
+the latter independent of it.
 
-Sup norm: the smooth norm is the p-norm. Inner-product norms are smooth themselves, so every norm
-equivalence is 1.
+In the sup norm the smooth norm is the p-norm. Inner-product norms are smooth themselves, so every
+norm equivalence is 1.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ class Constants(Mapping[str, float]):
     Attributes
     ----------
     numbers : dict
-        Name to value, in the order in which they are defined.
+        The values by name, in the order of their definitions.
     step_size : float
-        The algorithm's own step size; ``alpha`` is that times beta.
+        The algorithm's own step size; ``alpha`` is this times beta.
     printed : bool
-        Whether they are as the paper prints them.
+        Whether the values are those that the paper prints.
 
     Examples
     --------
@@ -80,8 +79,7 @@ class Constants(Mapping[str, float]):
         return [*super().__dir__(), *self.numbers]
 
     def formula(self, name: str) -> str:
-        """The constant's definition in one line, with what the paper has instead where it was
-        corrected.
+        """The definition of a constant, with the paper's where that was corrected.
 
         >>> import fegsam as fg
         >>> fed = fg.Federation(
@@ -137,15 +135,16 @@ def constants(
     Parameters
     ----------
     step_size : float, optional
-        The algorithm's step size; the largest that the theorem admits at sync period 1 if None.
+        The algorithm's step size; by default the largest that the theorem admits at sync period 1.
     printed : bool
-        Give what the paper prints, its lemmas' gamma_c, A and B included, instead of the corrected
-        values. A printed form that means nothing is NaN, a negative tau is given as it is.
+        Whether to give the values that the paper prints, including its lemmas' gamma_c, A and B,
+        instead of the corrected ones. A printed form that is undefined is NaN; a negative tau is
+        kept.
 
     Returns
     -------
     Constants
-        NaN wherever no norm is found in which the agents contract.
+        NaN if no norm is found in which the agents contract.
 
     Examples
     --------
@@ -154,8 +153,7 @@ def constants(
     >>> constants(fed, fg.OffPolicyTabularTD()).C_3
     0.0
     """
-    # The conditions are about the constants, so they cannot be imported from here before these
-    # exist.
+    # Imported here, since `conditions` itself imports this module.
     from fegsam.theory.bound.conditions import largest_alpha
 
     found = assumptions(problem, algorithm)
@@ -168,13 +166,12 @@ def constants(
     values = constants_from(
         printed_assumptions(problem, algorithm, found) if printed else found, step, printed=printed
     )
-    # Without noise of G zeta_2 is infinite as it should be.
+    # zeta_2 is rightly infinite if G has no noise.
     lost = [name for name, value in values.items() if not math.isfinite(value) and name != "zeta_2"]
     if lost:
         warnings.warn(
             f"The constants {', '.join(lost)} are not finite at step_size {step:g}; use a smaller "
-            "step_size, or rewards in a "
-            "larger unit.",
+            "step_size, or rewards in a larger unit.",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -184,24 +181,23 @@ def constants(
 def constants_from(
     assumptions: Assumptions, step_size: float, *, printed: bool = False, tau_factor: float = 2.0
 ) -> Constants:
-    """The constants from what the assumptions give; `tau_factor` is r in ``tau = r log_rho
-    alpha``."""
+    """The constants from known assumptions; `tau_factor` is r in ``tau = r log_rho alpha``."""
     alpha = step_size * assumptions.beta
     if not 0 < alpha < math.inf:
         raise ProblemError(
             f"The theorem's step size, step_size {step_size:g} times beta {assumptions.beta:g}, "
-            f"is {alpha:g} in double "
-            "precision, but must be positive and finite; give another step_size."
+            f"is {alpha:g} in double precision, but must be positive and finite; give another "
+            "step_size."
         )
     tau = mixing_window(alpha, assumptions.mixing.rho, assumptions.horizon, tau_factor)
     return Constants(numbers_at(assumptions, alpha, tau, printed=printed), step_size, printed)
 
 
 def mixing_window(alpha: float, rho: float, horizon: int, factor: float = 2.0) -> int:
-    """tau: after so many steps the chain's memory is below ``alpha^factor``, and no window reaches
-    back.
+    """The number tau of steps after which the chain's memory is below ``alpha^factor``.
 
-    Independent draws (rho = 0) are forgotten one step after the window of `horizon` transitions.
+    It is at least `horizon`, so that windows tau steps apart do not overlap. Independent draws
+    (rho = 0) are forgotten one step after the window of `horizon` transitions.
 
     Examples
     --------
@@ -216,7 +212,7 @@ def mixing_window(alpha: float, rho: float, horizon: int, factor: float = 2.0) -
 def numbers_at(
     assumptions: Assumptions, alpha: float, tau: int, *, printed: bool = False
 ) -> dict[str, float]:
-    """Name to value at a FeGSAM step `alpha` and a window `tau` that need not belong together."""
+    """The constants by name at a FeGSAM step `alpha` and any `tau`, not only that of `alpha`."""
     given = assumptions
     values: dict[str, Any] = {
         name: np.float64(value)
@@ -235,8 +231,8 @@ def numbers_at(
             "m_4": given.m_4,
         }.items()
     }
-    # Division by zero is meant: without noise zeta_2 is infinite, with independent draws 1 /
-    # ln(1/rho) is zero.
+    # Division by zero is intended: zeta_2 is infinite without noise, and 1 / ln(1/rho) is zero for
+    # independent draws.
     with np.errstate(all="ignore"):
         windows = 2 * np.log(values["alpha"]) / np.log(values["rho"])
         if printed:
@@ -250,7 +246,7 @@ def numbers_at(
 
 
 def _norm_constants(is_sup: bool, dim: int, contraction: Any, printed: bool) -> dict[str, Any]:
-    """Norm equivalences and the Lyapunov function: p to phi_3."""
+    """The constants p to phi_3: norm equivalences and the Lyapunov function."""
     one = np.float64(1.0)
     if not is_sup:
         p, lower_s, lower_2, psi = np.float64(2.0), one, one, one
@@ -293,8 +289,10 @@ def _norm_constants(is_sup: bool, dim: int, contraction: Any, printed: bool) -> 
 
 
 def _drift_constants(v: dict[str, Any], printed: bool) -> dict[str, Any]:
-    """zeta_1 to C_17 and what the theorem makes of them: Propositions "intermediate_lem" and
-    "intermediate_lem2"."""
+    """The constants zeta_1 to C_17 of the two drift propositions, and those of the bound from them.
+
+    The propositions are "intermediate_lem" and "intermediate_lem2".
+    """
     alpha, tau, rho, A1, A2, B = v["alpha"], v["tau"], v["rho"], v["A_1"], v["A_2"], v["B"]
     m1, m2, m4, X, phi_2 = v["m_1"], v["m_2"], v["m_4"], v["X"], v["phi_2"]
     u2, r2 = v["u_cm"] ** 2, (v["u_cD"] / v["l_cD"]) ** 2
@@ -352,13 +350,13 @@ def _drift_constants(v: dict[str, Any], printed: bool) -> dict[str, Any]:
 
 
 def _bound_constants(v: dict[str, Any], given: Assumptions, printed: bool) -> dict[str, Any]:
-    """The consensus lemma and what the theorem makes of it."""
+    """The constants of the consensus lemma, and those of the bound that depend on them."""
     rho, A2, B, C1, phi_2 = v["rho"], v["A_2"], v["B"], v["C_1"], v["phi_2"]
     u2, k = v["u_cm"] ** 2, v["u_c2"] / v["l_c2"]
     lag = 4 * (v["m_2"] + v["m_4"]) * rho / (1 - rho)
     if not printed and not math.isnan(given.lag_sum):
         lag = np.float64(8 * given.lag_sum)
-    # Without noise there is nothing to lag behind.
+    # Without noise there is no lagged correlation.
     lag = lag / B if B != 0 else np.float64(0.0)
     spread = (k * B) ** 2 if printed and given.norm == "sup" else k * B
     start = given.start_error

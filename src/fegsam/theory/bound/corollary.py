@@ -1,11 +1,10 @@
-"""The corollary's step size and sync period, and what the theorem says of them (Corollary
-sample_complexity).
+"""The corollary's step size and sync period, beside the theorem's (Corollary sample_complexity).
 
-For T steps it takes ``alpha = 8 log(N T) / (phi_2 T)``, with ``K = T / N`` for agents that share a
-fixed point and ``K = sqrt(T) / N`` for others. The first is not what the theorem allows: alpha K =
-8 log(N T) / (phi_2 N) grows with T, so c2a and c2b fail for every large T; the largest K that
-passes is given beside it. The second is allowed but wasteful, since ``K = sqrt(T / N)`` makes every
-term as small.
+For T steps the corollary chooses ``alpha = 8 log(N T) / (phi_2 T)``, with ``K = T / N`` for agents
+that share a fixed point and ``K = sqrt(T) / N`` for others. The theorem does not admit the first K:
+alpha K = 8 log(N T) / (phi_2 N) grows with T, so c2a and c2b fail for every large T; `Schedule`
+also gives the largest K that passes. The theorem admits the second K, which is smaller than
+necessary: ``K = sqrt(T / N)`` makes every term as small.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from fegsam.theory.bound.conditions import largest_period, require_complete
 from fegsam.theory.bound.constants import constants_from
 
 HOMOGENEOUS = 1e-12
-"""Fixed points closer than this, relative to max(1, ||theta_0 - theta*||), are taken to be one."""
+"""Fixed points closer than this, relative to max(1, ||theta_0 - theta*||), count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +32,11 @@ class Schedule:
     Attributes
     ----------
     step_size, sync_period, num_steps
-        The corollary's alpha / beta, its K, rounded down to a whole number of at least 1, and T.
+        The corollary's alpha / beta, its K, rounded down to an integer of at least 1, and T.
     heterogeneous : bool
-        Which of the corollary's two cases it is.
+        Whether this is the corollary's case for agents with different fixed points.
     bound : Bound
-        The theorem at that choice, with the conditions that it violates.
+        The theorem's bound at that choice, with the conditions that the choice violates.
     largest_sync_period : int
         The largest K that passes c2a and c2b at that step size.
     advised_sync_period : int
@@ -67,7 +66,7 @@ class Schedule:
 
     @property
     def communications(self) -> int:
-        """T // K."""
+        """The number of synchronisations, T // K."""
         return self.num_steps // self.sync_period
 
     @property
@@ -115,8 +114,8 @@ def schedule(
     num_steps : int
         T, at least 2.
     heterogeneous : bool, optional
-        Whether to take the corollary's case for agents with different fixed points; what they have
-        if None.
+        Whether to take the corollary's case for agents with different fixed points; by default as
+        the agents' fixed points are.
 
     Examples
     --------
@@ -136,15 +135,17 @@ def schedule(
 
 
 def is_heterogeneous(assumptions: Assumptions, asked: bool | None) -> bool:
-    """Which of the corollary's two cases to take: the one that was asked for, or if None that of
-    the agents' fixed points."""
+    """Whether to take the corollary's case for agents with different fixed points.
+
+    `asked` decides, or if it is None the agents' fixed points.
+    """
     if asked is None:
         return assumptions.heterogeneity > HOMOGENEOUS * max(1.0, assumptions.start_error)
     return flag(asked, "heterogeneous")
 
 
 def schedule_from(assumptions: Assumptions, num_steps: int, heterogeneous: bool) -> Schedule:
-    """`schedule` from what the assumptions give."""
+    """`schedule` from assumptions that are already known."""
     require_complete(assumptions)
     agents = assumptions.num_agents
     step, period = schedule_choice(assumptions, num_steps, heterogeneous)

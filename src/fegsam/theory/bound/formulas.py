@@ -1,9 +1,9 @@
-"""How the constants of the theorem are defined (Section "Analysis of Federated Stochastic
-Approximation"), one line each.
+"""The definitions of the theorem's constants, one line each.
 
-Where the paper's statement differs from what its proof, or a correct proof, gives, both forms stand
-here with the difference in words. X abbreviates L / (psi l_cs^2), the smoothness of the Lyapunov
-function in the contraction norm.
+They are from the section "Analysis of Federated Stochastic Approximation". Where the paper's
+statement differs from the result of its proof, or of a correct proof, both forms are given, with
+the difference in words. X abbreviates L / (psi l_cs^2), the smoothness of the Lyapunov function in
+the contraction norm.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Formula:
     corrected : str
         The formula that holds.
     printed : str
-        The paper's, where it differs; empty otherwise.
+        The paper's formula if it differs; empty otherwise.
     erratum : str
-        What the difference is.
+        The difference in words.
 
     Examples
     --------
@@ -35,7 +35,10 @@ class Formula:
     erratum: str = ""
 
 
-_OLD_LEMMA = "the statement has m_2, which may be zero where the mean of the average noise is not; docs/sharper_bound.md"
+_OLD_LEMMA = (
+    "the statement has m_2, which may be zero where the mean of the average noise is not; "
+    "docs/sharper_bound.md"
+)
 
 FORMULAS = {
     "alpha": Formula("step_size beta"),
@@ -104,7 +107,7 @@ FORMULAS = {
     "phi_2": Formula(
         "1 - gamma_c sqrt(phi_1)",
         "1 - e^(1/4) (1 + gamma_c) / 2 / sqrt(sqrt(e) - 1 + ((1 + gamma_c) / (2 gamma_c))^2)",
-        "e^(1/2) and e - 1 stand there once l_cs is squared; the printed value is too large",
+        "e^(1/2) and e - 1 replace them once l_cs is squared; the printed value is too large",
     ),
     "phi_3": Formula("114 L (1 + psi u_cs^2) / (psi l_cs^2), never used"),
     "zeta_1": Formula("sqrt(phi_2 / 10)"),
@@ -123,7 +126,7 @@ FORMULAS = {
         "X ((3 u_cm^2/(2 zeta_3^2) + 3/2) (A_1+1) + A_2 + X u_cm^2/(2 zeta_4^2) + 3/2 A_1^2 alpha)",
         "X ((3 u_cm^2/(2 zeta_3^2) + 3/2) (A_1+1) + A_2 + X u_cm^2/(2 zeta_4^2) + 3/2 A_1^2 "
         "alpha^2)",
-        "one power of alpha too many: of the two in T_5 one stands outside already",
+        "one power of alpha too many: one of the two in T_5 is already outside",
     ),
     "C_6": Formula("X/2 ((3 u_cm^2/zeta_3^2 + 3) (A_1+1) + m_1 alpha)"),
     "C_7": Formula("alpha m_4^2 u_cm^2 X^2 / (2 zeta_1^2)"),

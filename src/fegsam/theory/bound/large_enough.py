@@ -1,15 +1,16 @@
-"""From which number of steps on the theorem admits the corollary's schedule (Corollary
-sample_complexity, "T large enough").
+"""The smallest T from which on the theorem admits the corollary's schedule, if there is one.
 
-The number of agents N stays, T grows, and ``alpha = 8 log(N T) / (phi_2 T)``.
+Corollary sample_complexity assumes "T large enough". Here the number of agents N is fixed, T grows,
+and ``alpha = 8 log(N T) / (phi_2 T)``.
 
 * ``K = sqrt(T) / N``: alpha tau^2, alpha K and alpha^2 tau K^2 all tend to 0 as powers of log T
-  over a power of T, and what they must stay below does not, so that every condition holds from some
-  T on. That T is found by bisection.
-* ``K = T / N``, N > 1: as K > T / N - 1, ``alpha (K - 1) >= 8 log(N T) / phi_2 (1 / N - 2 / T)``.
-  For T >= 4 N that is at least ``4 log(N T) / (phi_2 N)``, which grows without end, while c2a keeps
-  alpha (K - 1) below a number that does not depend on T, ``R = sqrt(ln(5/4) / (2 (1 + A~_1)))``. So
-  c2a fails for every ``T >= max(4 N, exp(phi_2 N R / 4) / N)``, and no T is large enough.
+  over a power of T, and their upper limits do not, so every condition holds from some T on. That T
+  is found by bisection.
+* ``K = T / N``, N > 1: since K > T / N - 1, ``alpha (K - 1) >= 8 log(N T) / phi_2 (1 / N - 2 /
+  T)``. For T >= 4 N that is at least ``4 log(N T) / (phi_2 N)``, which is unbounded, while c2a
+  requires alpha (K - 1) to be at most a number that does not depend on T, ``R = sqrt(ln(5/4) / (2
+  (1 + A~_1)))``. So c2a fails for every ``T >= max(4 N, exp(phi_2 N R / 4) / N)``, and no T is
+  large enough.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ class LargeEnough:
     ----------
     num_steps : float
         The theorem admits the schedule at this T and at all larger ones that were checked, up to
-        `last`; infinite where none was found; see `log_fails_from`.
+        `last`. Infinite if none was found; see `log_fails_from`.
     log_fails_from : float
-        Where no T is large enough: c2a fails for every T from exp of this on, by the inequality in
-        this module's opening. Infinite where nothing is proved.
+        If no T is large enough: c2a fails for every T from exp(log_fails_from) on, by the
+        inequality in this module's docstring. Infinite if nothing is proved.
     heterogeneous : bool
-        Which of the corollary's two cases it is.
+        Whether this is the corollary's case for agents with different fixed points.
     limit : float
-        R, what c2a keeps alpha (K - 1) below.
+        R, the largest alpha (K - 1) that c2a allows.
     drift : float
         phi_2.
     num_agents : int
@@ -81,15 +82,17 @@ class LargeEnough:
 
     @property
     def why(self) -> str:
-        """The proof, or what was found, in a sentence."""
+        """The proof or the finding, in one sentence."""
         if self.holds:
             return (
                 f"every condition holds at T = {self.num_steps:.3g} and at all larger T that were "
-                "checked, "
-                f"{PER_DECADE} a decade up to {self.last:.0e}"
+                f"checked, {PER_DECADE} per decade up to {self.last:.0e}"
             )
         if math.isinf(self.log_fails_from):
-            return f"some condition fails at T = {self.last:.0e}, the largest T that was checked; nothing is proved beyond it"
+            return (
+                f"some condition fails at T = {self.last:.0e}, the largest T that was checked; "
+                "nothing is proved beyond it"
+            )
         least = (
             4 * (math.log(self.num_agents) + self.log_fails_from) / (self.drift * self.num_agents)
         )
@@ -97,23 +100,21 @@ class LargeEnough:
         first = f"{10**decades:.3g}" if decades < 12 else f"10^{decades:.4g}"
         return (
             f"c2a asks for alpha (K - 1) <= {self.limit:.3g}, but alpha (K - 1) >= 4 log(N T) / "
-            f"(phi_2 N) = {least:.3g} at "
-            f"T = {first}, N = {self.num_agents}, phi_2 = {self.drift:.3g}, and that grows with "
-            "T: it fails for every larger T"
+            f"(phi_2 N) = {least:.3g} at T = {first}, N = {self.num_agents}, phi_2 = "
+            f"{self.drift:.3g}, and that grows with T: it fails for every larger T"
         )
 
 
 def large_enough(
     problem: Problem, algorithm: Algorithm, *, heterogeneous: bool | None = None
 ) -> LargeEnough:  # fmt: skip
-    """The number of steps from which on the theorem admits the corollary's step size and sync
-    period.
+    """The smallest number of steps from which on the theorem admits the corollary's schedule.
 
     Parameters
     ----------
     heterogeneous : bool, optional
-        Whether to take the corollary's case for agents with different fixed points; what they have
-        if None.
+        Whether to take the corollary's case for agents with different fixed points; by default as
+        the agents' fixed points are.
 
     Examples
     --------
@@ -133,7 +134,7 @@ def large_enough(
 
 
 def large_enough_from(assumptions: Assumptions, heterogeneous: bool) -> LargeEnough:
-    """`large_enough` from what the assumptions give."""
+    """`large_enough` from assumptions that are already known."""
     require_complete(assumptions)
     agents, values = assumptions.num_agents, constants_from(assumptions, 1e-6)
     limit, phi_2 = sync_conditions(values, 2)[0].rhs, values["phi_2"]

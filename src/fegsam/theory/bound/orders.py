@@ -1,5 +1,4 @@
-"""How the theorems' terms, sample complexity and communication grow: as printed, and as the
-constants really do.
+"""How the theorems' terms, sample complexity and communication grow: as printed and corrected.
 
 Theorems fed_TD_on, fed_TD_off, fed_Q and fed_TD_off_lin, and Corollary sample_complexity_main. For
 the sup-norm algorithms, with Delta = mu_min (1 - gamma^n) and phi_2 >= Delta / 2, A = O(I_max^n)
@@ -23,8 +22,10 @@ from fegsam.errors import ProblemError, shown
 from fegsam.text import html_table, text_table
 
 Exponents = Mapping[str, float]
-"""Symbol to exponent; symbols: |S|, |A|, log d, I_max, mu_min, 1-gamma, N, K-1, alpha, varepsilon,
-epsilon"""
+"""The exponent of each symbol.
+
+The symbols are |S|, |A|, log d, I_max, mu_min, 1-gamma, N, K-1, alpha, varepsilon and epsilon.
+"""
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Order:
     quantity : str
         A term of the bound, "sample complexity" or "communication".
     printed, corrected : dict
-        Symbol to exponent.
+        The exponent of each symbol.
     note : str
-        Why they differ.
+        The reason why they differ.
 
     Examples
     --------
@@ -90,7 +91,7 @@ class Orders:
 
 
 def spelled(exponents: Exponents) -> str:
-    """A product of powers, those with negative exponents below the line.
+    """A product of powers, with the negative exponents in the denominator.
 
     >>> spelled({"|S|": 1, "mu_min": -3, "N": -1})
     '|S| / (mu_min^3 N)'
@@ -114,8 +115,8 @@ def orders(algorithm: Algorithm | type[Algorithm]) -> Orders:
     Parameters
     ----------
     algorithm
-        An algorithm or its class, with the attribute `theorem` that says which theorem of the paper
-        is its own; exponents of I_max are those for its window n, 1 for a class.
+        An algorithm or its class, whose attribute `theorem` names its theorem in the paper. The
+        exponents of I_max are those for its window n, which is 1 for a class.
 
     Returns
     -------
@@ -153,7 +154,7 @@ def orders(algorithm: Algorithm | type[Algorithm]) -> Orders:
 
 
 def _sup_norm_rows(horizon: int | None, size: Exponents) -> tuple[Order, ...]:
-    """Algorithms 3 and 4; `horizon` None where there is no importance sampling."""
+    """The rows of Algorithms 3 and 4; `horizon` is None if there is no importance sampling."""
 
     def powers(
         states: Exponents, ratios: tuple[int, int], rarest: int, gap: int, **others: int
@@ -197,8 +198,7 @@ def _sup_norm_rows(horizon: int | None, size: Exponents) -> tuple[Order, ...]:
 
 
 def _general_rows(*, heterogeneous: bool) -> tuple[Order, ...]:
-    """Theorems whose constants are left problem-dependent: what remains are N, K, alpha and
-    epsilon."""
+    """The rows of theorems whose constants depend on the problem; N, K, alpha, epsilon remain."""
     rows = [
         Order("variance", {"alpha": 1, "N": -1}, {"alpha": 1, "N": -1}),
         Order("local_steps", {"alpha": 2, "K-1": 1}, {"alpha": 2, "K-1": 1}),
@@ -221,7 +221,7 @@ def _general_rows(*, heterogeneous: bool) -> tuple[Order, ...]:
 
 def _communication(*, heterogeneous: bool) -> Order:
     if heterogeneous:
-        note = "K = sqrt(T / N) is enough, for the paper's K = sqrt(T) / N"
+        note = "K = sqrt(T / N) is enough, instead of the paper's K = sqrt(T) / N"
         return Order("communication", {"N": 0.5, "epsilon": -0.5}, {"epsilon": -0.5}, note)
     note = (
         "K = T / N violates c2a and c2b for large T: T / K = max(N, polylog(N T) times a constant)"

@@ -1,13 +1,12 @@
-"""The random time T-hat whose average the algorithms return: eq. q_dist, ``q_T^c(t) = c^-t /
-sum_{t'<T} c^-t'``.
+"""The random time T-hat whose average the algorithms return (eq. q_dist).
 
-It weighs later times more: c lies in (0, 1), as the theorems say (the sentence below eq. q_dist and
-the proofs, which have c > 1, would weigh the start most). The theorem takes ``c = 1 - alpha phi_2 /
-2``.
+Its distribution is ``q_T^c(t) = c^-t / sum_{t'<T} c^-t'``. It gives later times more weight: c lies
+in (0, 1), as in the theorems. (The sentence below eq. q_dist and the proofs have c > 1, which would
+give the start most weight.) The theorem takes ``c = 1 - alpha phi_2 / 2``.
 
-Backwards from the end, ``T - 1 - t`` is a geometric number of ratio c cut off at T. With ``rate =
--ln c`` everything is a difference of exponentials of nonpositive numbers, so nothing overflows and
-nothing cancels, for T up to 10^12 and c within 10^-15 of one.
+Counted from the end, ``T - 1 - t`` has a geometric distribution of ratio c, truncated at T. With
+``rate = -ln c`` everything is a difference of exponentials of nonpositive numbers, so nothing
+overflows and nothing cancels, for T up to 10^12 and c within 10^-15 of one.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from fegsam.theory.assumptions.drift import drift
 
 @dataclass(frozen=True)
 class OutputTimeDistribution:
-    """The law q_T^c of the output time on 0, ..., T-1; see `output_time_distribution`.
+    """The distribution q_T^c of the output time on 0, ..., T-1; see `output_time_distribution`.
 
     Attributes
     ----------
@@ -62,7 +61,7 @@ class OutputTimeDistribution:
         return -math.log(self.decay)
 
     def probabilities(self, times: ArrayLike | None = None) -> np.ndarray:
-        """The probability of each of `times`, of all times 0, ..., T-1 if None; zero outside.
+        """The probability of each of `times`, by default 0, ..., T-1; zero outside these.
 
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).probabilities([1, 2])
         array([0.8, 0. ])
@@ -98,8 +97,8 @@ class OutputTimeDistribution:
         >>> OutputTimeDistribution(num_steps=2, decay=0.25).mean
         0.8
         """
-        # The expected T - 1 - t is 1/expm1(rate) - T/expm1(rate T); 1/rate, huge and in both terms,
-        # is left out.
+        # The expected T - 1 - t is 1/expm1(rate) - T/expm1(rate T). Both terms contain 1/rate,
+        # which is huge and cancels, so it is left out.
         rate = self._rate
         return (
             self.num_steps
@@ -108,10 +107,9 @@ class OutputTimeDistribution:
         )
 
     def draw(self, uniforms: ArrayLike) -> np.ndarray:
-        """The inverse of `cdf`: a uniform number u in [0, 1) becomes the first time t with ``cdf(t)
-        > u``.
+        """The inverse of `cdf`: for each u of `uniforms`, the first time t with ``cdf(t) > u``.
 
-        Takes the same time for every T.
+        The u lie in [0, 1). The cost does not depend on T.
 
         >>> OutputTimeDistribution(num_steps=4, decay=0.5).draw([0.0, 0.06, 0.07, 0.5, 0.99])
         array([0, 0, 1, 3, 3])
@@ -121,10 +119,8 @@ class OutputTimeDistribution:
             raise ProblemError(
                 "A uniform number for the output time lies outside [0, 1); draw it from there."
             )
-        steps, rate = (
-            integer(self.num_steps, "num_steps"),
-            self._rate,
-        )  # the times that are drawn are 64-bit
+        # Checked, since the drawn times are 64-bit integers.
+        steps, rate = integer(self.num_steps, "num_steps"), self._rate
         # The first n > 0 with cdf(n - 1) > u solves exp(-rate (T - n)) = u + (1 - u) exp(-rate T)
         # =: 1 + tail.
         tail = (1 - u) * math.expm1(-rate * steps)
@@ -135,7 +131,7 @@ class OutputTimeDistribution:
                 np.log(u + (1 - u) * math.exp(-rate * steps)),
             )
         t = np.clip(np.floor(steps + log / rate), 0, steps - 1)
-        # Rounding may miss by one at the edge between two times.
+        # Rounding may be off by one where u is close to a value of the cdf.
         t = np.where(self.cdf(t) <= u, t + 1, t)
         t = np.where(self.cdf(t - 1) > u, t - 1, t)
         return np.clip(t, 0, steps - 1).astype(np.int64)
@@ -150,7 +146,7 @@ def _bounded_part(x: float) -> float:
 
 
 def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribution:
-    """The law of the time whose average the algorithms return (eq. q_dist).
+    """The distribution of the time whose average the algorithms return (eq. q_dist).
 
     Parameters
     ----------
@@ -162,8 +158,8 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
     Examples
     --------
     >>> import fegsam as fg
-    >>> law = fg.theory.output_time_distribution(num_steps=10**12, decay=1 - 1e-12)
-    >>> round(law.mean / 10**12, 3)
+    >>> output_time = fg.theory.output_time_distribution(num_steps=10**12, decay=1 - 1e-12)
+    >>> round(output_time.mean / 10**12, 3)
     0.582
     """
     return OutputTimeDistribution(num_steps, decay)
@@ -172,12 +168,12 @@ def output_time_distribution(num_steps: int, decay: float) -> OutputTimeDistribu
 def default_output_decay(
     problem: Problem, algorithm: Algorithm, step_size: float, num_steps: int
 ) -> float:
-    """The theorem's ``c = 1 - alpha phi_2 / 2``, with ``alpha beta`` for alpha in the linear
-    algorithms.
+    """The theorem's ``c = 1 - alpha phi_2 / 2``, or ``1 - 1 / T`` where that is not available.
 
-    The norm is the one that `assumptions` reports. Where it finds none in which the agents
-    contract, or c leaves (0, 1) because the step is too large or too small for double precision, it
-    is ``1 - 1 / T``; 1/2 for T = 1, where it does not matter.
+    In the linear algorithms alpha is the step size times beta. The norm is the one that
+    `assumptions` reports. If it finds none in which the agents contract, or if c leaves (0, 1)
+    because the step is too large or too small for double precision, c is ``1 - 1 / T``, or 1/2 for
+    T = 1, where it does not matter.
 
     Examples
     --------

@@ -1,18 +1,22 @@
-"""The theorem on FeGSAM with the constants that a careful proof gives; docs/sharper_bound.md
-derives every step.
+"""The theorem on FeGSAM with the constants of a more careful proof.
 
-The bound of `error_bound` is a million times the error and more. Most of that is given away by
-inequalities that are not needed. This one keeps the paper's assumptions, its Lyapunov function M
-and its decomposition of the drift, and changes five things: the mean square of the average noise is
-B^2/N + (m_4 rho^r)^2; the way of the parameters in tau steps, and how far the agents part between
-synchronisations, are bounded along every path, not by recursions; products are bounded by the
-Cauchy-Schwarz inequality in mean square, not by Young's; the recursion is solved at its fixed
-point; and tau is whatever number gives the least bound. In an inner-product norm, moreover, the
-noise at two times is as correlated as the chain lets it be.
+docs/sharper_bound.md derives every step. The bound of `error_bound` is a million or more times the
+error, mostly because of inequalities that are not needed. This proof keeps the paper's assumptions,
+its Lyapunov function M and its decomposition of the drift, and changes five things:
 
-Let x be the root of ``E||theta_t||^2``. The way of tau steps and the root of the expected sync
-error Omega are at most affine functions of x, so the drift of ``y = 2 u_cm^2 E M``, which is at
-least x^2, is at most ``-2 alpha u_cm^2 (k y - q_1 sqrt(y) - q_0)``.
+* the mean square of the average noise is B^2/N + (m_4 rho^r)^2;
+* the distance that the parameters move in tau steps, and the distance between the agents before a
+  synchronisation, are bounded along every path, not by recursions;
+* products are bounded by the Cauchy-Schwarz inequality in mean square, not by Young's;
+* the recursion is solved at its fixed point;
+* tau is the number that gives the least bound.
+
+In an inner-product norm, moreover, the correlation of the noise at two times is bounded by the
+mixing of the chain.
+
+Let x be the root of ``E||theta_t||^2``. The distance moved in tau steps and the root of the
+expected sync error Omega are at most affine functions of x, so the drift of ``y = 2 u_cm^2 E M``,
+which is at least x^2, is at most ``-2 alpha u_cm^2 (k y - q_1 sqrt(y) - q_0)``.
 """
 
 from __future__ import annotations
@@ -36,9 +40,9 @@ from fegsam.theory.bound.conditions import require_complete
 from fegsam.theory.bound.output_time import OutputTimeDistribution, default_output_decay
 
 ENVELOPES = 24
-"""Number of smoothings psi of the sup norm to try."""
+"""The number of smoothings psi of the sup norm to try."""
 WINDOWS = 60
-"""Largest number of windows tau to try, in geometric progression."""
+"""The largest number of windows tau to try, in geometric progression."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,15 @@ class SharperBound:
     stationary : float
         The bound on the expected squared error of the average in the long run.
     initial : float
-        The rest of `total`: the times before the recursion applies, and what the start adds after
-        them.
+        The rest of `total`: the times before the recursion applies, and the remaining effect of the
+        start after them.
     norm : str
         "sup", "2" or "weighted".
     start_error : float
     rate : float
-        The error above `stationary` shrinks by the factor ``1 - rate`` a step.
+        The error above `stationary` shrinks by the factor ``1 - rate`` in each step.
     window : int
-        The tau that gives the least bound; 0 where none gives any.
+        The tau that gives the least bound; 0 if none gives a bound.
     smoothing : float
         psi of the Lyapunov function; infinite in an inner-product norm, which is smooth itself.
     step_size, sync_period, num_steps, num_agents
@@ -110,8 +114,11 @@ class SharperBound:
             ["rate", number(self.rate)],
             ["window tau", str(self.window)],
         ]
-        run = f"{self.num_agents} agents, step size {self.step_size:.4g}, sync period {self.sync_period}"
-        title = f"Sharper bound on the squared error ({self.norm} norm): {run}, {self.num_steps:.4g} steps"
+        title = (
+            f"Sharper bound on the squared error ({self.norm} norm): {self.num_agents} agents, "
+            f"step size {self.step_size:.4g}, sync period {self.sync_period}, "
+            f"{self.num_steps:.4g} steps"
+        )
         return title + "\n\n" + text_table(["part", "value"], rows)
 
 
@@ -124,25 +131,24 @@ def sharper_error_bound(
     sync_period: int = 1,
     decay: float | None = None,
 ) -> SharperBound:
-    """The sharpest bound on the error of the output that the theorem's assumptions are known to
-    give.
+    """The sharpest known bound on the error of the output under the theorem's assumptions.
 
     Parameters
     ----------
     step_size, num_steps, sync_period
-        Of the run; the parameters start at zero. One agent is taken to have sync period 1.
+        The run's; the parameters start at zero. For one agent the sync period is taken to be 1.
     decay : float, optional
-        c of the output time; the default one of `run` if None.
+        c of the output time; by default that of `run`.
 
     Returns
     -------
     SharperBound
-        Infinite, with a warning, where the step is too large.
+        Infinite, with a warning, if the step is too large.
 
     Raises
     ------
     ProblemError
-        Where no norm is found in which the agents contract.
+        If no norm is found in which the agents contract.
 
     Examples
     --------
@@ -182,7 +188,7 @@ def sharper_error_bound(
 def sharper_from(
     given: Assumptions, *, step_size: float, num_steps: int, decay: float, sync_period: int = 1
 ) -> SharperBound:
-    """`sharper_error_bound` from what the assumptions give: the least bound over tau and psi."""
+    """`sharper_error_bound` from known assumptions: the least bound over tau and psi."""
     require_complete(given)
     alpha, period = step_size * given.beta, sync_period if given.num_agents > 1 else 1
     output = OutputTimeDistribution(num_steps, decay)
@@ -201,8 +207,9 @@ def sharper_from(
 
 @dataclass(frozen=True)
 class Envelope:
-    """A Lyapunov function M: its smoothness X, ``l2 ||x||_m^2 <= ||x||_c^2 <= u2 ||x||_m^2``, and
-    its drift phi_2.
+    """The smoothness X, the norm equivalence and the drift phi_2 of a Lyapunov function M.
+
+    The norm equivalence is ``l2 ||x||_m^2 <= ||x||_c^2 <= u2 ||x||_m^2``.
 
     >>> Envelope(psi=math.inf, X=1.0, u2=1.0, l2=1.0, phi_2=0.5).phi_2
     0.5
@@ -216,8 +223,11 @@ class Envelope:
 
 
 def envelopes(given: Assumptions) -> list[Envelope]:
-    """``M = ||x||_c^2 / 2`` in an inner-product norm; in the sup norm Moreau envelopes with several
-    psi."""
+    """The Lyapunov functions to try.
+
+    In an inner-product norm this is ``M = ||x||_c^2 / 2``; in the sup norm they are Moreau
+    envelopes with several psi.
+    """
     gap = 1 - given.contraction
     if given.norm != "sup":
         return [Envelope(math.inf, 1.0, 1.0, 1.0, gap)]
@@ -240,8 +250,10 @@ def envelopes(given: Assumptions) -> list[Envelope]:
 
 
 def windows(given: Assumptions, alpha: float) -> list[int]:
-    """The tau to try, up to where the chain's memory is below alpha^3 or alpha tau (A_2 + 1)
-    reaches one half."""
+    """The tau to try.
+
+    They end where the chain's memory is below alpha^3 or alpha tau (A_2 + 1) reaches one half.
+    """
     rho, least = given.mixing.rho, max(1, given.horizon)
     if rho <= 0:
         return [given.horizon + 1]
@@ -259,7 +271,7 @@ def _bound(
     period: int,
     output: OutputTimeDistribution,
 ) -> tuple[float, float, float, float] | None:
-    """Total, long run, share of the start, and rate; None where the step is too large."""
+    """Total, long run, share of the start, and rate; None if the step is too large."""
     a, begin = given.A_2 + 1, 2 * tau + period - 1
     if not alpha * begin * a < 1:
         return None
@@ -285,8 +297,11 @@ def _bound(
 def drift_polynomial(
     given: Assumptions, envelope: Envelope, alpha: float, tau: int, period: int = 1
 ) -> tuple[float, float, float]:
-    """k, q_1 and q_0: ``E M`` falls by at least ``alpha (k y - q_1 sqrt(y) - q_0)`` a step from
-    time 2 tau + K - 1 on."""
+    """The coefficients k, q_1 and q_0 of the drift.
+
+    From time 2 tau + K - 1 on, ``E M`` falls by at least ``alpha (k y - q_1 sqrt(y) - q_0)`` in
+    each step.
+    """
     found = movement(given, alpha, tau, period)
     if found is None:
         return -math.inf, math.inf, math.inf
@@ -303,12 +318,12 @@ def drift_polynomial(
         (X * (given.A_2 + given.contraction), way, x + apart),
         (X * (given.A_1 + given.contraction), earlier, way + 2 * apart),
         (X * given.m_1 * delta, earlier, earlier + apart),
-        # T_4, the agents that are apart
+        # T_4, the distance between the agents
         (given.contraction / math.sqrt(u2 * envelope.l2), x, apart),
         # T_5, the square of the step
         (alpha * X / 2, moved + noise, moved + noise),
-        # T_2, the Markov noise b: what was known of it tau steps ago, and what the parameters have
-        # heard of it since
+        # T_2, the Markov noise b: its mean given the state tau steps ago, and its correlation with
+        # the parameters' movement since
         (X * given.m_4 * delta, Affine(0.0, 1.0), earlier),
     ]
     if is_sup:
@@ -344,17 +359,16 @@ class Affine(NamedTuple):
 def movement(
     given: Assumptions, alpha: float, tau: int, period: int
 ) -> tuple[Affine, Affine] | None:
-    """The way of tau steps, and the root of the sync error, as functions of x; None where the step
-    is too large.
+    """Bounds on the distance moved in tau steps and on the root of the sync error.
 
-    Over the W = tau + K - 1 steps that matter, the way D and the root omega of the sync error
-    satisfy
+    Both are functions of x; None if the step is too large. Over the W = tau + K - 1 steps that
+    matter, the distance D and the root omega of the sync error satisfy
 
         D     <= alpha (W a (x + D) + W A_1 omega + S_W),
         omega <= alpha (c (K - 1) a (x + D + omega) + beta),
 
-    S_W the noise of the average in W steps and beta that of one agent in K - 1; c is 1, in the sup
-    norm 2.
+    where S_W is the noise of the average in W steps and beta that of one agent in K - 1 steps; c is
+    2 in the sup norm and 1 otherwise.
     """
     a, reach, local = given.A_2 + 1, tau + period - 1, period - 1
     is_sup = given.norm == "sup"
@@ -377,9 +391,8 @@ def movement(
     part = (2 if is_sup else 1) * local
     ways, parting, drag = 1 - alpha * reach * a, 1 - alpha * part * a, alpha * reach * given.A_1
     determinant = ways * parting - drag * alpha * part * a
-    if not (
-        ways > 0 and parting > 0 and determinant > 0
-    ):  # then the inverse of the two inequalities has no negative entry
+    # If all three are positive, the inverse of the two inequalities has no negative entry.
+    if not (ways > 0 and parting > 0 and determinant > 0):
         return None
     first = alpha * Affine(reach * a, heard[0])
     second = alpha * Affine(part * a, r * (spread + pulled))
@@ -394,14 +407,15 @@ def _forgotten(given: Assumptions, tau: int) -> float:
 
 
 def correlated_noise(given: Assumptions, tau: int) -> float:
-    """A bound on ``sum_{k=1}^{tau}`` of the standard deviation of ``E[b_i(y_k) | y_0]``, each of
-    which is at most B."""
+    """A bound on the sum over k = 1, ..., tau of the standard deviation of ``E[b_i(y_k) | y_0]``.
+
+    Each of them is at most B.
+    """
     if not math.isnan(given.lag_sum):
         return min(given.lag_sum, tau * given.B)
     if given.level == "given" and given.m_3 > 0:
-        return (
-            tau * given.B
-        )  # m_2 then says nothing of how far the conditional mean is from the agent's own
+        # m_2 then does not bound the distance of the conditional mean from the agent's own mean.
+        return tau * given.B
     rho = given.mixing.rho
     if rho <= 0:
         return 0.0
@@ -426,8 +440,7 @@ def _remembered(output: OutputTimeDistribution, begin: int, rate: float) -> floa
 
 
 def largest_sharper_step(problem: Problem, algorithm: Algorithm, *, sync_period: int = 1) -> float:
-    """The largest step size for which the long run of `sharper_error_bound` is finite, to a
-    thousandth.
+    """The largest step size with a finite long-run `sharper_error_bound`, to within 0.1%.
 
     Examples
     --------

@@ -1,18 +1,18 @@
-"""The noise of one kind of agent at the fixed point, and how long it is felt: all that the
-small-step law asks of it.
+"""The noise of one kind of agents at the fixed point, and how long it stays correlated.
 
 An agent of a linear algorithm moves ``theta += alpha (M(y_t) theta + b(y_t))``, theta measured from
-theta*. Its noise is the law of M and b under the stationary chain: their means, ``Cov(b, b)``, and
-what b at one time says of M and b at later times. The latter goes through the law of the chain.
-Told b(y_0), the law of the next state or mode is disturbed by
+theta*. The small-step law needs the moments of M and b under the stationary chain: their means,
+``Cov(b, b)``, and the correlation of b at one time with M and b at later times. That correlation is
+carried by the chain: knowing b(y_0) disturbs the distribution of the next state or mode by
 
     g(z) = E[b~(y_0) 1{z_1 = z}],        b~ = b - E b,
 
-a measure with values in R^d and of mass zero, which `lag_sums` carries on; then ``E[M(y_j)
-b~(y_0)]`` is the sum over z of ``E[M | z] (Q^{j-1} g)(z)``, and ``E[b(y_j) b~(y_0)']`` likewise.
+a measure with values in R^d and total mass zero. `lag_sums` propagates it: ``E[M(y_j) b~(y_0)]`` is
+the sum over z of ``E[M | z] (Q^{j-1} g)(z)``, and ``E[b(y_j) b~(y_0)']`` is the sum over z of
+``E[b | z] (Q^{j-1} g)(z)'``.
 
-The modes of n-step TD are windows. But n - 1 steps after a disturbance the window begins with a
-state that was drawn when it ended, so from then on the chain of states tells all, however many
+The modes of n-step TD are windows. But n - 1 steps after a disturbance, the window starts at the
+last state of the disturbed one, so from then on the chain of states alone is enough, however many
 windows there are.
 """
 
@@ -34,8 +34,10 @@ from fegsam.theory.small_step.lag_sums import lag_sums
 
 
 class AgentNoise(Protocol):
-    """What the small-step law asks of one kind's noise; `StateNoise`, `WindowNoise` and
-    `cell_noise.CellNoise` answer."""
+    """The moments that the small-step law needs of one kind's noise.
+
+    `StateNoise`, `WindowNoise` and `cell_noise.CellNoise` implement it.
+    """
 
     @property
     def mean_matrix(self) -> np.ndarray:
@@ -53,8 +55,7 @@ class AgentNoise(Protocol):
         ...
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
-        period)``."""
+        """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
         ...
 
     def offset_response(self, effects: np.ndarray) -> np.ndarray:
@@ -68,13 +69,15 @@ class AgentNoise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StateNoise:
-    """A linear operator: the matrix and the offset are functions of the state of the chain, which
-    is its mode; m = Y."""
+    """The noise of a linear operator, whose matrix and offset depend on the state of the chain.
+
+    The mode is the state: m = Y.
+    """
 
     chain: sparse.csr_array
     """(Y, Y)"""
     law: np.ndarray
-    """(Y,)"""
+    """(Y,): the stationary distribution of the chain"""
     matrices: np.ndarray
     """(Y, d, d)"""
     offsets: np.ndarray
@@ -100,8 +103,7 @@ class StateNoise:
         return self._deviations.T @ (self.offsets - self.mean_offset)
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
-        period)``."""
+        """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
         total, triangle = lag_sums(
             self.chain, self.law, self.chain.T @ self._deviations, period - 1
         )
@@ -118,14 +120,16 @@ class StateNoise:
 
 @dataclass(frozen=True, eq=False)
 class WindowNoise:
-    """TD: the window y adds its temporal difference times the row of its first state, ``M(y) =
-    row(S_t) w(y)'``."""
+    """The noise of TD, where a window y adds its temporal difference times a row.
+
+    The row is that of the window's first state: ``M(y) = row(S_t) w(y)'``.
+    """
 
     windows: Windows
     chain: sparse.csr_array
     """(S, S)"""
     law: np.ndarray
-    """(S,)"""
+    """(S,): the stationary distribution of the chain"""
     errors: np.ndarray
     """(E,): the temporal differences at the fixed point"""
 
@@ -136,7 +140,7 @@ class WindowNoise:
 
     @cached_property
     def _frequency(self) -> np.ndarray:
-        """(E,): how often each window is met."""
+        """(E,): the stationary probability of each window."""
         return self.windows.stationary[self.windows.source] * self.windows.probability
 
     @cached_property
@@ -187,8 +191,7 @@ class WindowNoise:
         return second_moment - np.outer(self.mean_offset, self.mean_offset)
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
-        period)``."""
+        """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
         windows, (states,) = self.windows, self.law.shape
         shape = (windows.num_modes, states)
         flow = sparse.coo_array(
@@ -242,17 +245,22 @@ class WindowNoise:
 
 
 def state_noises(
-    problem: MarkovNoise, operator: LinearOperator, laws: np.ndarray, fixed_point: np.ndarray
+    problem: MarkovNoise,
+    operator: LinearOperator,
+    distributions: np.ndarray,
+    fixed_point: np.ndarray,
 ) -> list[tuple[float, StateNoise]]:
-    """The noise of the kinds of agents of a linear operator, each with its share of the agents;
-    `laws` (M, Y) are their stationary distributions."""
+    """The noise of each kind of agents of a linear operator, with the kind's share of the agents.
+
+    `distributions` (M, Y) are the stationary distributions of the kinds.
+    """
     matrices, offsets = operator.of_kinds(problem.num_kinds)
     return [
         (
             float(problem.kind_counts[kind] / problem.num_agents),
             StateNoise(
                 problem.kernels[kind],
-                laws[kind],
+                distributions[kind],
                 matrices[kind],
                 offsets[kind] + matrices[kind] @ fixed_point,
             ),
@@ -264,9 +272,12 @@ def state_noises(
 def window_noises(
     algorithm: Algorithm, problem: Problem, fixed_point: np.ndarray
 ) -> list[tuple[float, WindowNoise]]:
-    """The noise of the kinds of agents of a temporal difference, each with its share of the agents;
-    like kinds count as one."""
-    chains, laws = kind_chains(problem, algorithm), kind_stationary_laws(problem, algorithm)
+    """The noise of each kind of agents of TD, with the kind's share of the agents.
+
+    Kinds with the same windows are merged.
+    """
+    chains = kind_chains(problem, algorithm)
+    distributions = kind_stationary_laws(problem, algorithm)
     shares: dict[int, float] = {}
     distinct: dict[int, WindowNoise] = {}
     for kind, windows in enumerate(chain_windows(problem, algorithm)):
@@ -276,6 +287,6 @@ def window_noises(
         shares[key] = shares.get(key, 0.0) + float(problem.kind_counts[kind] / problem.num_agents)
         if key not in distinct:
             distinct[key] = WindowNoise(
-                windows, chains[kind], laws[kind], windows.errors(fixed_point)
+                windows, chains[kind], distributions[kind], windows.errors(fixed_point)
             )
     return [(shares[key], noise) for key, noise in distinct.items()]

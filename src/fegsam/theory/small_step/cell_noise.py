@@ -2,8 +2,9 @@
 
 An agent at (s, a) that moves to s' adds ``alpha (R + gamma max Q(s', .) - Q(s, a))`` to one cell.
 With theta = Q - Q* and the greedy action g(s') this is ``alpha e_(s,a) (delta + gamma theta(s',
-g(s')) - theta(s, a) + gamma excess)``: delta is the temporal difference at Q*, and the excess, how
-far another action overtakes the greedy one, is zero near Q*. Without the excess the rule is linear:
+g(s')) - theta(s, a) + gamma excess)``: delta is the temporal difference at Q*, and the excess, by
+how much another action overtakes the greedy one, is zero near Q*. Without the excess the rule is
+linear:
 
     M(y) = e_(s,a) (gamma e_(s',g(s')) - e_(s,a))',        b(y) = delta(y) e_(s,a).
 
@@ -25,28 +26,30 @@ from fegsam.problem.federation import Federation
 from fegsam.theory.small_step.lag_sums import lag_sums
 
 TIE = 1e-9
-"""Actions whose values differ by less than this part of the largest value are equally good."""
+"""Two actions tie if their values differ by less than this fraction of the largest value."""
 
 
 @dataclass(frozen=True, eq=False)
 class CellNoise:
-    """One kind's transitions (s, a, s') and what they do; the mode of the chain is the state, m =
-    S."""
+    """One kind's transitions (s, a, s') and what they add to Q.
+
+    The mode is the state: m = S.
+    """
 
     chain: sparse.csr_array
     """(S, S)"""
     law: np.ndarray
     """(S,): the stationary distribution of the chain"""
     state: np.ndarray
-    """(E,), as the following: where each transition starts"""
+    """(E,): the state that each transition leaves"""
     cell: np.ndarray
-    """which entry of Q it changes"""
+    """(E,): the entry of Q that it changes"""
     next: np.ndarray
-    """where it ends"""
+    """(E,): the state that it reaches"""
     frequency: np.ndarray
-    """how often it is met"""
+    """(E,): its stationary probability"""
     errors: np.ndarray
-    """the temporal difference at Q*"""
+    """(E,): its temporal difference at Q*"""
     greedy: np.ndarray
     """(S,): the best cell of each state"""
     discount: float
@@ -84,8 +87,7 @@ class CellNoise:
         return np.diag(squares) - np.outer(self.mean_offset, self.mean_offset)
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
-        """Two (m, d): ``sum_{j>=1} Q^{j-1} g``, and the same with weights ``max(0, 1 - j /
-        period)``."""
+        """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
         disturbance = -np.outer(self.law, self.mean_offset)
         np.add.at(disturbance, (self.next, self.cell), self.frequency * self.errors)
         total, triangle = lag_sums(self.chain, self.law, disturbance, period - 1)
@@ -116,24 +118,27 @@ class CellNoise:
 def cell_noises(
     algorithm: Algorithm, problem: Federation, fixed_point: np.ndarray
 ) -> list[tuple[float, CellNoise]]:
-    """The noise of the kinds of agents of Q-learning, each with its share of the agents; like kinds
-    count as one."""
+    """The noise of each kind of agents of Q-learning, with the kind's share of the agents.
+
+    Where all agents share the MDP and the policy they are one kind.
+    """
     states, actions = problem.num_states, problem.num_actions
     greedy = greedy_cells(fixed_point.reshape(states, actions))
     policies = algorithm.policies(problem)
-    chains, laws = kind_chains(problem, algorithm), kind_stationary_laws(problem, algorithm)
+    chains = kind_chains(problem, algorithm)
+    distributions = kind_stationary_laws(problem, algorithm)
     alike = max(len(problem.mdps), len(policies)) == 1
     found: list[tuple[float, CellNoise]] = []
     for kind in [0] if alike else np.flatnonzero(problem.kind_counts):
         mdp, policy = problem.mdps[kind % len(problem.mdps)], policies[kind % len(policies)]
         cell = np.repeat(np.arange(states * actions), np.diff(mdp.transitions.indptr))
         following = mdp.transitions.indices.astype(np.int64)
-        frequency = (laws[kind][:, None] * policy).ravel()[cell] * mdp.transitions.data
+        frequency = (distributions[kind][:, None] * policy).ravel()[cell] * mdp.transitions.data
         best = fixed_point[greedy]
         errors = mdp.rewards.ravel()[cell] + problem.discount * best[following] - fixed_point[cell]
         noise = CellNoise(
             chains[kind],
-            laws[kind],
+            distributions[kind],
             cell // actions,
             cell,
             following,
@@ -150,8 +155,9 @@ def cell_noises(
 
 
 def greedy_cells(values: np.ndarray) -> np.ndarray:
-    """(S,): the cell of the best action of each state, for `values` (S, A); an error where two are
-    equally good.
+    """(S,): the cell of the best action of each state, for `values` (S, A).
+
+    Raises a ProblemError where two actions tie.
 
     Examples
     --------
@@ -169,7 +175,6 @@ def greedy_cells(values: np.ndarray) -> np.ndarray:
                 f"The greedy policy is not unique: in state {state} the actions "
                 f"{min(first, second)} and {max(first, second)} "
                 "are equally good, so Q-learning has no linear form near Q*; give the actions "
-                "rewards that differ, or measure "
-                "with run."
+                "rewards that differ, or measure the error with run."
             )
     return np.arange(states) * actions + best

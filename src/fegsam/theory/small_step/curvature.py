@@ -1,24 +1,24 @@
-"""How much the maximum in Q-learning exceeds the value of the greedy action, because agents' values
-fluctuate.
+"""The overestimation bias of Q-learning: the maximum over fluctuating values is too large.
 
-Near Q* an agent's copy of Q is Gaussian with mean Q* and a covariance C of order alpha. It
-overestimates the value of a next state s by
+Near Q* an agent's copy of Q is Gaussian with mean Q* and a covariance C of order alpha. On average
+it overestimates the value of a next state s by
 
-    E max(0, max_a D_a),        D_a = Q(s, a) - Q(s, g(s)),  a Gaussian of mean -gap_a and variance
-    v_a,
+    E max(0, max_a D_a),        D_a = Q(s, a) - Q(s, g(s)),
 
-on average. Where every gap is large against its standard deviation that is nothing: ``E max(0, D) =
-sd phi(u) - gap Phi(-u)`` with u = gap / sd falls like ``exp(-u^2 / 2)``. Where two actions tie
-nearly it is of the order of the standard deviation, that is sqrt(alpha). The mean equation ``0 = A
-x + gamma mean_i flow_i E excess_i`` turns it into a bias x of the average.
+where D_a is Gaussian with mean -gap_a and variance v_a. Where every gap is large against its
+standard deviation this is negligible: ``E max(0, D) = sd phi(u) - gap Phi(-u)`` with u = gap / sd
+falls like ``exp(-u^2 / 2)``. Where two actions nearly tie it is of the order of the standard
+deviation, that is sqrt(alpha). The mean equation ``0 = A x + gamma mean_i flow_i E excess_i`` turns
+it into a bias x of the average.
 
 An agent's own copy fluctuates more than the average if K > 1: k steps after a synchronisation its
 covariance is
 
     alpha/N F^k X F^k'  +  alpha^2 sum_{j<k} F^j Gamma F^j',        F = I + alpha A,
 
-what is left of the average that it took, and its own noise since. X is that of the small-step law
-and Gamma the long-run covariance of the agent's noise.
+the remaining variance of the average that it received plus the variance of its own noise since. X
+is the solution of the Lyapunov equation in `small_step`, and Gamma is the long-run covariance of
+the agent's noise.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ from scipy.special import ndtr, ndtri
 from fegsam.theory.small_step.cell_noise import CellNoise
 
 PHASES = 8
-"""Largest number of times between two synchronisations at which the covariance is computed."""
+"""The covariance is computed at no more than this many times between two synchronisations."""
 POINTS = 2**14
-"""Quasi-random points for states with three actions or more: the excess is right to about a
-thousandth."""
+"""Quasi-random points for states with three or more actions; the excess is right to about 0.1%."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """What the maximum adds, and how near it comes to mattering.
+    """The effect of the maximum on the mean increment, and how close the nearest tie is.
 
     Attributes
     ----------
     pull : (d,) array
-        ``gamma mean_i flow_i E excess_i``, what it adds to the mean increment.
+        ``gamma mean_i flow_i E excess_i``: what the maximum adds to the mean increment.
     gap_ratio : float
         The smallest ratio of an action gap to the standard deviation of that gap in one agent's
         copy.
@@ -62,7 +61,7 @@ class Curvature:
 
 
 NO_CURVATURE = Curvature(np.zeros(1), math.inf)
-"""That of a linear rule."""
+"""The curvature of a linear rule."""
 
 
 def curvature(
@@ -73,8 +72,10 @@ def curvature(
     alpha: float,
     period: int,
 ) -> Curvature:
-    """The curvature at Q* = `values` (d,) for kinds with their shares, their Gamma and the
-    `covariance` of the average."""
+    """The curvature at Q* = `values` (d,), for kinds with their shares and their Gammas.
+
+    `covariance` (d, d) is that of the agents' average.
+    """
     pull, smallest = np.zeros(len(values)), math.inf
     for (share, noise), gamma in zip(kinds, long_run, strict=True):
         excess = np.zeros(len(noise.law))
@@ -89,8 +90,10 @@ def curvature(
 def copy_covariances(
     matrix: np.ndarray, gamma: np.ndarray, covariance: np.ndarray, alpha: float, period: int
 ) -> Iterator[tuple[float, np.ndarray]]:
-    """Weights that add up to one, and the covariance (d, d) of an agent's copy at up to `PHASES`
-    times of a period."""
+    """The covariance (d, d) of an agent's copy of Q at up to `PHASES` times of a period.
+
+    Each comes with a weight, the share of the period that it represents.
+    """
     stride = -(-period // PHASES)
     first = (stride - 1) // 2
     step = np.eye(len(matrix)) + alpha * matrix
@@ -115,8 +118,10 @@ def _powers(step: np.ndarray, noise: np.ndarray, count: int) -> tuple[np.ndarray
 def gap_distribution(
     greedy: np.ndarray, values: np.ndarray, covariance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(S, A-1) gaps and (S, A-1, A-1) covariances of ``Q(s, a) - Q(s, g(s))`` over the other
-    actions a of each state."""
+    """(S, A-1) gaps and (S, A-1, A-1) covariances of ``Q(s, a) - Q(s, g(s))``.
+
+    They range over the actions a of each state other than its greedy action g(s).
+    """
     states, actions = len(greedy), len(values) // len(greedy)
     cells = np.arange(len(values)).reshape(states, actions)
     others = cells[cells != greedy[:, None]].reshape(states, actions - 1)
@@ -133,8 +138,7 @@ def gap_distribution(
 
 
 def gap_ratios(gaps: np.ndarray, spreads: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(S, a) standard deviations, and the gaps in units of them; infinite where nothing
-    fluctuates."""
+    """(S, a) standard deviations, and the gaps divided by them: infinite where they are zero."""
     deviations = np.sqrt(np.maximum(np.einsum("saa->sa", spreads), 0.0))
     return deviations, np.divide(
         gaps, deviations, out=np.full_like(gaps, math.inf), where=deviations > 0
@@ -142,11 +146,11 @@ def gap_ratios(gaps: np.ndarray, spreads: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def expected_excess(gaps: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """(S,): ``E max(0, max_a D_a)`` for D of mean ``-gaps`` (S, a) and covariance `spreads` (S, a,
-    a).
+    """(S,): ``E max(0, max_a D_a)`` for Gaussian D.
 
-    One action's part has a closed form. Where several may overtake at once, quasi-random points
-    tell by how much the sum of their parts exceeds the largest.
+    D has mean ``-gaps`` (S, a) and covariance `spreads` (S, a, a). The expectation for one action
+    has a closed form. Where several actions may overtake the greedy one at once, quasi-random
+    points estimate by how much the sum over the actions exceeds the maximum.
 
     Examples
     --------
@@ -157,20 +161,21 @@ def expected_excess(gaps: np.ndarray, spreads: np.ndarray) -> np.ndarray:
     parts = deviations * np.exp(-(ratio**2) / 2) / math.sqrt(2 * math.pi) - gaps * ndtr(-ratio)
     total = np.maximum(parts, 0.0).sum(axis=1)
     if gaps.shape[1] > 1:
-        # Where no second action comes near, nothing overlaps.
+        # The sum exceeds the maximum only where two actions come near the greedy one.
         for s in np.flatnonzero((ratio < 8).sum(axis=1) > 1):
             total[s] -= _overlap(gaps[s], spreads[s])
     return total
 
 
 def _overlap(gaps: np.ndarray, spread: np.ndarray) -> float:
-    """``E[sum_a max(0, D_a) - max(0, max_a D_a)]`` by additive quasi-random points, folded by the
-    tent map."""
+    """``E[sum_a max(0, D_a) - max(0, max_a D_a)]``, estimated at quasi-random points.
+
+    The points are an additive sequence, folded by the tent map.
+    """
     dim = len(gaps)
     base = 2.0
-    for _ in range(
-        64
-    ):  # the root of x^(dim + 1) = x + 1, whose powers spread points evenly in every dimension
+    # The root of x^(dim + 1) = x + 1: its powers spread the points evenly in every dimension.
+    for _ in range(64):
         base = (1 + base) ** (1 / (dim + 1))
     points = (0.5 + np.outer(np.arange(1, POINTS + 1), base ** -np.arange(1.0, dim + 1))) % 1.0
     normal = ndtri(np.clip(1 - np.abs(2 * points - 1), 1e-15, 1 - 1e-15))

@@ -1,14 +1,15 @@
-"""Sums over the lags of a Markov chain: how long a disturbance of its law is felt.
+"""Sums over the lags of a Markov chain: the total effect of a disturbance of its distribution.
 
-A disturbance g of the law of the state, of total mass zero, is ``Q^i g`` after i steps, Q the
-transpose of the kernel. Two sums over all i are wanted,
+A disturbance g of the distribution of the state, of total mass zero, becomes ``Q^i g`` after i
+steps, where Q is the transpose of the kernel. This module computes two sums over i,
 
-    sum_{i>=0} Q^i g = (I - Q)^{-1} g,          the fundamental matrix at work, and
+    sum_{i>=0} Q^i g = (I - Q)^{-1} g,          the fundamental matrix applied to g, and
     sum_{i<k} (k - i) Q^i g,                    lags that fall within a block of k steps.
 
-Both are taken without ever subtracting nearly equal terms, for k up to 10^6 and more and however
-slowly the chain mixes: on dense matrices by squaring; on sparse ones by walking until the
-disturbance is gone, and where that takes long in a small Krylov space of Q or of (I - Q)^{-1}.
+Neither computation subtracts nearly equal terms, for k up to 10^6 and more and however slowly the
+chain mixes. Dense matrices are squared repeatedly. Sparse ones are applied step by step until the
+disturbance is gone; where that takes long, the sums are taken in a small Krylov space of Q or of
+(I - Q)^{-1}.
 """
 
 from __future__ import annotations
@@ -20,35 +21,34 @@ from scipy import sparse
 from scipy.sparse import linalg as sparse_linalg
 
 DENSE_STATES = 500
-"""Up to so many states the kernel is handled as a dense matrix, and up to `MOST_DENSE_STATES` for
-many disturbances."""
+"""The most states for which the kernel is a dense matrix, whatever the number of disturbances."""
 MOST_DENSE_STATES = 4000
+"""The same limit where there is at least one disturbance for every eight states."""
 WALK_STEPS = 500
-"""So many steps are walked before another way is taken ..."""
+"""The steps that are taken one by one before a Krylov space is tried."""
 LONG_WALK = 5000
-"""... unless no more than so many are wanted in all."""
+"""The longest block whose steps are taken one by one where a Krylov space of Q is not enough."""
 NEGLIGIBLE = 1e-15
-"""What is left of a sum once the rest of it, as a share of the first term, is dropped."""
+"""A sum ends where its remainder is below this share of its first term."""
 FORWARD_DIMENSIONS, INVERSE_DIMENSIONS = 40, 120
-"""The largest Krylov spaces of Q and of the inverse of I - Q."""
+"""The largest dimensions of the Krylov spaces of Q and of the inverse of I - Q."""
 
 Operator = Callable[[np.ndarray], np.ndarray]
 
 
 def lag_sums(
-    kernel: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int
+    kernel: sparse.csr_array, stationary: np.ndarray, disturbances: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``sum_{i>=0} Q^i g`` and ``sum_{i<length} (length - i) Q^i g`` for every column g of
-    `disturbances`.
+    """``sum_{i>=0} Q^i g`` and ``sum_{i<length} (length - i) Q^i g`` for several g.
 
     Parameters
     ----------
     kernel : (S, S) csr_array
-        Of an ergodic chain; Q is its transpose.
-    law : (S,) array
-        Its stationary law.
+        The kernel of an ergodic chain; Q is its transpose.
+    stationary : (S,) array
+        The chain's stationary distribution.
     disturbances : (S, d) array
-        Columns that sum to zero.
+        The g, as columns that sum to zero.
     length : int
         At least 0.
 
@@ -67,13 +67,13 @@ def lag_sums(
     """
     states, columns = disturbances.shape
     if states <= max(DENSE_STATES, min(8 * columns, MOST_DENSE_STATES)):
-        # Without its stationary part the kernel acts the same on zero sums, and rounding cannot
-        # pile up there.
-        transient = kernel.T.toarray() - law[:, None]
+        # Without its stationary part the kernel acts the same on zero-sum columns, and rounding
+        # errors cannot accumulate along that part.
+        transient = kernel.T.toarray() - stationary[:, None]
         return np.linalg.solve(np.eye(states) - transient, disturbances), triangle_by_squaring(
             transient, disturbances, length
         )
-    return _sparse_sums(kernel, law, disturbances, length)
+    return _sparse_sums(kernel, stationary, disturbances, length)
 
 
 def triangle_by_squaring(matrix: np.ndarray, block: np.ndarray, length: int) -> np.ndarray:
@@ -109,30 +109,36 @@ def triangle_by_squaring(matrix: np.ndarray, block: np.ndarray, length: int) -> 
 
 
 def _sparse_sums(
-    kernel: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int
+    kernel: sparse.csr_array, stationary: np.ndarray, disturbances: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
     backward = kernel.T.tocsr()
-    # The law is stationary to rounding only, and what is left of a mass would never decay.
-    disturbances = disturbances - np.outer(law, disturbances.sum(axis=0))
-    total, triangle, rest, walked = _walk(backward, law, disturbances, length, WALK_STEPS)
+    # The columns sum to zero only up to rounding, and mass that is left over would never decay.
+    disturbances = disturbances - np.outer(stationary, disturbances.sum(axis=0))
+    total, triangle, rest, walked = _walk(backward, stationary, disturbances, length, WALK_STEPS)
     if walked == WALK_STEPS:
-        slow_total, slow_triangle = _slow_sums(backward, law, rest, max(0, length - walked))
+        slow_total, slow_triangle = _slow_sums(backward, stationary, rest, max(0, length - walked))
         total += slow_total
         triangle += slow_triangle
     return total, triangle
 
 
 def _walk(
-    backward: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int, steps: int
+    backward: sparse.csr_array,
+    stationary: np.ndarray,
+    disturbances: np.ndarray,
+    length: int,
+    steps: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Both sums over at most `steps` terms, the next term, and how many terms there were: fewer if
-    the rest is nothing."""
+    """Both sums over at most `steps` terms, the next term, and the number of terms.
+
+    There are fewer than `steps` terms if the remainder becomes negligible before.
+    """
     total, triangle = np.zeros_like(disturbances), np.zeros_like(disturbances)
     term = disturbances
     first = earlier = float(np.abs(term).sum(axis=0).max())
     for step in range(steps):
         if step % 10 == 0 and step > 0:
-            term = term - np.outer(law, term.sum(axis=0))
+            term = term - np.outer(stationary, term.sum(axis=0))
             size = float(np.abs(term).sum(axis=0).max())
             rate = min((size / earlier) ** 0.1, 1.0) if earlier > 0 else 0.0
             if size <= NEGLIGIBLE * first * (1 - rate):
@@ -146,18 +152,24 @@ def _walk(
 
 
 def _slow_sums(
-    backward: sparse.csr_array, law: np.ndarray, disturbances: np.ndarray, length: int
+    backward: sparse.csr_array, stationary: np.ndarray, disturbances: np.ndarray, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both sums for disturbances of which the fast part is gone.
+    """Both sums for disturbances whose fast modes have decayed.
 
-    If few slow modes are left, as where parts of the chain hardly communicate, the Krylov space of
-    Q holds them; if many, as on lines and grids, a factorisation of I - Q fills in little.
+    If few slow modes are left, for example where parts of the chain hardly communicate, the Krylov
+    space of Q contains them. If many are left, for example on lines and grids, the sparse LU
+    factors of I - Q have little fill-in.
     """
     total, triangle = np.zeros_like(disturbances), np.zeros_like(disturbances)
     difficult = []
     for column in range(disturbances.shape[1]):
         found = _krylov_sums(
-            lambda g: backward @ g, False, law, disturbances[:, column], length, FORWARD_DIMENSIONS
+            lambda g: backward @ g,
+            False,
+            stationary,
+            disturbances[:, column],
+            length,
+            FORWARD_DIMENSIONS,
         )
         if found is None:
             difficult.append(column)
@@ -165,27 +177,30 @@ def _slow_sums(
             total[:, column], triangle[:, column] = found
     if not difficult:
         return total, triangle
-    solve = _zero_sum_solver(backward, law)
+    solve = _zero_sum_solver(backward, stationary)
     total[:, difficult] = solve(disturbances[:, difficult])
     if length <= LONG_WALK:
-        triangle[:, difficult] = _walk(backward, law, disturbances[:, difficult], length, length)[1]
+        triangle[:, difficult] = _walk(
+            backward, stationary, disturbances[:, difficult], length, length
+        )[1]
         return total, triangle
     for column in difficult:
-        found = _krylov_sums(solve, True, law, disturbances[:, column], length, INVERSE_DIMENSIONS)
+        found = _krylov_sums(
+            solve, True, stationary, disturbances[:, column], length, INVERSE_DIMENSIONS
+        )
         if found is None:
-            triangle[:, [column]] = _walk(backward, law, disturbances[:, [column]], length, length)[
-                1
-            ]
+            triangle[:, [column]] = _walk(
+                backward, stationary, disturbances[:, [column]], length, length
+            )[1]
         else:
             triangle[:, column] = found[1]
     return total, triangle
 
 
-def _zero_sum_solver(backward: sparse.csr_array, law: np.ndarray) -> Operator:
-    """Solves ``(I - Q) x = g`` for g and x that sum to zero, by sparse LU with one state left
-    out."""
-    fixed = int(np.argmax(law))
-    others = np.delete(np.arange(len(law)), fixed)
+def _zero_sum_solver(backward: sparse.csr_array, stationary: np.ndarray) -> Operator:
+    """A solver of ``(I - Q) x = g`` for g and x that sum to zero: sparse LU without one state."""
+    fixed = int(np.argmax(stationary))
+    others = np.delete(np.arange(len(stationary)), fixed)
     matrix = (sparse.eye_array(len(others)) - backward[others][:, others]).tocsc()
     # Diagonally dominant by columns: no pivoting is needed, so the ordering may keep the symmetry.
     factors = sparse_linalg.splu(
@@ -197,7 +212,9 @@ def _zero_sum_solver(backward: sparse.csr_array, law: np.ndarray) -> Operator:
         found[others] = factors.solve(g[others])
         found[others] += factors.solve(g[others] - matrix @ found[others])
         return found - (
-            law * found.sum(axis=0) if g.ndim == 1 else np.outer(law, found.sum(axis=0))
+            stationary * found.sum(axis=0)
+            if g.ndim == 1
+            else np.outer(stationary, found.sum(axis=0))
         )
 
     return solve
@@ -206,29 +223,29 @@ def _zero_sum_solver(backward: sparse.csr_array, law: np.ndarray) -> Operator:
 def _krylov_sums(
     operator: Operator,
     is_inverse: bool,
-    law: np.ndarray,
+    stationary: np.ndarray,
     disturbance: np.ndarray,
     length: int,
     dimensions: int,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Both sums of g in the space of g, O g, O^2 g, ..., where O is Q, or ``(I - Q)^{-1}``; None if
-    it grows large.
+    """Both sums of g in the Krylov space of O and g; None if it needs more than `dimensions`.
 
-    Divided by the root of the law, measures have an inner product in which Q does not expand. Then
-    neither does its projection on the space, H or ``I - H^{-1}`` for the projection H of O, but for
-    rounding.
+    O is Q, or ``(I - Q)^{-1}`` if `is_inverse`. Divided by the square root of the stationary
+    distribution, measures have an inner product in which Q does not expand. Up to rounding, its
+    projection on the space does not expand either; that is H, or ``I - H^{-1}`` for an inverse,
+    where H is the projection of O.
     """
-    root = np.sqrt(law)
+    root = np.sqrt(stationary)
     size = float(np.linalg.norm(disturbance / root))
     if size == 0.0:
         return np.zeros_like(disturbance), np.zeros_like(disturbance)
-    basis = np.zeros((dimensions + 1, len(law)))
+    basis = np.zeros((dimensions + 1, len(stationary)))
     projected = np.zeros((dimensions + 1, dimensions))
     basis[0] = disturbance / root / size
     for j in range(dimensions):
         image = operator(root * basis[j]) / root
         scale = float(np.linalg.norm(image))
-        for _ in range(2):  # once more, for rounding
+        for _ in range(2):  # orthogonalise twice, against rounding
             shares = basis[: j + 1] @ image
             projected[: j + 1, j] += shares
             image -= shares @ basis[: j + 1]

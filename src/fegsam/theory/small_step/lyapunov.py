@@ -1,5 +1,4 @@
-"""The stationary covariance of a linear iteration: the Lyapunov equation, for a few parameters or
-for thousands."""
+"""The stationary covariance of a linear iteration, by its Lyapunov equation."""
 
 from __future__ import annotations
 
@@ -10,18 +9,18 @@ from scipy.sparse import linalg as sparse_linalg
 from fegsam.errors import ProblemError
 
 SCHUR_PARAMETERS = 200
-"""Up to so many parameters equations are solved by Schur forms and all eigenvalues are computed,
-which takes long beyond."""
+"""The most parameters for Schur forms and full eigenvalue computations, which are slow beyond."""
 SIGN_STEPS = 60
+"""The most Newton steps for the matrix sign function."""
 
 
 def stationary_covariance(mean_matrix: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """The X with ``A X + X A' + Gamma = 0``, for a stable A (all eigenvalues have negative real
-    parts).
+    """The solution X of ``A X + X A' + Gamma = 0``.
 
-    Many parameters are solved by Newton's iteration for the sign of A, ``E <- (E / c + c E^{-1}) /
-    2`` with ``W <- (W / c + c E^{-1} W E^{-1}') / 2`` from W = Gamma: E goes to -I and W to 2 X. It
-    is made of products and inverses, which run at the speed of the machine.
+    A must be stable: all its eigenvalues have negative real parts. Large equations are solved by
+    Newton's iteration for the sign of A, ``E <- (E / c + c E^{-1}) / 2`` with ``W <- (W / c + c
+    E^{-1} W E^{-1}') / 2`` from W = Gamma: E converges to -I and W to 2 X. The iteration consists
+    of matrix products and inverses, which run near the machine's peak speed.
 
     Parameters
     ----------
@@ -44,26 +43,26 @@ def stationary_covariance(mean_matrix: np.ndarray, noise: np.ndarray) -> np.ndar
     for _ in range(SIGN_STEPS):
         inverse = np.linalg.inv(sign)
         off = float(np.linalg.norm(sign + np.eye(len(sign)))) / len(sign) ** 0.5
-        # Far from -I, scaling brings large and small eigenvalues together; near it, it would spoil
-        # quadratic convergence.
+        # Far from -I, scaling brings large and small eigenvalues together; near -I it would spoil
+        # the quadratic convergence.
         scale = 1.0 if off < 0.1 else (np.linalg.norm(sign) / np.linalg.norm(inverse)) ** 0.5
         sign = (sign / scale + scale * inverse) / 2
         doubled = (doubled / scale + scale * (inverse @ doubled @ inverse.T)) / 2
-        if off < 1e-8:  # the step just made squared it
+        if off < 1e-8:  # the step just taken has squared the distance
             return (doubled + doubled.T) / 4
     raise ProblemError(
         f"The stationary covariance of {len(sign)} parameters was not found in {SIGN_STEPS} "
-        "steps: the mean matrix is "
-        "unstable to rounding; use fewer features or policies that explore more."
+        "steps: the mean matrix is unstable up to rounding; use fewer features or policies that "
+        "explore more."
     )
 
 
 def slowest_rate(mean_matrix: np.ndarray) -> float:
-    """The smallest real part of the eigenvalues of -A: how fast the slowest direction of ``dx/dt =
-    A x`` decays.
+    """The smallest real part of the eigenvalues of -A.
 
-    Where -A has no positive entry off its diagonal, as in tabular TD, that is the eigenvalue
-    nearest zero (Perron and Frobenius), which is found alone.
+    It is the rate at which the slowest direction of ``dx/dt = A x`` decays. Where -A has no
+    positive entry off its diagonal, as in tabular TD, it is the eigenvalue nearest zero (Perron and
+    Frobenius), and only that one is computed.
 
     Examples
     --------

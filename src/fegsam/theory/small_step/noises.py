@@ -1,4 +1,4 @@
-"""The noise of the agents, for every structure that says how it depends on the parameters."""
+"""The noise of the agents, for every structure that states how it depends on the parameters."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from fegsam.theory.small_step.cell_noise import cell_noises
 def agent_noises(
     algorithm: Algorithm, problem: Problem, fixed_point: np.ndarray
 ) -> Sequence[tuple[float, AgentNoise]]:
-    """The noise of the kinds of agents that there are, each with its share of the agents; like
-    kinds count as one."""
+    """The noise of each kind of agents that occurs, with the kind's share of the agents.
+
+    Equal kinds are merged.
+    """
     match structure_of(algorithm, problem):
         case TemporalDifference():
             return window_noises(algorithm, problem, fixed_point)
@@ -34,12 +36,12 @@ def agent_noises(
             return cell_noises(algorithm, require_federation(problem, algorithm), fixed_point)
         case LinearOperator() as operator:
             assert isinstance(problem, MarkovNoise)
-            laws = kind_stationary_laws(problem, algorithm)
-            return state_noises(problem, operator, laws, fixed_point)
+            distributions = kind_stationary_laws(problem, algorithm)
+            return state_noises(problem, operator, distributions, fixed_point)
         case Opaque():
             raise ProblemError(
                 f"{type(algorithm).__name__} is not linear in its parameters, as far as its "
                 "structure says, so its small-step law is not known; use LinearSA, OnPolicyTD, "
-                "OffPolicyTabularTD, OffPolicyLinearTD or QLearning, or say the structure of your "
-                "algorithm."
+                "OffPolicyTabularTD, OffPolicyLinearTD or QLearning, or give your algorithm a "
+                "linear structure."
             )

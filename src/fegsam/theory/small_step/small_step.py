@@ -1,45 +1,47 @@
-"""What the average of the agents is like in the long run, to first order in the step size alpha:
-variance and bias.
+"""The variance and bias of the agents' average in the long run, to first order in the step size.
 
-The paper's Theorem 3.1 bounds ``E||avg - theta*||^2``. For linear algorithms the truth for small
-steps has a closed form, and for Q-learning where the greedy policy is unique, as it is linear near
-Q* (`cell_noise`). Agent i moves ``theta += alpha (M_i(y) theta + b_i(y))``, with theta measured
-from theta*. Let ``A_i = E M_i``, ``b_i-bar = E b_i`` (the mean over the agents is zero, but the
-heterogeneous agents' own are not), A the mean of the A_i, and ~ mark deviations from the mean.
+The paper's Theorem 3.1 bounds ``E||avg - theta*||^2``. For small step sizes alpha this error has a
+closed form for the linear algorithms, and for Q-learning where the greedy policy is unique, since
+it is then linear near Q* (`cell_noise`). Agent i moves ``theta += alpha (M_i(y) theta + b_i(y))``,
+with theta measured from theta*. Let ``A_i = E M_i`` and ``b_i-bar = E b_i``. The mean of the
+b_i-bar over the agents is zero, but for heterogeneous agents the b_i-bar are not. Let A be the mean
+of the A_i, and let ~ mark deviations from the mean.
 
 *Variance.* ``Cov(avg) = (alpha / N) X`` where X solves the Lyapunov equation
 
-    A X + X A' + mean_i Gamma_i = 0,        Gamma_i = sum over all lags j, of either sign, of
-    Cov(b_i(y_0), b_i(y_j)).
+    A X + X A' + mean_i Gamma_i = 0,        Gamma_i = sum_j Cov(b_i(y_0), b_i(y_j)),
 
-N agents divide it by N, whatever the sync period K: the linear speed-up.
+with lags j of either sign. N agents divide the variance by N, whatever the sync period K: this is
+the linear speed-up.
 
-*Markov bias.* An agent's parameters remember its past noise, on which the matrix that multiplies
-them depends:
+*Markov bias.* An agent's parameters contain its past noise, and the matrix that multiplies them is
+correlated with it:
 
-    -alpha A^{-1} mean_i sum_{j>=1} w_j E[M_i~(y_j) b_i~(y_0)],        w_j = 1/N + (1 - 1/N) max(0,
-    1 - j/K).
+    -alpha A^{-1} mean_i sum_{j>=1} w_j E[M_i~(y_j) b_i~(y_0)],
+    w_j = 1/N + (1 - 1/N) max(0, 1 - j/K).
 
-w_j is how much of the agent's own noise of j steps ago it still carries: all of it if there was no
-synchronisation in between, which has probability ``max(0, 1 - j/K)``, else the N-th part. So K = 1
-divides the bias by N, and with K large against the mixing time N agents are as biased as one.
+w_j is the share of the agent's own noise of j steps ago that its parameters still contain: all of
+it if no synchronisation happened since, which has probability ``max(0, 1 - j/K)``, and otherwise
+1/N of it. So K = 1 divides the bias by N, and with K large against the mixing time N agents are as
+biased as one.
 
 *Heterogeneity drift.* Between synchronisations each agent moves towards its own fixed point,
 
     -alpha (K - 1) / 2  A^{-1} mean_i (A_i b_i-bar).
 
-It is zero not only if the agents agree, but whenever their A_i do.
+It is zero for identical agents, and also for different agents that share A_i.
 
-*Curvature*, in Q-learning. The maximum over fluctuating values is too large on average. It matters
-where two actions tie nearly, within a few standard deviations of an agent's copy of Q; see
+*Curvature*, in Q-learning. The maximum over fluctuating values is too large on average. This
+matters where two actions nearly tie, within a few standard deviations of an agent's copy of Q; see
 `curvature`.
 
-No N makes the biases vanish if K > 1: they are the floor under the speed-up.
+If K > 1 no number of agents makes the biases vanish: they limit the speed-up.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,15 +59,13 @@ from fegsam.theory.small_step.lyapunov import slowest_rate, stationary_covarianc
 from fegsam.theory.small_step.noises import agent_noises
 
 SAME_MATRIX = 1e-12
-"""Mean matrices whose entries differ by at most this part of the largest entry are the same."""
+"""Mean matrices are equal if their entries differ by at most this share of the largest entry."""
 MOST_PARAMETERS = 5000
-"""The Lyapunov equation takes several dense (d, d) matrices, and time in proportion to d^3."""
+"""The Lyapunov equation needs several dense (d, d) matrices, and time in proportion to d^3."""
 RELIABLE_GAP = 3.0
-"""Standard deviations by which the greedy action must lead for the law of Q-learning to be called
-exact to first order."""
+"""The law of Q-learning holds if the greedy action leads by this many standard deviations."""
 FIRST_ORDER_SHARE = 0.1
-"""The largest `stiffness` at which the drift is called exact to first order: the terms left out are
-about this part of it."""
+"""The law's drift holds up to this `stiffness`; the omitted terms are about this share of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,21 +80,21 @@ class SmallStepLaw:
     covariance : (d, d) array
         ``(alpha / N) X``.
     markov_bias, drift : (d,) arrays
-        The two parts of ``E[avg] - theta*``: from the memory of the noise, and from the
-        heterogeneity of the agents.
+        Two parts of ``E[avg] - theta*``: from the memory of the noise, and from the heterogeneity
+        of the agents.
     rate : float
         ``alpha min Re eig(-A)``: the slowest part of the mean error shrinks by the factor ``1 -
-        rate`` a step.
+        rate`` in each step.
     curvature_bias : (d,) array
-        The third part: from the maximum over fluctuating values. Zero but for Q-learning.
+        The third part: from the maximum over fluctuating values. Zero except for Q-learning.
     gap_ratio : float
         Q-learning: the smallest ratio of an action gap, ``max Q*(s, .) - Q*(s, a)``, to the
         standard deviation of that gap in one agent's copy of Q. Infinite for the linear algorithms.
     stiffness : float
-        ``alpha (K - 1) ||A||_2 / 2``: how far agents go towards their own fixed points between
-        synchronisations. Where it is not small the true drift grows more slowly with K than the
-        law's. Zero for one agent, for agents of one kind, and in the linear algorithms for agents
-        that share A, as they do not drift.
+        ``alpha (K - 1) ||A||_2 / 2``: how far agents move towards their own fixed points between
+        synchronisations. Where it is not small, the true drift grows more slowly with K than the
+        law says. It is zero for one agent, for agents of one kind, and in the linear algorithms for
+        agents that share A, since they do not drift.
 
     Examples
     --------
@@ -120,15 +120,16 @@ class SmallStepLaw:
         """Whether the law is exact to first order: `limits` is empty.
 
         For Q-learning the greedy action of every state must lead by `RELIABLE_GAP` standard
-        deviations. Below, the law is a guide: the curvature is in it, but the variance is that of
-        the unique greedy policy, while the agents' greedy policies vary. For heterogeneous agents
-        the `stiffness` must be at most `FIRST_ORDER_SHARE`. Above, the law overstates the drift.
+        deviations. If it leads by less, the law is only a guide: it includes the curvature, but its
+        variance assumes one greedy policy, while those of the agents vary. For heterogeneous agents
+        the `stiffness` must be at most `FIRST_ORDER_SHARE`. If it is larger, the law overstates the
+        drift.
         """
         return not self.limits
 
     @property
     def limits(self) -> list[str]:
-        """Why the law is only a guide, a sentence for each reason; empty where it holds."""
+        """The reasons why the law is only a guide, one sentence each; empty where it holds."""
         found = []
         if not self.gap_ratio >= RELIABLE_GAP:
             found.append(
@@ -149,12 +150,12 @@ class SmallStepLaw:
 
     @property
     def bias(self) -> np.ndarray:
-        """(d,): ``E[avg] - theta*``, all parts."""
+        """(d,): ``E[avg] - theta*``, the sum of its three parts."""
         return self.markov_bias + self.drift + self.curvature_bias
 
     @property
     def mse(self) -> float:
-        """``E||avg - theta*||_2^2``: the variance and the square of the bias."""
+        """``E||avg - theta*||_2^2``: the variance plus the squared bias."""
         return self.variance + float(self.bias @ self.bias)
 
     def __str__(self) -> str:
@@ -187,23 +188,23 @@ def small_step_law(
 ) -> SmallStepLaw:
     """Variance and bias of the agents' average in the long run, for small steps, without sampling.
 
-    The law of the limit of `fegsam.exact.stationary_error`, at a fraction of the cost: one sparse
-    solve per kind of agents and one Lyapunov equation, whatever N and K. It keeps the covariance up
-    to terms of order ``alpha^2 / N`` and the bias up to terms of order ``alpha^2``; so the relative
-    error of ``mse`` falls in proportion to alpha, for every N. Steps are small if ``alpha ||A||``
-    is small against one, and for heterogeneous agents ``alpha K ||A||``: beyond, the true drift
-    stops growing with K and the law overstates it. `SmallStepLaw.holds` and `SmallStepLaw.limits`
-    say so.
+    The small-step law approximates `fegsam.exact.stationary_error` at a fraction of the cost: one
+    sparse solve per kind of agents and one Lyapunov equation, whatever N and K. It omits terms of
+    order ``alpha^2 / N`` in the covariance and of order ``alpha^2`` in the bias, so the relative
+    error of ``mse`` is proportional to alpha, for every N. Steps are small if ``alpha ||A||`` is
+    small against one, and for heterogeneous agents ``alpha K ||A||``. Beyond that the true drift
+    stops growing with K and the law overstates it; `SmallStepLaw.holds` and `SmallStepLaw.limits`
+    report this.
 
     Parameters
     ----------
     problem : Federation or MarkovNoise
     algorithm : LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning
-        Or one of your own whose structure is one of theirs.
+        Or an algorithm of your own with the structure of one of these.
     step_size : float
         alpha.
     sync_period : int
-        K. Without any effect for a single agent.
+        K. It has no effect for a single agent.
 
     Returns
     -------
@@ -212,14 +213,14 @@ def small_step_law(
     Raises
     ------
     ProblemError
-        Where the algorithm is not linear or diverges, or has more than 5000 parameters; for
-        Q-learning where the greedy policy is not unique.
+        If the algorithm is not linear, diverges, or has more than 5000 parameters, or if the greedy
+        policy of Q-learning is not unique.
 
     Examples
     --------
     Noise of +-2 that flips with probability 1/4 has correlation 1/2 from one step to the next, and
-    a long-run variance of ``4 (1 + 1/2) / (1 - 1/2) = 12``; averaged by ``theta += alpha (noise -
-    theta)``, half of that times alpha is left:
+    a long-run variance of ``4 (1 + 1/2) / (1 - 1/2) = 12``. The average ``theta += alpha (noise -
+    theta)`` has half of that variance times alpha:
 
     >>> import fegsam as fg
     >>> noise = fg.MarkovNoise([[0.75, 0.25], [0.25, 0.75]], num_agents=1)
@@ -259,50 +260,26 @@ def small_step_law(
     if dimension > MOST_PARAMETERS:
         raise ProblemError(
             f"The small-step law of {dimension} parameters was asked for, but its Lyapunov "
-            "equation is affordable up to "
-            f"{MOST_PARAMETERS}; use features or fewer states."
+            f"equation is affordable up to {MOST_PARAMETERS}; use features or fewer states."
         )
     point = fixed_point(problem, algorithm)
     kinds = agent_noises(algorithm, problem, point)
     agents = problem.num_agents
-    mean_matrix, pull, memory = (
-        np.zeros((dimension, dimension)),
-        np.zeros(dimension),
-        np.zeros(dimension),
-    )
-    total, long_run = np.zeros((dimension, dimension)), []
-    first, share_matrix = kinds[0][1].mean_matrix, True
-    for share, noise in kinds:
-        matrix = noise.mean_matrix
-        own, correlation = lagged_moments(noise, agents, period)
-        mean_matrix += share * matrix
-        share_matrix = share_matrix and np.allclose(
-            matrix, first, rtol=0.0, atol=SAME_MATRIX * np.abs(first).max()
-        )
-        total += share * own
-        pull += share * matrix @ noise.mean_offset
-        memory += share * correlation
-        if isinstance(noise, CellNoise):
-            long_run.append(own)
-    if not np.isfinite(total).all() or not np.isfinite(mean_matrix).all():
-        raise ProblemError(
-            "The noise of the agents is too large for its squares; give rewards or features in a "
-            "larger unit."
-        )
-    covariance = alpha / agents * stationary_covariance(mean_matrix, total)
-    # One kind alone has mean offset zero, and is not to drift by rounding times K.
+    mean = _mean_moments(kinds, agents, period)
+    covariance = alpha / agents * stationary_covariance(mean.matrix, mean.long_run)
+    # A single kind has mean offset zero, and must not drift by rounding times K.
     wait = (period - 1) / 2 if len(kinds) > 1 else 0.0
     cells = [(share, noise) for share, noise in kinds if isinstance(noise, CellNoise)]
     bend = (
-        curvature(cells, long_run, covariance, point, alpha, period if agents > 1 else 1)
+        curvature(cells, mean.cell_long_runs, covariance, point, alpha, period if agents > 1 else 1)
         if cells
         else NO_CURVATURE
     )
-    drifts = period > 1 and agents > 1 and len(kinds) > 1 and (bool(cells) or not share_matrix)
+    drifts = period > 1 and agents > 1 and len(kinds) > 1 and (bool(cells) or not mean.is_shared)
     pulls = np.column_stack(
-        [alpha * memory, alpha * wait * pull, np.broadcast_to(bend.pull, dimension)]
+        [alpha * mean.memory, alpha * wait * mean.pull, np.broadcast_to(bend.pull, dimension)]
     )
-    biases = -np.linalg.solve(mean_matrix, pulls)
+    biases = -np.linalg.solve(mean.matrix, pulls)
     return SmallStepLaw(
         algorithm=type(algorithm).__name__,
         num_agents=agents,
@@ -311,11 +288,56 @@ def small_step_law(
         covariance=covariance,
         markov_bias=biases[:, 0],
         drift=biases[:, 1],
-        rate=alpha * slowest_rate(mean_matrix),
+        rate=alpha * slowest_rate(mean.matrix),
         curvature_bias=biases[:, 2],
         gap_ratio=bend.gap_ratio,
-        stiffness=alpha * wait * float(np.linalg.norm(mean_matrix, 2)) if drifts else 0.0,
+        stiffness=alpha * wait * float(np.linalg.norm(mean.matrix, 2)) if drifts else 0.0,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _MeanMoments:
+    """The means over the agents that the small-step law consists of."""
+
+    matrix: np.ndarray
+    """(d, d): A"""
+    is_shared: bool
+    """whether all A_i are A"""
+    long_run: np.ndarray
+    """(d, d): mean_i Gamma_i"""
+    pull: np.ndarray
+    """(d,): mean_i (A_i b_i-bar)"""
+    memory: np.ndarray
+    """(d,): mean_i sum_{j>=1} w_j E[M_i~(y_j) b_i~(y_0)]"""
+    cell_long_runs: list[np.ndarray]
+    """Q-learning: Gamma_i (d, d) of each kind, which the curvature needs"""
+
+
+def _mean_moments(
+    kinds: Sequence[tuple[float, AgentNoise]], agents: int, period: int
+) -> _MeanMoments:
+    first = kinds[0][1].mean_matrix
+    dimension = len(first)
+    mean_matrix, long_run = np.zeros((dimension, dimension)), np.zeros((dimension, dimension))
+    pull, memory = np.zeros(dimension), np.zeros(dimension)
+    is_shared, cell_long_runs = True, []
+    for share, noise in kinds:
+        matrix = noise.mean_matrix
+        own, correlation = lagged_moments(noise, agents, period)
+        mean_matrix += share * matrix
+        is_shared = is_shared and np.allclose(
+            matrix, first, rtol=0.0, atol=SAME_MATRIX * np.abs(first).max()
+        )
+        long_run += share * own
+        pull += share * matrix @ noise.mean_offset
+        memory += share * correlation
+        if isinstance(noise, CellNoise):
+            cell_long_runs.append(own)
+    if not np.isfinite(long_run).all() or not np.isfinite(mean_matrix).all():
+        raise ProblemError(
+            "The squares of the agents' noise overflow; give rewards or features in a larger unit."
+        )
+    return _MeanMoments(mean_matrix, is_shared, long_run, pull, memory, cell_long_runs)
 
 
 def lagged_moments(noise: AgentNoise, agents: int, period: int) -> tuple[np.ndarray, np.ndarray]:
