@@ -12,14 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import joint_chain
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
 import pseudocode
-from agreement.test_agreement import assert_agrees
 from algorithms.own_action_values import ActionValues
 from algorithms.own_linear_td import NormalizedTD
 from algorithms.own_tabular_td import TabularTD
@@ -34,6 +32,8 @@ from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.share import load_share, save_share
 from fegsam.planning import plan
+from helpers import joint_chain
+from helpers.agreement import assert_agrees
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWN = {
@@ -341,17 +341,16 @@ def test_small_step_law_is_the_limit_of_the_exact_error(name) -> None:
 
 
 @LINEAR
-def test_bound_lies_above_the_exact_error(name) -> None:
+def test_bound_lies_above_the_error_in_the_long_run(name) -> None:
     fed, algorithm = small_federation(), OWN[name](2)
-    step_size, steps = fg.theory.largest_step(fed, algorithm) / 2, 10**7
-    settings = {"step_size": step_size, "sync_period": 1}
-    bound = fg.theory.error_bound(fed, algorithm, num_steps=steps, **settings)
-    assert bound.total_2 >= fg.exact.stationary_error(fed, algorithm, **settings) > 0
+    settings = {"step_size": fg.theory.largest_step(fed, algorithm) / 2, "sync_period": 1}
+    bound = fg.theory.error_bound(fed, algorithm, num_steps=10**9, **settings)
+    assert bound.total_2 > fg.theory.small_step_law(fed, algorithm, **settings).mse > 0
 
 
 def same_numbers(one: Any, other: Any) -> None:
     for key in ("contraction", "A_1", "B", "A_cap", "B_cap", "m_1", "m_2", "m_3", "lag_sum"):
-        assert getattr(one, key) == pytest.approx(getattr(other, key), rel=1e-9, nan_ok=True), key
+        assert getattr(one, key) == pytest.approx(getattr(other, key), rel=1e-6, nan_ok=True), key
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -475,7 +474,7 @@ def test_a_study_names_it_as_an_entry_point(installed) -> None:
             "own_td",
             r"line 11: .*'own_td', which is not know",
         ),
-        ('kind = "uniform"\n', 'kind = "table"\npolicies = [[1.0, 0.0], [1.0, 0.0]]\n', "line 6: "),
+        ("problem.target", "problem.behavior", r"line 6: problem cannot be used .TabularTD evalu"),
     ],
 )
 def test_what_is_wrong_with_its_table_is_one_sentence_with_the_line(old, new, words) -> None:
@@ -491,9 +490,8 @@ def test_a_stored_copy_of_a_study_imports_nothing(tmp_path, monkeypatch) -> None
     (tmp_path / "cells").mkdir()
     text = STUDY.replace("algorithms.own_tabular_td:TabularTD", "strangers_td:TD")
     (tmp_path / "study.toml").write_text(text)
-    [cell] = load_study(tmp_path / "study.toml").cells()
     with pytest.raises(TrustError, match="would run strangers_td:TD, which the study names"):
-        cell.build()
+        load_study(tmp_path / "study.toml")
     assert "strangers_td" not in sys.modules
 
 

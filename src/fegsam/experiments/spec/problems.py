@@ -135,6 +135,7 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
 def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Algorithm:
     """The algorithm that a spec names.
 
+    >>> from fegsam.experiments.spec.study_tables import OnPolicyNStep
     >>> build_algorithm(OnPolicyNStep(name="on_policy_td", horizon=3), None)
     OnPolicyTD(horizon=3)
     """
