@@ -22,6 +22,7 @@ from algorithms.own_action_values import ActionValues
 from algorithms.own_linear_td import NormalizedTD
 from algorithms.own_tabular_td import TabularTD
 from cases import DISCOUNT, SMALL, Case
+from fegsam.algorithms.installed import algorithm_class
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import Opaque, TemporalDifference, structure_of
 from fegsam.errors import SpecError
@@ -468,7 +469,11 @@ def test_a_study_names_it_as_an_entry_point(installed) -> None:
         (":TabularTD", ":Tabular", r"line 11: algorithm.name is .* cannot be imported .*Attribute"),
         (":TabularTD", ":tabular_td_rule", r"line 11: algorithm.name is .*not a dataclass"),
         ("algorithms.own_tabular_td:", "no.module:", r"line 11: algorithm.name is .*no module"),
-        ("algorithms.own_tabular_td:TabularTD", "a b:C", r"line 11: .* must name a class in a mod"),
+        (
+            "algorithms.own_tabular_td:TabularTD",
+            "a b:C",
+            r"line 11: .* is written .package.module:Class",
+        ),
         (
             "algorithms.own_tabular_td:TabularTD",
             "own_td",
@@ -481,6 +486,38 @@ def test_what_is_wrong_with_its_table_is_one_sentence_with_the_line(old, new, wo
     with pytest.raises(SpecError, match=f"(?i){words}") as caught:
         parse_study(STUDY.replace(old, new, 1))
     assert "\n" not in str(caught.value)
+
+
+def test_an_entry_point_that_cannot_be_imported_is_named(tmp_path, installed) -> None:
+    entry_points = next((tmp_path / "site").glob("*.dist-info")) / "entry_points.txt"
+    entry_points.write_text("[fegsam.algorithms]\nown_td = no.module:TD\n")
+    text = STUDY.replace("algorithms.own_tabular_td:TabularTD", "own_td")
+    with pytest.raises(SpecError, match=r"line 11: algorithm.name is 'own_td', which cannot be im"):
+        parse_study(text)
+    with pytest.raises(
+        fg.ProblemError, match=r"'own_td' of the group fegsam\.algorithms cannot be"
+    ):
+        algorithm_class("own_td")
+
+
+def test_a_study_gives_arrays_as_lists(tmp_path, monkeypatch) -> None:
+    (tmp_path / "array_td.py").write_text(
+        "from dataclasses import dataclass\nimport numpy as np\n"
+        "from algorithms.own_tabular_td import TabularTD\n"
+        "@dataclass(frozen=True, eq=False)\nclass ArrayTD(TabularTD):\n"
+        "    weights: np.ndarray = None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = STUDY.replace("algorithms.own_tabular_td:TabularTD", "array_td:ArrayTD")
+    given = text.replace("horizon = 2", "weights = [[1, 2], [3, 4]]")
+    built: Any = parse_study(given).cells()[0].build()[1]
+    np.testing.assert_array_equal(built.weights, [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(
+        SpecError, match=r"line 12: algorithm.weights has rows of different lengths"
+    ):
+        parse_study(text.replace("horizon = 2", "weights = [[1, 2], [3]]"))
+    with pytest.raises(SpecError, match=r"algorithm.weights is 'w', but must be a list of numbers"):
+        parse_study(text.replace("horizon = 2", "weights = 'w'"))
 
 
 def test_a_stored_copy_of_a_study_imports_nothing(tmp_path, monkeypatch) -> None:
