@@ -103,7 +103,7 @@ def prepare(
     return _flatten(problem, algorithm, settings, initial, known, resume_from)
 
 
-def _check_given(problem: Problem, algorithm: Any, resume_from: Any) -> None:
+def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> None:
     if resume_from is not None and not isinstance(resume_from, History):
         raise ProblemError(
             f"resume_from is {shown(resume_from)}; give a History, for example "

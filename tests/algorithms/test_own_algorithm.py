@@ -22,6 +22,7 @@ from algorithms.own_action_values import ActionValues
 from algorithms.own_linear_td import NormalizedTD
 from algorithms.own_tabular_td import TabularTD
 from cases import DISCOUNT, SMALL, Case
+from fegsam.algorithms.installed import algorithm_class
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import Opaque, TemporalDifference, structure_of
 from fegsam.errors import SpecError
@@ -341,17 +342,16 @@ def test_small_step_law_is_the_limit_of_the_exact_error(name) -> None:
 
 
 @LINEAR
-def test_bound_lies_above_the_exact_error(name) -> None:
+def test_bound_lies_above_the_error_in_the_long_run(name) -> None:
     fed, algorithm = small_federation(), OWN[name](2)
-    step_size, steps = fg.theory.largest_step(fed, algorithm) / 2, 10**7
-    settings = {"step_size": step_size, "sync_period": 1}
-    bound = fg.theory.error_bound(fed, algorithm, num_steps=steps, **settings)
-    assert bound.total_2 >= fg.exact.stationary_error(fed, algorithm, **settings) > 0
+    settings = {"step_size": fg.theory.largest_step(fed, algorithm) / 2, "sync_period": 1}
+    bound = fg.theory.error_bound(fed, algorithm, num_steps=10**9, **settings)
+    assert bound.total_2 > fg.theory.small_step_law(fed, algorithm, **settings).mse > 0
 
 
 def same_numbers(one: Any, other: Any) -> None:
     for key in ("contraction", "A_1", "B", "A_cap", "B_cap", "m_1", "m_2", "m_3", "lag_sum"):
-        assert getattr(one, key) == pytest.approx(getattr(other, key), rel=1e-9, nan_ok=True), key
+        assert getattr(one, key) == pytest.approx(getattr(other, key), rel=1e-6, nan_ok=True), key
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -469,19 +469,55 @@ def test_a_study_names_it_as_an_entry_point(installed) -> None:
         (":TabularTD", ":Tabular", r"line 11: algorithm.name is .* cannot be imported .*Attribute"),
         (":TabularTD", ":tabular_td_rule", r"line 11: algorithm.name is .*not a dataclass"),
         ("algorithms.own_tabular_td:", "no.module:", r"line 11: algorithm.name is .*no module"),
-        ("algorithms.own_tabular_td:TabularTD", "a b:C", r"line 11: .* must name a class in a mod"),
+        (
+            "algorithms.own_tabular_td:TabularTD",
+            "a b:C",
+            r"line 11: .* is written .package.module:Class",
+        ),
         (
             "algorithms.own_tabular_td:TabularTD",
             "own_td",
             r"line 11: .*'own_td', which is not know",
         ),
-        ('kind = "uniform"\n', 'kind = "table"\npolicies = [[1.0, 0.0], [1.0, 0.0]]\n', "line 6: "),
+        ("problem.target", "problem.behavior", r"line 6: problem cannot be used .TabularTD evalu"),
     ],
 )
 def test_what_is_wrong_with_its_table_is_one_sentence_with_the_line(old, new, words) -> None:
     with pytest.raises(SpecError, match=f"(?i){words}") as caught:
         parse_study(STUDY.replace(old, new, 1))
     assert "\n" not in str(caught.value)
+
+
+def test_an_entry_point_that_cannot_be_imported_is_named(tmp_path, installed) -> None:
+    entry_points = next((tmp_path / "site").glob("*.dist-info")) / "entry_points.txt"
+    entry_points.write_text("[fegsam.algorithms]\nown_td = no.module:TD\n")
+    text = STUDY.replace("algorithms.own_tabular_td:TabularTD", "own_td")
+    with pytest.raises(SpecError, match=r"line 11: algorithm.name is 'own_td', which cannot be im"):
+        parse_study(text)
+    with pytest.raises(
+        fg.ProblemError, match=r"'own_td' of the group fegsam\.algorithms cannot be"
+    ):
+        algorithm_class("own_td")
+
+
+def test_a_study_gives_arrays_as_lists(tmp_path, monkeypatch) -> None:
+    (tmp_path / "array_td.py").write_text(
+        "from dataclasses import dataclass\nimport numpy as np\n"
+        "from algorithms.own_tabular_td import TabularTD\n"
+        "@dataclass(frozen=True, eq=False)\nclass ArrayTD(TabularTD):\n"
+        "    weights: np.ndarray = None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = STUDY.replace("algorithms.own_tabular_td:TabularTD", "array_td:ArrayTD")
+    given = text.replace("horizon = 2", "weights = [[1, 2], [3, 4]]")
+    built: Any = parse_study(given).cells()[0].build()[1]
+    np.testing.assert_array_equal(built.weights, [[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(
+        SpecError, match=r"line 12: algorithm.weights has rows of different lengths"
+    ):
+        parse_study(text.replace("horizon = 2", "weights = [[1, 2], [3]]"))
+    with pytest.raises(SpecError, match=r"algorithm.weights is 'w', but must be a list of numbers"):
+        parse_study(text.replace("horizon = 2", "weights = 'w'"))
 
 
 def test_a_stored_copy_of_a_study_imports_nothing(tmp_path, monkeypatch) -> None:
@@ -491,9 +527,8 @@ def test_a_stored_copy_of_a_study_imports_nothing(tmp_path, monkeypatch) -> None
     (tmp_path / "cells").mkdir()
     text = STUDY.replace("algorithms.own_tabular_td:TabularTD", "strangers_td:TD")
     (tmp_path / "study.toml").write_text(text)
-    [cell] = load_study(tmp_path / "study.toml").cells()
     with pytest.raises(TrustError, match="would run strangers_td:TD, which the study names"):
-        cell.build()
+        load_study(tmp_path / "study.toml")
     assert "strangers_td" not in sys.modules
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fegsam.engines.schedule import Limits, Schedule, between, most_in_a_round
+from fegsam.engines.schedule import CallSchedule, Limits, between, most_in_a_round
 
 
 class Asked(NamedTuple):
@@ -28,10 +28,12 @@ class Asked(NamedTuple):
     inside: int
     """record points inside one round"""
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> CallSchedule:
         limits = Limits(self.steps, self.rows, self.inside)
         record = np.array(self.record, np.int64)
-        return Schedule(record, self.output, self.start, self.end, self.period, self.logged, limits)
+        return CallSchedule(
+            record, self.output, self.start, self.end, self.period, self.logged, limits
+        )
 
     @property
     def special(self) -> set[int]:

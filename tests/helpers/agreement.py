@@ -1,9 +1,6 @@
-"""An engine's run against the oracle's."""
+"""An engine against the pseudo-code of an algorithm."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +13,11 @@ ALPHA = 0.1
 def assert_agrees(
     case: Case,
     *,
-    engine: Any,
+    engine,
     K: int,
     T: int,
     alpha: float = ALPHA,
-    seeds: Sequence[int] = SEEDS,
+    seeds=SEEDS,
     sampling: str = "markov",
 ) -> None:
     """Averages, sync errors and final parameters are the oracle's, to 1e-12 of max(1,

@@ -42,15 +42,8 @@ def provided() -> dict[str, EntryPoint]:
 
 
 def load_provided(name: str) -> type[Any]:
-    """The class behind an entry point of the group."""
-    try:
-        return provided()[name].load()
-    except Exception as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ProblemError(
-            f"The algorithm {name!r} of the group {GROUP} cannot be imported ({told}); correct the "
-            "package that provides it."
-        ) from None
+    """The class behind an entry point of the group; raises what its import raises."""
+    return provided()[name].load()
 
 
 def algorithm_class(name: str) -> type[Any]:
@@ -61,12 +54,19 @@ def algorithm_class(name: str) -> type[Any]:
     """
     if name in _OWN:
         return _OWN[name]
-    if name in provided():
+    if name not in provided():
+        raise ProblemError(
+            f"The algorithm {name!r} is not installed here; install the package that provides it "
+            f"as an entry point {name!r} of the group {GROUP}."
+        )
+    try:
         return load_provided(name)
-    raise ProblemError(
-        f"The algorithm {name!r} is not installed here; install the package that provides it as an "
-        f"entry point {name!r} of the group {GROUP}."
-    )
+    except Exception as error:
+        told = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ProblemError(
+            f"The algorithm {name!r} of the group {GROUP} cannot be imported ({told}); correct the "
+            "package that provides it."
+        ) from None
 
 
 def algorithm_name(kind: type[Any]) -> str:

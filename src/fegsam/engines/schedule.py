@@ -33,7 +33,7 @@ class Limits:
     """averages inside one round"""
 
 
-class Schedule:
+class CallSchedule:
     """The calls of one seed, from a synchronisation at `start` to `end`.
 
     Averages are taken at the times in `record`, at the `output` time and at the end. Where averages

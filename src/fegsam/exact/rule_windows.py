@@ -63,17 +63,21 @@ def rule_windows(problem: Problem, algorithm: Algorithm) -> RuleWindows:
     (2, 1.0)
     """
     policies, window = algorithm.policies(problem), algorithm.window
-    kinds = [_KindSteps.of(problem, policies, kind) for kind in range(problem.num_kinds)]
-    count = sum(count_paths(each.state, each.next, problem.num_states, window) for each in kinds)
-    if count > MOST_RULE_WINDOWS:
-        raise ProblemError(
-            f"The fixed point of {type(algorithm).__name__} is found by running its rule on every "
-            f"window that an agent can encounter, and there are {count:.3g} windows of {window} "
-            f"transitions, more than the {MOST_RULE_WINDOWS} allowed; declare its structure, use a "
-            "smaller window or fewer states, or pass run(..., fixed_point=...)."
-        )
-    stationary = stationary_laws(problem, policies)
-    found = [each.windows(start, window) for each, start in zip(kinds, stationary, strict=True)]
+    kinds, count = [], 0.0
+    for kind in range(problem.num_kinds):
+        steps = _KindSteps.of(problem, policies, kind)
+        count += count_paths(steps.state, steps.next, problem.num_states, window)
+        if count > MOST_RULE_WINDOWS:
+            raise ProblemError(
+                f"The fixed point of {type(algorithm).__name__} is found by running its rule on "
+                f"every window that an agent can encounter, and there are at least {count:.3g} windows "
+                f"of {window} transitions where at most {MOST_RULE_WINDOWS} are run; declare its "
+                "structure, use a smaller window or fewer states, or pass run(..., "
+                "fixed_point=...)."
+            )
+        kinds.append(steps)
+    laws = stationary_laws(problem, policies)
+    found = [each.windows(law, window) for each, law in zip(kinds, laws, strict=True)]
     states, actions, probability = (np.concatenate(parts) for parts in zip(*found, strict=True))
     index = np.arange(problem.num_kinds, dtype=np.uint64)
     num_mdps = problem.num_kinds if isinstance(problem, MarkovNoise) else len(problem.mdps)

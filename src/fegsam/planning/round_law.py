@@ -175,7 +175,7 @@ def _num_windows(noise: StateNoise | WindowNoise) -> int:
 
 
 def _num_modes(noise: StateNoise | WindowNoise) -> int:
-    return len(noise.law) if isinstance(noise, StateNoise) else noise.windows.num_modes
+    return len(noise.stationary) if isinstance(noise, StateNoise) else noise.windows.num_modes
 
 
 def _step_scale(noise: StateNoise | WindowNoise) -> float:
@@ -184,7 +184,7 @@ def _step_scale(noise: StateNoise | WindowNoise) -> float:
     Its inverse is a large step.
     """
     if isinstance(noise, StateNoise):
-        weights, sizes = noise.law, np.linalg.norm(noise.matrices, 2, axis=(1, 2))
+        weights, sizes = noise.stationary, np.linalg.norm(noise.matrices, 2, axis=(1, 2))
     else:
         windows = noise.windows
         weights = windows.stationary[windows.source] * windows.probability

@@ -24,7 +24,7 @@ from fegsam.engines.cpu.memory import ProblemArrays, Recording, Seat
 from fegsam.engines.cpu.sampling import first_states
 from fegsam.engines.cpu.team import ABORT, DONE
 from fegsam.engines.job import Job, takes_a_job
-from fegsam.engines.schedule import Call, Schedule
+from fegsam.engines.schedule import Call, CallSchedule
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
 from fegsam.problem.checks import integer
@@ -229,7 +229,7 @@ class _CpuRun:
         fed, seed = self.layout.fed, np.uint64(settings.seeds[index])
         # One agent never synchronises: its run may be divided anywhere.
         period = settings.sync_period if fed.num_agents > 1 else 1
-        schedule = Schedule(
+        schedule = CallSchedule(
             settings.record, output, start, end, period, bool(fed.logged), self.layout.limits
         )
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fegsam.compilation import explained, renewed, rule_key
 from fegsam.engines.job import LARGEST, Job, takes_a_job
-from fegsam.engines.schedule import Call, Limits, Schedule, most_in_a_round
+from fegsam.engines.schedule import Call, CallSchedule, Limits, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
@@ -176,7 +176,7 @@ class _GpuRun:
         most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
         limits = Limits(max(1, most), self.layout.rows, self.layout.points)
         begun, reached = clock.perf_counter(), time
-        for call in Schedule(self.times, end, time, end, period, False, limits):
+        for call in CallSchedule(self.times, end, time, end, period, False, limits):
             if call.time > time:
                 break
             self._one_call(batch, members, call)

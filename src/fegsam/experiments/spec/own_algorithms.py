@@ -22,17 +22,18 @@ from fegsam.experiments.spec.array_values import CELLS
 from fegsam.experiments.spec.foreign_code import algorithm_code
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import ALGORITHMS, AlgorithmSpec, OwnAlgorithm
-from fegsam.experiments.spec.tables import Numbers, Table, ValidationError, create_model
+from fegsam.experiments.spec.tables import Numbers, Table, create_model
 from fegsam.experiments.spec.toml_lines import Key
 
 
 def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> AlgorithmSpec:
     """[algorithm] from its raw table; `moved` locates the values that a grid put there."""
     name = table.get("name") if isinstance(table, dict) else None
-    is_path = isinstance(name, str) and ":" in name
-    is_own = is_path or (isinstance(name, str) and name not in ALGORITHMS and name in provided())
-    if not isinstance(name, str) or not is_own:
-        known = {**ALGORITHMS, **dict.fromkeys(provided(), OwnAlgorithm)}
+    if not isinstance(name, str) or name in ALGORITHMS:
+        return source.choose(table, ALGORITHMS, ("algorithm",), moved)
+    is_path, others = ":" in name, provided()
+    if not is_path and name not in others:
+        known = {**ALGORITHMS, **dict.fromkeys(others, OwnAlgorithm)}
         return source.choose(table, known, ("algorithm",), moved)
     stored = is_path and (source.directory / CELLS).is_dir()
     options = {key: value for key, value in table.items() if key != "name"}
@@ -48,48 +49,47 @@ def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Al
 
 
 def build_own(spec: OwnAlgorithm) -> Algorithm:
-    """The algorithm of a table whose class may be imported."""
-    kind, model = _class(spec.name), _fields_model(spec.name)
+    """The algorithm that a table describes, of which the class may be imported."""
+    try:
+        kind, model = _class(spec.name), _fields_model(spec.name)
+    except ProblemError as error:
+        raise ProblemError(f"algorithm.name {error}") from None
     try:
         values = model.model_validate(spec.options)
         return kind(**{name: getattr(values, name) for name in spec.options})
     except ProblemError:
         raise
-    except (ValidationError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ProblemError(
-            f"{spec.name} cannot be made from these keys ({reason}): correct them"
-        ) from None
+    except Exception as error:
+        raise ProblemError(f"{spec.name} cannot be made of these keys ({_reason(error)})") from None
 
 
 def _class(name: str) -> type[Any]:
-    """The dataclass of an import path or an entry point.
-
-    Messages of errors continue the name of the key: "is 'a:B', which ...".
-    """
-    if ":" not in name:
-        kind: Any = load_provided(name)
-    else:
-        path, _, last = name.partition(":")
-        if not all(part.isidentifier() for part in (*path.split("."), last)):
-            raise ProblemError(
-                f"is {name!r}, but must name a class in a module: write 'package.module:Class'"
-            )
-        try:
-            kind = getattr(importlib.import_module(path), last)
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            raise ProblemError(
-                f"is {name!r}, which cannot be imported ({reason}): install it, or add the folder "
-                "of its module to PYTHONPATH"
-            ) from None
+    """A dataclass, by an import path or as an entry point; an error goes on from the key `name`."""
+    try:
+        kind = _imported(name) if ":" in name else load_provided(name)
+    except Exception as error:
+        raise ProblemError(
+            f"is {name!r}, which cannot be imported ({_reason(error)}): install it, or name the "
+            "folder of its module in PYTHONPATH"
+        ) from None
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise ProblemError(f"is {name!r}, which is not a dataclass: make it one")
     return kind
 
 
-def _fields_model(name: str) -> type[Any]:
-    """The model of a table whose keys are the fields of the class."""
+def _imported(name: str) -> Any:
+    path, _, last = name.partition(":")
+    if not all(part.isidentifier() for part in (*path.split("."), last)):
+        raise ValueError("an import path is written 'package.module:Class'")
+    return getattr(importlib.import_module(path), last)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
+
+
+def _fields_model(name: str) -> type[Table]:
+    """The fields of the class as a table."""
     kind = _class(name)
     try:
         hints = get_type_hints(kind)

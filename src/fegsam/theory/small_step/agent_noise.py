@@ -76,7 +76,7 @@ class StateNoise:
 
     chain: sparse.csr_array
     """(Y, Y)"""
-    law: np.ndarray
+    stationary: np.ndarray
     """(Y,): the stationary distribution of the chain"""
     matrices: np.ndarray
     """(Y, d, d)"""
@@ -86,16 +86,16 @@ class StateNoise:
     @property
     def mean_matrix(self) -> np.ndarray:
         """(d, d): E M."""
-        return np.tensordot(self.law, self.matrices, axes=1)
+        return np.tensordot(self.stationary, self.matrices, axes=1)
 
     @property
     def mean_offset(self) -> np.ndarray:
         """(d,): E b."""
-        return self.law @ self.offsets
+        return self.stationary @ self.offsets
 
     @cached_property
     def _deviations(self) -> np.ndarray:
-        return self.law[:, None] * (self.offsets - self.mean_offset)
+        return self.stationary[:, None] * (self.offsets - self.mean_offset)
 
     @property
     def spread(self) -> np.ndarray:
@@ -105,7 +105,7 @@ class StateNoise:
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
         """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
         total, triangle = lag_sums(
-            self.chain, self.law, self.chain.T @ self._deviations, period - 1
+            self.chain, self.stationary, self.chain.T @ self._deviations, period - 1
         )
         return total, triangle / period
 
@@ -128,7 +128,7 @@ class WindowNoise:
     windows: Windows
     chain: sparse.csr_array
     """(S, S)"""
-    law: np.ndarray
+    stationary: np.ndarray
     """(S,): the stationary distribution of the chain"""
     errors: np.ndarray
     """(E,): the temporal differences at the fixed point"""
@@ -150,13 +150,14 @@ class WindowNoise:
         weights = (windows.probability[:, None] * windows.coefficients).ravel()
         modes = np.repeat(windows.source, windows.states.shape[1])
         table = sparse.coo_array(
-            (weights, (modes, windows.states.ravel())), shape=(windows.num_modes, len(self.law))
+            (weights, (modes, windows.states.ravel())),
+            shape=(windows.num_modes, len(self.stationary)),
         )
         return sparse.csr_array(table)
 
     def _sum_by_start(self, weights: np.ndarray) -> np.ndarray:
         """(d,): the sum over the windows of a weight (E,) times the row of the first state."""
-        return self._times_rows(np.bincount(self._start, weights, minlength=len(self.law)))
+        return self._times_rows(np.bincount(self._start, weights, minlength=len(self.stationary)))
 
     def _times_rows(self, by_state: Any) -> np.ndarray:
         """``by_state @ rows`` for (S,) or (r, S), sparse or dense."""
@@ -169,7 +170,7 @@ class WindowNoise:
         """(d, d): E M."""
         windows = self.windows
         modes = np.arange(windows.num_modes)
-        shape = (len(self.law), windows.num_modes)
+        shape = (len(self.stationary), windows.num_modes)
         visits = sparse.csr_array((windows.stationary, (windows.first_state, modes)), shape=shape)
         by_states = sparse.csr_array((visits @ self._value_weights).T)
         transposed = self._times_rows(by_states)
@@ -184,7 +185,7 @@ class WindowNoise:
     def spread(self) -> np.ndarray:
         """(d, d): Cov(b, b) at one time."""
         squares = np.bincount(
-            self._start, self._frequency * self.errors**2, minlength=len(self.law)
+            self._start, self._frequency * self.errors**2, minlength=len(self.stationary)
         )
         rows = self.windows.rows
         second_moment = np.diag(squares) if rows is None else rows.T @ (squares[:, None] * rows)
@@ -192,7 +193,7 @@ class WindowNoise:
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
         """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
-        windows, (states,) = self.windows, self.law.shape
+        windows, (states,) = self.windows, self.stationary.shape
         shape = (windows.num_modes, states)
         flow = sparse.coo_array(
             (self._frequency * self.errors, (windows.target, self._start)), shape=shape
@@ -213,8 +214,10 @@ class WindowNoise:
             )
             @ term
         )
-        far, far_triangle = lag_sums(self.chain, self.law, marginal, max(0, period - horizon))
-        share = (windows.stationary / self.law[windows.first_state])[:, None]
+        far, far_triangle = lag_sums(
+            self.chain, self.stationary, marginal, max(0, period - horizon)
+        )
+        share = (windows.stationary / self.stationary[windows.first_state])[:, None]
         total = near + share * far[windows.first_state]
         return total, (near_triangle + share * far_triangle[windows.first_state]) / period
 
@@ -224,7 +227,7 @@ class WindowNoise:
         mean_errors = np.bincount(
             windows.source, windows.probability * self.errors, minlength=windows.num_modes
         )
-        shape = (len(self.law), windows.num_modes)
+        shape = (len(self.stationary), windows.num_modes)
         by_start = (
             sparse.csr_array((mean_errors, (windows.first_state, np.arange(shape[1]))), shape=shape)
             @ effects
@@ -241,7 +244,9 @@ class WindowNoise:
             )
         else:
             changes = np.einsum("zi,zi->z", weights @ windows.features, effects)
-        return self._times_rows(np.bincount(windows.first_state, changes, minlength=len(self.law)))
+        return self._times_rows(
+            np.bincount(windows.first_state, changes, minlength=len(self.stationary))
+        )
 
 
 def state_noises(

@@ -38,7 +38,7 @@ class CellNoise:
 
     chain: sparse.csr_array
     """(S, S)"""
-    law: np.ndarray
+    stationary: np.ndarray
     """(S,): the stationary distribution of the chain"""
     state: np.ndarray
     """(E,): the state that each transition leaves"""
@@ -63,7 +63,7 @@ class CellNoise:
     @cached_property
     def flow(self) -> sparse.csr_array:
         """(d, S): how often the agent goes from a cell to a state."""
-        shape = self.num_cells, len(self.law)
+        shape = self.num_cells, len(self.stationary)
         return sparse.csr_array(
             sparse.coo_array((self.frequency, (self.cell, self.next)), shape=shape)
         )
@@ -88,14 +88,14 @@ class CellNoise:
 
     def after_effects(self, period: int) -> tuple[np.ndarray, np.ndarray]:
         """(m, d): ``sum_{j>=1} Q^{j-1} g``, plain and with weights ``max(0, 1 - j / period)``."""
-        disturbance = -np.outer(self.law, self.mean_offset)
+        disturbance = -np.outer(self.stationary, self.mean_offset)
         np.add.at(disturbance, (self.next, self.cell), self.frequency * self.errors)
-        total, triangle = lag_sums(self.chain, self.law, disturbance, period - 1)
+        total, triangle = lag_sums(self.chain, self.stationary, disturbance, period - 1)
         return total, triangle / period
 
     def offset_response(self, effects: np.ndarray) -> np.ndarray:
         """(d, d): ``sum_z E[b | z] effects(z)'``."""
-        shape = self.num_cells, len(self.law)
+        shape = self.num_cells, len(self.stationary)
         return (
             sparse.csr_array((self._chance * self.errors, (self.cell, self.state)), shape=shape)
             @ effects
@@ -112,7 +112,7 @@ class CellNoise:
     @property
     def _chance(self) -> np.ndarray:
         """(E,): the probability of each transition given its state."""
-        return self.frequency / self.law[self.state]
+        return self.frequency / self.stationary[self.state]
 
 
 def cell_noises(

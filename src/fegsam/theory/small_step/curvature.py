@@ -78,7 +78,7 @@ def curvature(
     """
     pull, smallest = np.zeros(len(values)), math.inf
     for (share, noise), gamma in zip(kinds, long_run, strict=True):
-        excess = np.zeros(len(noise.law))
+        excess = np.zeros(len(noise.stationary))
         for weight, own in copy_covariances(noise.mean_matrix, gamma, covariance, alpha, period):
             gaps, spreads = gap_distribution(noise.greedy, values, own)
             excess += weight * expected_excess(gaps, spreads)
