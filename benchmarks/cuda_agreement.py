@@ -129,7 +129,7 @@ def cases() -> Iterator[Case]:
             if layout != "overlay":
                 yield Case(algorithm, horizons[-1], 3, 1, layout)
         yield Case(algorithm, horizons[-1], 3, 40, layouts[0], "iid")
-        # So many that no block has a scout.
+        # So many that no block has a producer.
         yield Case(algorithm, horizons[-1], 3, 20_000, layouts[0])
     for agents, layout in itertools.product((1, 40, 1000, 20_000), ("shared", "table")):
         yield Case("diverging linear SA", 1, 3, agents, layout)

@@ -111,8 +111,10 @@ def test_every_agent_has_a_thread_and_blocks_fit() -> None:
             assert found.slots * found.lanes <= found.threads <= 1024
             assert found.shared_bytes <= H200.shared_bytes
             assert found.blocks * found.lanes >= agents or found.blocks * found.threads >= 132 * 256
-            assert found.crew == found.blocks * (found.seeds // found.slots)
-            assert found.grid == (2 * found.crew if found.where.scouted else found.crew)
+            assert found.agent_blocks == found.blocks * (found.seeds // found.slots)
+            assert found.grid == (
+                2 * found.agent_blocks if found.where.producers else found.agent_blocks
+            )
 
 
 def test_memory_is_planned_and_refused_with_numbers() -> None:
@@ -154,7 +156,7 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "scouted"),
+    ("changed", "producers"),
     [
         ({}, True),
         ({"num_agents": 2}, True),
@@ -167,13 +169,13 @@ def test_few_agents_lie_side_by_side_on_many_processors() -> None:
         ({"sync_period": 10**4}, False),
     ],
 )
-def test_scouts_run_ahead_where_half_of_the_gpu_is_enough(changed, scouted) -> None:
+def test_producers_run_ahead_where_half_of_the_gpu_is_enough(changed, producers) -> None:
     found = make_layout(
         dataclasses.replace(SHAPE, **{"num_agents": 4096, **changed}), H200, None, 1, 0
     )
-    assert found.where.scouted == scouted
+    assert found.where.producers == producers
     assert found.shared_bytes <= H200.shared_bytes
-    assert not scouted or found.grid <= H200.processors
+    assert not producers or found.grid <= H200.processors
 
 
 def test_few_summands_go_straight_to_the_sums_of_all_blocks() -> None:
@@ -181,8 +183,8 @@ def test_few_summands_go_straight_to_the_sums_of_all_blocks() -> None:
         make_layout(dataclasses.replace(SHAPE, num_agents=agents), H200, None, 1, 0)
         for agents in (256, 4096)
     )
-    assert few.where.scouted
-    assert many.where.scouted
+    assert few.where.producers
+    assert many.where.producers
     assert (few.where.sums, many.where.sums) == (False, True)
     assert few.where.near_log
     assert not make_layout(
@@ -199,7 +201,7 @@ def test_where_blocks_run_in_turn_there_is_one_and_it_fits() -> None:
     assert (
         make_layout(
             dataclasses.replace(large, num_agents=1, num_seeds=100), simulator, None, 1, 0
-        ).crew
+        ).agent_blocks
         == 1
     )
     sparse = Shape("cell", dim=5000, num_agents=2, num_seeds=1, sync_period=3, ahead=1, item=8)

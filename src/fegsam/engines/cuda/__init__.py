@@ -1,5 +1,6 @@
 """The compiled engine on a GPU.
 
-Its memory is in `layout` and `memory`, its loop in `kernel`, `paths` and `meet`, its steps in
-`rule` and `params`, its sums in `sums` and `average`.
+Its memory is in `layout` and `memory`, its loop in `kernel`, `rounds`, `agents` and `barrier`, its
+paths in `paths`, `walk` and `producer`, its steps in `rule` and `params`, its sums in `sums`,
+`settle` and `average`.
 """

@@ -1,4 +1,4 @@
-"""What the `cuda` engine has on the GPU: the problem's tables, one batch of seeds, and the kernels
+"""The `cuda` engine's side of the GPU: the problem's tables, one batch of seeds, and the kernels
 that run it."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numba.np.numpy_support import from_dtype
 from fegsam.engines.cuda import paths as cuda_paths
 from fegsam.engines.cuda import rule as cuda_rule
 from fegsam.engines.cuda.kernel import make_advance
-from fegsam.engines.cuda.layout import Device, Layout, global_arrays
-from fegsam.engines.cuda.memory import NOT_FAILED, Job, Memory
+from fegsam.engines.cuda.layout import Device, GpuLayout, global_arrays
+from fegsam.engines.cuda.memory import NOT_FAILED, Launch, Memory
 from fegsam.engines.cuda.paths import make_begin
 from fegsam.engines.plan import Plan
 from fegsam.errors import ProblemError
@@ -26,7 +26,7 @@ from fegsam.errors import ProblemError
 NEVER = np.int64(2**62)
 _BEGIN_THREADS = 128
 _OLDEST = (7, 0)
-"""Compute capability: GPUs before have no loads and additions that order memory."""
+"""Compute capability: older GPUs have no loads and additions that order memory."""
 
 
 def simulated() -> bool:
@@ -35,10 +35,10 @@ def simulated() -> bool:
 
 
 def describe(kept: int) -> Device:
-    """The GPU, as it is left by blocks that keep copies of so many bytes."""
+    """The GPU, with `kept` bytes of each block's shared memory taken by copies of tables."""
     if simulated():
-        # The simulator keeps a grid-wide synchronisation only within one block; warps of two leave
-        # some threads idle.
+        # The simulator runs one block after the other, so there is one processor; warps of two
+        # leave some threads idle, as real ones may.
         return Device(
             "Numba's CUDA simulator",
             1,
@@ -73,39 +73,41 @@ def describe(kept: int) -> Device:
 
 
 @dataclass(frozen=True)
-class Tables:
-    """The problem on the GPU."""
+class GpuProblem:
+    """The problem's arrays on the GPU."""
 
-    laws: Any
+    chain: Any
+    """a `PackedChain`"""
     agents: Any
-    rule: Any
+    tables: Any
+    """what the rule reads"""
     num_bytes: int
 
 
-def upload(plan: Plan, real: Any) -> Tables:
+def upload(plan: Plan, real: Any) -> GpuProblem:
     total = 0
 
-    def there(value: Any) -> Any:
+    def put(value: Any) -> Any:
         nonlocal total
         if isinstance(value, np.ndarray):
             value = np.ascontiguousarray(value if value.dtype.kind != "f" else value.astype(real))
             total += value.nbytes
-            # An empty array has no place on a GPU.
+            # A GPU cannot hold an empty array.
             return cuda.to_device(value if value.size else np.zeros((1,) * value.ndim, value.dtype))
         return real(value) if isinstance(value, np.floating) else value
 
-    laws, agents, rule = (
-        type(group)(*map(there, group))
+    chain, agents, tables = (
+        type(group)(*map(put, group))
         for group in (cuda_paths.pack(plan.chain), plan.agents, plan.tables)
     )
-    return Tables(laws, agents, rule, total)
+    return GpuProblem(chain, agents, tables, total)
 
 
 def constants(plan: Plan, copied: dict[Any, int]) -> tuple[Any, ...]:
-    """What of a problem its kernels are compiled for: small numbers, and the shapes of arrays that
-    blocks have copies of."""
+    """The parts of a problem that its kernels are compiled for: small numbers, and the shapes of
+    arrays that blocks copy."""
     found: list[Any] = [cuda_paths.is_narrow(plan.chain)]
-    for name, group in (("laws", cuda_paths.pack(plan.chain)), ("tables", plan.tables)):
+    for name, group in (("chain", cuda_paths.pack(plan.chain)), ("tables", plan.tables)):
         for field, value in group._asdict().items():
             if cuda_rule.is_small(value):
                 found.append(int(value))
@@ -118,7 +120,7 @@ class Kernels:
     """One rule's kernels, compiled when first launched."""
 
     def __init__(
-        self, plan: Plan, rule: Any, layout: Layout, real: Any, iid: bool, copied: dict[Any, int]
+        self, plan: Plan, rule: Any, layout: GpuLayout, real: Any, iid: bool, copied: dict[Any, int]
     ) -> None:
         self.begin = make_begin(1 if iid else max(plan.window, 1), cuda_paths.is_narrow(plan.chain))
         self.advance: Any = make_advance(
@@ -126,14 +128,14 @@ class Kernels:
         )
         self._most_shared = 0
 
-    def launch(self, layout: Layout, args: tuple[Any, ...]) -> None:
+    def launch(self, layout: GpuLayout, args: tuple[Any, ...]) -> None:
         threads, grid = layout.threads, layout.grid
         if not simulated() and layout.shared_bytes > self._most_shared:
             self._allow(layout.shared_bytes, args)
         self.advance[grid, threads, 0, layout.shared_bytes](*args)
 
     def _allow(self, shared_bytes: int, args: tuple[Any, ...]) -> None:
-        """A kernel must be told when a block may take more than 48 KB of shared memory."""
+        """Allow blocks more than 48 KB of shared memory, which a kernel must ask for."""
         from cuda.bindings import driver  # pyright: ignore[reportMissingImports]
 
         self.advance.compile(tuple(self.advance.typeof_pyval(arg) for arg in args))
@@ -147,8 +149,7 @@ class Kernels:
             if status != driver.CUresult.CUDA_SUCCESS:
                 raise ProblemError(
                     f"The GPU's driver refused {shared_bytes} bytes of shared memory for a block "
-                    f"({status}); "
-                    "use engines.Cuda(layout='table'), or engine='cpu'."
+                    f"({status}); use engines.Cuda(layout='table'), or engine='cpu'."
                 )
         self._most_shared = shared_bytes
 
@@ -158,7 +159,12 @@ class Batch:
 
     def __init__(self, run: Any, members: np.ndarray) -> None:
         plan, settings, layout = run.plan, run.settings, run.layout
-        self._run, self._layout, self._kernels, self._tables = run, layout, run.kernels, run.tables
+        self._run, self._layout, self._kernels, self._problem = (
+            run,
+            layout,
+            run.kernels,
+            run.problem,
+        )
         self._agents, self._half = plan.num_agents, 0
         self._iid = settings.sampling == "iid"
         self.alive = np.ones(len(members), bool)
@@ -182,7 +188,7 @@ class Batch:
             actions=_zeros((2, seeds, ahead, plan.num_agents), np.uint32),
             failed=cuda.to_device(self._failed),
             size=cuda.to_device(size),
-            cuts=cuda.to_device(np.full((seeds, layout.rows + 1), NEVER)),
+            points=cuda.to_device(np.full((seeds, layout.rows + 1), NEVER)),
             **arrays,
         )
         if plan.start.states is not None and not self._iid:
@@ -192,63 +198,63 @@ class Batch:
                 )
         self._count = len(members)
         if not self._iid:
-            with _quiet():
-                grid = min(
-                    -(-self._count * self._agents // _BEGIN_THREADS), 1 if simulated() else 4096
-                )
-                self._kernels.begin[grid, _BEGIN_THREADS if not simulated() else 4](
-                    self._job(plan.start.time, plan.start.time),
-                    run.tables.laws,
-                    run.tables.agents,
-                    self._memory,
-                    plan.start.states is None,
-                )
+            self._draw_windows(plan.start.time, plan.start.states is None)
+
+    def _draw_windows(self, time: int, draw_first: bool) -> None:
+        """Every agent's window at `time`, from its first state, which may be drawn too."""
+        grid = min(-(-self._count * self._agents // _BEGIN_THREADS), 1 if simulated() else 4096)
+        problem, launch = self._problem, self._launch(time, time)
+        with _quiet():
+            self._kernels.begin[grid, _BEGIN_THREADS if not simulated() else 4](
+                launch, problem.chain, problem.agents, self._memory, draw_first
+            )
 
     def launch(self, begin: int, stop: int, wanted: list[np.ndarray]) -> tuple[Any, Any, Any]:
-        """Run from `begin` to `stop`; averages (seeds, cuts, d), sync errors (seeds, cuts),
+        """Run from `begin` to `stop`; averages (seeds, points, d), sync errors (seeds, points),
         failures (time, agent)."""
-        layout, memory = self._layout, self._memory
+        layout, memory, problem = self._layout, self._memory, self._problem
         most = max((len(times) for times in wanted), default=0)
-        table = np.full((layout.seeds, layout.rows + 1), NEVER)
+        points = np.full((layout.seeds, layout.rows + 1), NEVER)
         for slot, times in enumerate(wanted):
-            table[slot, : len(times)] = times
-        memory.cuts.copy_to_device(table)
+            points[slot, : len(times)] = times
+        memory.points.copy_to_device(points)
+        launch = self._launch(begin, stop)
         with _quiet():
-            there = self._tables
             self._kernels.launch(
                 layout,
-                (
-                    self._job(begin, stop),
-                    there.laws,
-                    there.agents,
-                    there.rule,
-                    memory,
-                    layout.place,
-                ),
+                (launch, problem.chain, problem.agents, problem.tables, memory, layout.place),
             )
-        period = self._run.settings.sync_period
-        if self._agents > 1 and (stop - begin) // period % 2:
+        if self._agents > 1 and (stop - begin) // self._run.settings.sync_period % 2:
             self._half = 1 - self._half
-        failed = memory.failed.copy_to_host()
-        failures = [
-            self._failure(key, begin) if alive else (NEVER, 0)
+        failures = self._failures(begin)
+        rows = _first(memory.rows, most)
+        return rows, self._sync_errors(points[:, :most]), failures
+
+    def _failures(self, begin: int) -> list[tuple[int, int]]:
+        """Time and agent of each living seed's first failure; a seed that failed is dead from then
+        on."""
+        failed = self._memory.failed.copy_to_host()
+        found = [
+            self._failure(key, begin) if alive else (int(NEVER), 0)
             for key, alive in zip(failed, self.alive, strict=False)
         ]
         dead = failed != NOT_FAILED
         if (failed[dead] != 0).any():
             failed[dead] = 0
-            memory.failed.copy_to_device(failed)
-        rows = _first(memory.rows, most)
-        omegas = np.zeros(rows.shape[:2])
-        if self._agents > 1 and most:
-            inside = table[:, :most] % period != 0
-            squares, apart = np.moveaxis(_first(memory.parts, most).sum(axis=2), -1, 0)
-            with np.errstate(over="ignore", invalid="ignore"):
-                gap = np.where(
-                    np.isfinite(squares), np.maximum(squares / self._agents - apart, 0.0), np.inf
-                )
-            omegas = np.where(inside, gap, 0.0)
-        return rows, omegas, failures
+            self._memory.failed.copy_to_device(failed)
+        return found
+
+    def _sync_errors(self, points: np.ndarray) -> np.ndarray:
+        """(seeds, points): zero at a synchronisation."""
+        most = points.shape[1]
+        if self._agents == 1 or most == 0:
+            return np.zeros(points.shape)
+        squares, apart = np.moveaxis(_first(self._memory.parts, most).sum(axis=2), -1, 0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = np.where(
+                np.isfinite(squares), np.maximum(squares / self._agents - apart, 0.0), np.inf
+            )
+        return np.where(points % self._run.settings.sync_period != 0, gap, 0.0)
 
     def averages(self) -> np.ndarray:
         return self._memory.average[self._half].copy_to_host()[: self._count]
@@ -262,9 +268,9 @@ class Batch:
             return int(NEVER), 0
         return begin + int(key >> np.uint64(32)), int(key & np.uint64(0xFFFFFFFF))
 
-    def _job(self, begin: int, stop: int) -> Job:
+    def _launch(self, begin: int, stop: int) -> Launch:
         run, layout, shape = self._run, self._layout, self._run.shape
-        return Job(
+        return Launch(
             num_agents=np.int64(self._agents),
             num_seeds=np.int64(self._count),
             sync_period=np.int64(run.settings.sync_period),
@@ -279,7 +285,7 @@ class Batch:
             begin=np.int64(begin),
             stop=np.int64(stop),
             half=np.int64(self._half),
-            crew=np.int64(layout.crew),
+            agent_blocks=np.int64(layout.agent_blocks),
         )
 
 
@@ -293,14 +299,14 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _first(array: Any, count: int) -> np.ndarray:
-    """What was handed over, seed by seed."""
+    """The first `count` rows, by seed."""
     taken = array[:count].copy_to_host() if count else np.zeros((0, *array.shape[1:]))
     return np.swapaxes(taken, 0, 1)
 
 
 @contextlib.contextmanager
 def _quiet() -> Any:
-    """Numba warns of small grids, which are what small problems need."""
+    """Silence Numba's warnings of small grids: small problems need them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Grid size")
         warnings.filterwarnings("ignore", message=".*under-utilization.*")

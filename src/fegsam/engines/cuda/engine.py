@@ -1,7 +1,7 @@
 """The `cuda` engine: the same rules and the same random numbers on one GPU, through numba-cuda.
 
-This module drives seeds and launches; the kernels are in `cuda_kernel`, their place on the GPU in
-`cuda_layout`.
+This module drives seeds and launches; the kernels are in `kernel`, their place on the GPU in
+`layout`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fegsam.history.settings import Settings
 from fegsam.progress import Notice, Progress
 
 _PRECISIONS = {"float64": (np.float64, LARGEST), "float32": (np.float32, 1e35)}
-"""The type of a parameter, and beyond which size one counts as no longer finite."""
+"""The type of a parameter, and the size beyond which one counts as not finite."""
 _FIRST_STEPS = 1 << 24
-"""Agent-steps of the first launch; the next ones are longer or shorter as it took."""
+"""Agent-steps of the first launch; the length of the next ones follows from its time."""
 _SECONDS = 0.5
-"""How long a launch may take: Python looks up in between."""
+"""Seconds that a launch should take: interrupts and the progress bar wait for its end."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Cuda:
 
     def __call__(self, plan: Plan, settings: Settings) -> History:
         _require_gpu()
-        run = _Run(plan, settings, self)
+        run = _GpuRun(plan, settings, self)
         run.all_seeds()
         return run.recorder.history(plan.output_times, run.checkpoint())
 
@@ -81,16 +81,15 @@ def _require_gpu() -> None:
     if not cuda.is_available():
         raise ProblemError(
             "engine='cuda' needs an NVIDIA GPU with its driver, and numba-cuda: pip install "
-            "'fegsam[cuda]' on a machine that "
-            "has one; engine='cpu' runs the same here."
+            "'fegsam[cuda]' on a machine that has one; engine='cpu' runs the same here."
         )
 
 
 _kernels: dict[Any, Any] = {}
-"""Compiled loops, kept per process, since a rule may be compiled only once."""
+"""Compiled kernels, kept per process, since a rule can be compiled only once."""
 
 
-class _Run:
+class _GpuRun:
     """All seeds of one call, in batches that run at once."""
 
     def __init__(self, plan: Plan, settings: Settings, engine: Cuda) -> None:
@@ -106,36 +105,31 @@ class _Run:
         self.ends = output if settings.stop_at_output else np.full_like(output, settings.num_steps)
         self.times = np.union1d(settings.record, np.union1d(output, self.ends))
         self.shape = cuda_layout.make_shape(plan, settings, np.dtype(self.real).itemsize)
-        self.tables = cuda_device.upload(plan, self.real)
+        self.problem = cuda_device.upload(plan, self.real)
         wanted = most_in_a_round(self.times, settings.sync_period) if plan.num_agents > 1 else 1
         copied = cuda_rule.copies(plan)
         device = cuda_device.describe(sum(copied.values()))
         self.layout = cuda_layout.make_layout(
-            self.shape, device, engine.layout, wanted, self.tables.num_bytes
+            self.shape, device, engine.layout, wanted, self.problem.num_bytes
         )
-        key = rule_key(plan.rule)
-        slot = (
-            plan.form,
-            key if key is not None else plan.rule,
-            self.layout.name,
-            self.real,
-            plan.window,
-            settings.sampling,
-        )
-        slot += (
-            self.layout.where,
-            self.layout.together,
-            self.layout.registers,
-            plan.num_agents == 1,
-            cuda_device.constants(plan, copied),
-        )
-        if slot not in _kernels:
-            _kernels[slot] = cuda_device.Kernels(
-                plan, renewed(plan.rule), self.layout, self.real, settings.sampling == "iid", copied
-            )  # fmt: skip
-        self.kernels = _kernels[slot]
+        self.kernels = self._compiled_kernels(copied)
         self._params = np.full((len(settings.seeds), plan.dimension), np.nan)
         self._states = np.zeros((len(settings.seeds), plan.num_agents), np.uint32)
+
+    def _compiled_kernels(self, copied: dict[Any, int]) -> Any:
+        """The kernels for the plan's rule and this layout."""
+        from fegsam.engines.cuda.device import Kernels, constants
+
+        plan, layout, iid = self.plan, self.layout, self.settings.sampling == "iid"
+        key = rule_key(plan.rule)
+        slot = (
+            (plan.form, key if key is not None else plan.rule, plan.window, plan.num_agents == 1),
+            (layout.name, layout.where, layout.together, layout.registers),
+            (self.real, iid, constants(plan, copied)),
+        )
+        if slot not in _kernels:
+            _kernels[slot] = Kernels(plan, renewed(plan.rule), layout, self.real, iid, copied)
+        return _kernels[slot]
 
     def checkpoint(self) -> Checkpoint | None:
         if self.settings.stop_at_output:
@@ -174,14 +168,12 @@ class _Run:
     def _some_calls(
         self, batch: Any, members: np.ndarray, time: int, end: int, steps: float
     ) -> tuple[int, float, int]:
-        """One call of the schedule that starts at `time`; where it ended, the seconds it took, and
+        """One call of the schedule that starts at `time`; return where it ended, its seconds, and
         its agent-steps."""
-        agents, period = (
-            self.plan.num_agents,
-            self.settings.sync_period if self.plan.num_agents > 1 else 1,
-        )
+        agents = self.plan.num_agents
+        period = self.settings.sync_period if agents > 1 else 1
         most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
-        limits = Limits(max(1, most), self.layout.rows, self.layout.cuts)
+        limits = Limits(max(1, most), self.layout.rows, self.layout.points)
         begun, reached = clock.perf_counter(), time
         for call in Schedule(self.times, end, time, end, period, False, limits):
             if call.time > time:

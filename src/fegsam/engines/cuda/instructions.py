@@ -1,36 +1,43 @@
-"""Instructions of a GPU that Numba has no words for, and what stands for them in its simulator."""
+"""GPU instructions that Numba does not offer, and their stand-ins in its simulator."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportAssignmentType=false, reportRedeclaration=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false
+# pyright: reportAssignmentType=false, reportRedeclaration=false
 
 from __future__ import annotations
 
 from numba import cuda, types
 from numba.core import config
 
+
+def inlined(function):
+    """A device function that Numba inlines itself, so that it may return arrays: a part of one
+    other function."""
+    return cuda.jit(device=True, inline="always")(function)
+
+
 if config.ENABLE_CUDASIM:  # pyright: ignore[reportAttributeAccessIssue]
 
     def load_acquire(counts, index):
-        """A count as it is now; what was written before it was released is seen then."""
+        """A count as it is now; writes before its release are visible after this load."""
         return counts[index]
 
     @cuda.jit(device=True)
     def add_release(counts, index, value):
-        """Add to a count; who acquires it sees what was written before."""
+        """Add to a count; earlier writes are visible to a thread that acquires it."""
         cuda.atomic.add(counts, index, value)
 
     @cuda.jit(device=True)
     def add_relaxed(counts, index, value):
-        """Add, and go on without waiting for it."""
+        """Add without waiting for the result."""
         cuda.atomic.add(counts, index, value)
 
-    def anew(number):
-        """The same 64-bit number, of which the compiler knows nothing.
+    def opaque(number):
+        """The same 64-bit number, but the compiler knows nothing of its value.
 
-        What is computed from it is computed there, and not before a loop around it, to wait in a
-        register.
+        So it cannot compute anything from it before the surrounding loop, which would occupy a
+        register during the whole loop.
         """
         return number
 
@@ -54,8 +61,8 @@ else:
             counts.data, [context.cast(builder, args[1], signature.args[1], types.int64)]
         )
 
-    # Numba's fences wait for more than these do, its loads past caches are taken out of loops that
-    # wait, and its atomics come back with what was there before.
+    # Numba's fences wait for more than these do, the compiler hoists its uncached loads out of
+    # waiting loops, and its atomics wait for the old value.
     @intrinsic
     def load_acquire(typingctx, counts, index):
         def codegen(context, builder, signature, args):
@@ -83,7 +90,7 @@ else:
         return add
 
     @intrinsic
-    def anew(typingctx, number):
+    def opaque(typingctx, number):
         def codegen(context, builder, signature, args):
             kind = ir.FunctionType(_WORD, [_WORD])
             return builder.call(ir.InlineAsm(kind, "mov.u64 $0, $1;", "=l,l", True), [args[0]])

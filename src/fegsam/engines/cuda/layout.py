@@ -1,10 +1,10 @@
-"""How a run of the `cuda` engine lies on the GPU: who runs where, and what is kept in which
-memory."""
+"""How a run of the `cuda` engine lies on the GPU: which threads run which agents, and what lies in
+which memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,34 +16,34 @@ from fegsam.history.settings import Settings
 LAYOUTS = ("shared", "overlay", "table")
 
 _MOST = 8
-"""Warps of a block."""
+"""Warps of a block, at most."""
 _SIDE_BY_SIDE = 4
-"""Warps that a processor runs without one waiting for the other."""
+"""Warps that a processor runs at the same time."""
 _MOST_REGISTERS, _MANY_REGISTERS, _FEW_REGISTERS = 255, 128, 64
 _SMALL = 48 * 1024
-"""Bytes of a table that a block keeps a copy of in shared memory."""
-AHEAD = 4
-"""Rounds that a scout may be ahead of its block: two at least, since a block keeps one until it has
-the next."""
-_FURTHER = 8
-"""Steps past the end of a path that who follows it may ask for, by fours."""
-_TRAIL_BYTES = 1 << 28
-"""Of all scouts' paths."""
+"""Bytes of a table that a block copies into shared memory, at most."""
+ROUNDS_AHEAD = 4
+"""Rounds that a producer may be ahead of its block: at least two, since a block keeps one until it
+has the next."""
+_PREFETCH = 8
+"""Padding of a path for the consumer's 4-wide prefetch."""
+_RING_BYTES = 1 << 28
+"""Bytes of all producers' paths, at most."""
 _FEW_SUMMANDS = 1 << 14
-"""Of a round: so many do not get into each other's way when all are added to the same sums."""
+"""Summands of a round that can all be added to the same sums without contention."""
 _ROW_BYTES = 1 << 27
 _MOST_ROWS = 4096
-"""Averages handed over at once."""
+"""Averages that one launch hands over, at most."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """What of the GPU the layout depends on."""
+    """The properties of the GPU that the layout depends on."""
 
     name: str
     processors: int
     shared_bytes: int
-    """that one block may have"""
+    """shared memory that one block may have"""
     resident_bytes: int
     """shared memory of one processor"""
     free_bytes: int
@@ -52,8 +52,7 @@ class Device:
     registers: int
     """of one processor"""
     reserved: int
-    """shared memory of a block that is not for the layout to give away: copies of tables, and the
-    system's"""
+    """shared memory of a block that the layout cannot use: copies of tables, and the system's"""
     warp: int = 32
     in_turn: bool = False
     """whether a block begins only when the one before has ended, as in Numba's simulator"""
@@ -61,7 +60,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Shape:
-    """What of the run the layout depends on."""
+    """The properties of the run that the layout depends on."""
 
     form: str
     dim: int
@@ -72,22 +71,23 @@ class Shape:
     item: int
     """bytes of a parameter"""
     chained: bool = True
-    """a path goes on from step to step, and is not drawn anew"""
+    """a path continues from step to step; False: each step draws its own window"""
 
     @property
     def entries(self) -> int:
-        """Of an overlay: half as many again as a round can write, and then a power of two."""
+        """Entries of an overlay: the power of two above 1.5 times the cells that a round can
+        write."""
         return max(8, 1 << (3 * self.sync_period // 2 - 1).bit_length())
 
     def own_bytes(self, layout: str) -> int:
-        """What a thread needs for its agent's parameters."""
+        """Bytes that a thread needs for its agent's parameters."""
         if layout == "overlay":
             return self.entries * (4 + self.item)
         return self.dim * self.item * (2 if self.form == "dense" else 1)
 
 
 @dataclass(frozen=True)
-class Layout:
+class GpuLayout:
     """A run's place on the GPU."""
 
     name: str
@@ -103,25 +103,26 @@ class Layout:
     """that run at once"""
     shared_bytes: int
     grid: int
-    """blocks in all, with the scouts"""
+    """all blocks, with the producers"""
     rows: int
     """averages that one launch hands over, at most"""
-    cuts: int
-    """of which inside one round"""
+    points: int
+    """record points inside one round, at most"""
     registers: int
-    """of a thread: with few, more threads wait for memory by turns; with many, none has to put its
-    numbers away"""
+    """of a thread: with few, more threads hide each other's memory latency; with many, none spills
+    registers"""
     most_rounds: int
     """of a launch"""
 
     @property
     def together(self) -> bool:
+        """Whether several blocks share a seed."""
         return self.blocks > 1
 
     @property
-    def crew(self) -> int:
+    def agent_blocks(self) -> int:
         """Blocks that run agents."""
-        return self.grid // 2 if self.where.scouted else self.grid
+        return self.grid // 2 if self.where.producers else self.grid
 
 
 def make_shape(plan: Plan, settings: Settings, item: int) -> Shape:
@@ -140,59 +141,29 @@ def make_shape(plan: Plan, settings: Settings, item: int) -> Shape:
 
 
 def make_layout(
-    shape: Shape, device: Device, name: str | None, wanted_cuts: int, fixed_bytes: int
-) -> Layout:
+    shape: Shape, device: Device, name: str | None, wanted_points: int, fixed_bytes: int
+) -> GpuLayout:
     """Choose a layout, or place the one that is asked for; `fixed_bytes`: the problem's own
     tables."""
     name = name or _choose(shape, device)
-    if name == "overlay" and (shape.form != "cell" or shape.num_agents == 1):
-        raise ProblemError(
-            "layout='overlay' is for several agents with tables (off-policy tabular TD, "
-            "Q-learning); "
-            "leave layout out, or give 'shared' or 'table'."
-        )
-    base = name != "table" and shape.num_agents > 1 and shape.dim * shape.item <= _SMALL
-    sums = shape.num_agents > 1 and shape.dim * 8 <= _SMALL
-    entries = shape.entries if name == "overlay" else 0
-    logged = (
-        name == "shared"
-        and shape.form == "cell"
-        and shape.num_agents > 1
-        and 2 * shape.sync_period <= shape.dim
-    )
-    least = _bytes(shape, name, Where(sums, base, True, entries, logged), device.warp, 1)[1]
-    own = name != "table" and least <= device.shared_bytes
-    if name == "shared" and not own:
-        raise ProblemError(
-            f"layout='shared' needs {least} bytes of shared memory a block "
-            f"and {device.name} has {device.shared_bytes}; leave layout out, or give 'table'."
-        )
-    where = Where(sums, base, own, entries, logged)
-    threads, registers = _threads(shape, device, name, where)
-    packed = shape.num_agents <= threads
-    lanes = shape.num_agents if packed else threads
-    slots = min(shape.num_seeds, threads // lanes) if packed else 1
-    if packed:
-        threads = -(-slots * lanes // device.warp) * device.warp
-    place, shared_bytes = _bytes(shape, name, where, threads, slots)
-    while packed and slots > 1 and shared_bytes > device.shared_bytes:
-        slots -= 1
-        threads = -(-slots * lanes // device.warp) * device.warp
-        place, shared_bytes = _bytes(shape, name, where, threads, slots)
+    where = _where(shape, device, name)
+    block = _block(shape, device, name, where)
+    packed, slots = block.lanes == shape.num_agents, block.slots
     resident = (
         1
         if device.in_turn
-        else device.processors * max(1, _resident(device, threads, shared_bytes, registers))
+        else device.processors
+        * max(1, _resident(device, block.threads, block.shared_bytes, block.registers))
     )
-    blocks = 1 if packed else min(-(-shape.num_agents // threads), resident)
+    blocks = 1 if packed else min(-(-shape.num_agents // block.threads), resident)
     seeds = min(shape.num_seeds, slots * max(1, resident // blocks))
-    cuts, rows, per_seed, per_thread = _sizes(shape, name, where, wanted_cuts, seeds, blocks)
+    sizes = _sizes(shape, name, where, wanted_points, seeds, blocks)
     room = int(0.9 * device.free_bytes) - fixed_bytes
-    per_group = slots * per_seed + blocks * threads * per_thread
+    per_group = slots * sizes.per_seed + blocks * block.threads * sizes.per_thread
     while blocks > 1 and per_group > room:
         # Fewer threads, each with more agents one after the other.
         blocks = blocks // 2
-        per_group = slots * per_seed + blocks * threads * per_thread
+        per_group = slots * sizes.per_seed + blocks * block.threads * sizes.per_thread
     if per_group > room:
         raise ProblemError(
             f"{shape.num_agents} agents with {shape.dim} parameters need "
@@ -200,46 +171,103 @@ def make_layout(
             f"{device.name} has {device.free_bytes:.2e} free; use fewer agents, or engine='cpu'."
         )
     groups = min(-(-shape.num_seeds // slots), max(1, resident // blocks), room // per_group)
-    found = Layout(
-        name,
-        where,
-        place,
-        threads,
-        lanes,
-        slots,
-        blocks,
-        groups * slots,
-        shared_bytes,
-        groups * blocks,
-        rows,
-        cuts,
-        registers,
+    found = GpuLayout(
+        name=name,
+        where=where,
+        place=block.place,
+        threads=block.threads,
+        lanes=block.lanes,
+        slots=slots,
+        blocks=blocks,
+        seeds=groups * slots,
+        shared_bytes=block.shared_bytes,
+        grid=groups * blocks,
+        rows=sizes.rows,
+        points=sizes.points,
+        registers=block.registers,
         most_rounds=1 << 62,
     )
-    trail = 8 * _trail_steps(shape) * found.grid * threads
-    # Arrays with a place for each thread have one for a scout's too.
-    more = trail + per_thread * found.grid * threads
-    spare = found.grid <= device.processors // 2 or device.in_turn
-    seated = 1 < shape.num_agents <= blocks * lanes
-    if (
-        own
-        and shape.chained
-        and spare
-        and seated
-        and trail <= _TRAIL_BYTES
-        and more <= room - groups * per_group
-    ):
-        return _scouted(found, shape, device)
+    spare_bytes = room - groups * per_group
+    if _can_have_producers(found, shape, device, sizes.per_thread, spare_bytes):
+        return _with_producers(found, shape, device)
     return found
 
 
-def _scouted(found: Layout, shape: Shape, device: Device) -> Layout:
-    """The same with scouts: a processor has few threads then, and each as many registers as there
-    are."""
-    # Where little is added, it goes straight to the sums of all blocks.
+def _where(shape: Shape, device: Device, name: str) -> Where:
+    """What lies in shared memory."""
+    several, cells = shape.num_agents > 1, shape.form == "cell"
+    if name == "overlay" and not (cells and several):
+        raise ProblemError(
+            "layout='overlay' is for several agents with tables (off-policy tabular TD, "
+            "Q-learning); leave layout out, or give 'shared' or 'table'."
+        )
+    where = Where(
+        sums=several and shape.dim * 8 <= _SMALL,
+        base=several and name != "table" and shape.dim * shape.item <= _SMALL,
+        own=True,
+        entries=shape.entries if name == "overlay" else 0,
+        logged=name == "shared" and cells and several and 2 * shape.sync_period <= shape.dim,
+    )
+    least = _bytes(shape, name, where, device.warp, 1)[1]
+    own = name != "table" and least <= device.shared_bytes
+    if name == "shared" and not own:
+        raise ProblemError(
+            f"layout='shared' needs {least} bytes of shared memory a block "
+            f"and {device.name} has {device.shared_bytes}; leave layout out, or give 'table'."
+        )
+    return where._replace(own=own)
+
+
+class _Block(NamedTuple):
+    """A block's threads and its shared memory."""
+
+    threads: int
+    registers: int
+    lanes: int
+    slots: int
+    place: Place
+    shared_bytes: int
+
+
+def _block(shape: Shape, device: Device, name: str, where: Where) -> _Block:
+    """One seed's agents fill blocks; where one block holds them all, it takes several seeds."""
+    threads, registers = _threads(shape, device, name, where)
+    if shape.num_agents > threads:
+        return _Block(threads, registers, threads, 1, *_bytes(shape, name, where, threads, 1))
+    lanes = shape.num_agents
+    slots = min(shape.num_seeds, threads // lanes)
+    while True:
+        threads = -(-slots * lanes // device.warp) * device.warp
+        place, shared_bytes = _bytes(shape, name, where, threads, slots)
+        if slots == 1 or shared_bytes <= device.shared_bytes:
+            return _Block(threads, registers, lanes, slots, place, shared_bytes)
+        slots -= 1
+
+
+def _can_have_producers(
+    found: GpuLayout, shape: Shape, device: Device, per_thread: int, spare_bytes: int
+) -> bool:
+    """Whether half of the GPU is enough for the agents, and memory for their paths is left."""
+    threads = found.grid * found.threads
+    ring = 8 * _ring_steps(shape) * threads
+    return (
+        found.where.own
+        and shape.chained
+        and (found.grid <= device.processors // 2 or device.in_turn)
+        and 1 < shape.num_agents <= found.blocks * found.lanes
+        and ring <= _RING_BYTES
+        # Arrays with a place for each thread have one for a producer's threads too.
+        and ring + per_thread * threads <= spare_bytes
+    )
+
+
+def _with_producers(found: GpuLayout, shape: Shape, device: Device) -> GpuLayout:
+    """The same with producers: a processor then has few threads, and each has the most
+    registers."""
+    # Few summands go straight to the sums of all blocks.
     few = shape.num_agents * shape.num_seeds * shape.sync_period <= _FEW_SUMMANDS
     where = found.where._replace(
-        scouted=True, sums=found.where.sums and not few, near_log=found.where.logged
+        producers=True, sums=found.where.sums and not few, near_log=found.where.logged
     )
     place, shared_bytes = _bytes(shape, found.name, where, found.threads, found.slots)
     if shared_bytes > device.shared_bytes:
@@ -252,7 +280,7 @@ def _scouted(found: Layout, shape: Shape, device: Device) -> Layout:
         shared_bytes=shared_bytes,
         grid=2 * found.grid,
         registers=_MOST_REGISTERS,
-        most_rounds=AHEAD if device.in_turn else found.most_rounds,
+        most_rounds=ROUNDS_AHEAD if device.in_turn else found.most_rounds,
     )
 
 
@@ -269,7 +297,7 @@ def _choose(shape: Shape, device: Device) -> str:
         else 0
     )
     at_once = device.processors * device.warp * resident
-    # An overlay leaves room for more threads, and asks more of each.
+    # An overlay leaves room for more threads, and costs each of them more time.
     if sparse:
         return "overlay" if shape.num_agents * shape.num_seeds > at_once else "shared"
     fits = (
@@ -280,8 +308,8 @@ def _choose(shape: Shape, device: Device) -> str:
 
 
 def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int, int]:
-    """Threads of a block and registers of a thread: as few as give every processor a block, as many
-    as one can hold."""
+    """Threads of a block and registers of a thread: small blocks while processors are idle, then as
+    many threads as a processor can hold."""
 
     def held(threads: int, registers: int) -> int:
         needed = _bytes(shape, name, where, threads, 1)[1]
@@ -314,7 +342,7 @@ def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int
 
 
 def _resident(device: Device, threads: int, shared_bytes: int, registers: int) -> int:
-    """Blocks that one processor holds at once. Registers are given out to four warps at a time."""
+    """Blocks that one processor holds at once. Registers are allocated to four warps at a time."""
     given = -(-threads // (4 * device.warp)) * 4 * device.warp
     by_memory = device.resident_bytes // (shared_bytes + device.reserved)
     return min(
@@ -346,59 +374,61 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
 
 
+class _MemorySizes(NamedTuple):
+    points: int
+    """record points in a round"""
+    rows: int
+    """averages in a launch"""
+    per_seed: int
+    per_thread: int
+    """bytes of global memory"""
+
+
 def _sizes(
-    shape: Shape, name: str, where: Where, wanted_cuts: int, seeds: int, blocks: int
-) -> tuple[int, int, int, int]:
-    """Cuts in a round, rows in a launch, and bytes for each seed and for each thread."""
+    shape: Shape, name: str, where: Where, wanted_points: int, seeds: int, blocks: int
+) -> _MemorySizes:
     per_row = 8 * (shape.dim + 2 * blocks)
     rows = max(2, min(_MOST_ROWS, _ROW_BYTES // (per_row * seeds)))
-    cuts = max(1, min(wanted_cuts, rows))
+    points = max(1, min(wanted_points, rows))
     windows = 16 * shape.ahead * shape.num_agents
-    per_seed = windows + shape.dim * (16 + shape.item + 24 * (1 + cuts)) + rows * (per_row + 8)
+    per_seed = windows + shape.dim * (16 + shape.item + 24 * (1 + points)) + rows * (per_row + 8)
     per_thread = (
-        8 * cuts
+        8 * points
         + (0 if where.own else shape.own_bytes(name))
         + (4 * shape.sync_period if where.logged else 0)
     )
-    return cuts, rows, per_seed, per_thread
+    return _MemorySizes(points, rows, per_seed, per_thread)
 
 
-def _trail_steps(shape: Shape) -> int:
-    """Of each thread: a ring, and what is asked for past its end."""
-    return AHEAD * shape.sync_period + _FURTHER
+def _ring_steps(shape: Shape) -> int:
+    """Steps of each thread's ring, with its padding."""
+    return ROUNDS_AHEAD * shape.sync_period + _PREFETCH
 
 
 def global_arrays(
-    layout: Layout, shape: Shape, real: Any
+    layout: GpuLayout, shape: Shape, real: Any
 ) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Shape and type of what lies in global memory besides windows and what is uploaded."""
+    """Shape and type of the arrays in global memory, besides windows and what is uploaded."""
     seeds, threads, dim = layout.seeds, layout.grid * layout.threads, shape.dim
-    own = not layout.where.own
+    own, where = not layout.where.own, layout.where
     overlaid = layout.name == "overlay"
+    ring = _ring_steps(shape) * layout.agent_blocks * layout.threads if where.producers else 1
+    log = shape.sync_period * threads if where.logged and not where.near_log else 1
+    overlay = shape.entries * threads if own and overlaid else 1
     return {
-        "totals": ((3, seeds, 1 + layout.cuts, dim), np.uint64),
-        "squares": ((layout.cuts, threads), np.float64),
+        "totals": ((3, seeds, 1 + layout.points, dim), np.uint64),
+        "squares": ((layout.points, threads), np.float64),
         "parts": ((layout.rows, seeds, layout.blocks, 2), np.float64),
         "overflow": ((3, seeds), np.int32),
         "again": ((3, layout.grid), np.int32),
         "arrivals": ((6,), np.uint64),
-        "trail": (
-            (_trail_steps(shape) * layout.crew * layout.threads if layout.where.scouted else 1,),
-            np.uint64,
-        ),
-        "drawn": ((layout.crew,), np.uint64),
-        "taken": ((layout.crew,), np.uint64),
+        "ring": ((ring,), np.uint64),
+        "drawn": ((layout.agent_blocks,), np.uint64),
+        "taken": ((layout.agent_blocks,), np.uint64),
         "rows": ((layout.rows, seeds, dim), np.float64),
         "own": ((threads * dim if own and not overlaid else 1,), real),
         "out": ((threads, dim) if own and shape.form == "dense" else (1, 1), real),
-        "log": (
-            (
-                shape.sync_period * threads
-                if layout.where.logged and not layout.where.near_log
-                else 1,
-            ),
-            np.uint32,
-        ),
-        "keys": ((shape.entries * threads if own and overlaid else 1,), np.uint32),
-        "values": ((shape.entries * threads if own and overlaid else 1,), real),
+        "log": ((log,), np.uint32),
+        "keys": ((overlay,), np.uint32),
+        "values": ((overlay,), real),
     }

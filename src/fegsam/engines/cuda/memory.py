@@ -1,10 +1,5 @@
 """What the kernels of the `cuda` engine are handed: constants, and memory of three kinds."""
 
-# What Numba compiles for a GPU, its type stubs do not describe.
-# pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportGeneralTypeIssues=false
-
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -14,7 +9,7 @@ import numpy as np
 NOT_FAILED = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-class Job(NamedTuple):
+class Launch(NamedTuple):
     """The constants of a launch."""
 
     num_agents: Any
@@ -31,19 +26,27 @@ class Job(NamedTuple):
     fraction: Any
     """f for differences below one"""
     share: Any
-    """of an agent in the average, 1 / N"""
+    """weight of an agent in the average, 1 / N"""
     largest: Any
     """a parameter beyond this counts as not finite"""
     begin: Any
     stop: Any
     half: Any
     """which half of the windows is current"""
-    crew: Any
-    """blocks that run agents; with `Where.scouted`, as many others come before them"""
+    agent_blocks: Any
+    """blocks that run agents; with `Where.producers`, as many producers come before them"""
 
 
-class Who(NamedTuple):
-    """An agent, and where its laws are found."""
+class KernelProblem(NamedTuple):
+    """What is run: a `PackedChain`, the plan's `Agents`, and the tables that the rule reads."""
+
+    chain: Any
+    agents: Any
+    tables: Any
+
+
+class Identity(NamedTuple):
+    """An agent, with its MDP and its policy."""
 
     seed: Any
     agent: Any
@@ -52,18 +55,75 @@ class Who(NamedTuple):
     policy: Any
 
 
-class Log(NamedTuple):
-    """The cells that an agent has written, step by step: from `first` on, `width` apart; other
-    threads' lie between."""
+class Thread(NamedTuple):
+    """Which agents a thread runs."""
+
+    seed_index: Any
+    """of its seed among those of the launch"""
+    rank: Any
+    """of its block among those that share the seed"""
+    slot: Any
+    """of its seed among those of its block"""
+    lane: Any
+    """among the threads of its block and seed"""
+    member: Any
+    """among all threads of its seed"""
+    block: Any
+    """its block, or the one that it produces for"""
+    present: Any
+    """it has a seed; otherwise it only takes part in barriers"""
+    identity: Identity
+    """of its first agent"""
+
+
+class Window(NamedTuple):
+    """The states and actions that an agent's next step looks at, in local memory."""
+
+    states: Any
+    """uint32 (ahead + 1)"""
+    actions: Any
+    """uint32 (ahead)"""
+
+
+class CellLog(NamedTuple):
+    """The cells that an agent has written, step by step: from entry `first` on, `width` apart, with
+    those of other threads between."""
 
     cells: Any
     first: Any
     width: Any
 
 
+class AgentView(NamedTuple):
+    """How a thread sees the parameters of the agent that it runs."""
+
+    params: Any
+    """what a rule indexes; see `params`"""
+    base: Any
+    """(d): the average"""
+    tables: Any
+    """the parameters of all agents of the block, where these are whole tables"""
+    out: Any
+    """(d): what a dense rule fills"""
+    log: CellLog
+    window: Window
+    """its window, which stays here from round to round with producers"""
+
+
+class BlockMemory(NamedTuple):
+    """Shared memory of a block, besides its agents' parameters."""
+
+    halves: Any
+    """see `Sums.half`"""
+    first_half: Any
+    """where the sums of the thread's seed begin"""
+    box: Any
+    sizes: Any
+    """see `Place`"""
+
+
 class Memory(NamedTuple):
-    """What lies in global memory. S seeds, C recorded times a launch, c of them inside one
-    round."""
+    """Global memory. S seeds, R record points of a launch, r of them inside one round."""
 
     seeds: Any
     """uint64 (S)"""
@@ -77,41 +137,41 @@ class Memory(NamedTuple):
     actions: Any
     """uint32 (2, S, ahead, N)"""
     totals: Any
-    """uint64 (3, S, 1 + c, d): sums over agents of the differences from the average, at the round's
-    end and at its cuts; this turn's, the last one's and the next one's"""
+    """uint64 (3, S, 1 + r, d): sums over agents of the differences from the average, at the round's
+    end and at its record points; of this attempt, the last one and the next one"""
     squares: Any
-    """float64 (c, threads): sums over a thread's agents of ||theta^i - average||^2"""
+    """float64 (r, threads): sums over a thread's agents of ||theta^i - average||^2"""
     parts: Any
-    """float64 (C, S, blocks, 2): a block's share of those sums, and of the squared norm of the mean
+    """float64 (R, S, blocks, 2): a block's share of those sums, and of the squared norm of the mean
     difference"""
     failed: Any
     """uint64 (S): step since `begin` and agent of the first parameter that was not finite"""
     overflow: Any
-    """int32 (3, S): a difference was beyond the limit; three as with `totals`"""
+    """int32 (3, S): whether a difference was too large for the sums; three as with `totals`"""
     again: Any
-    """int32 (3, domains): some seed's was"""
+    """int32 (3, domains): whether any seed of the blocks that synchronise had an overflow"""
     arrivals: Any
-    """uint64 (2 * 3): blocks that have come to a turn's meetings, and in the upper half how many
-    had news; three as above"""
-    trail: Any
-    """uint64 (AHEAD * K and some more, threads of the crew), flat: what scouts have drawn, the
-    state in the lower half and the action in the upper"""
+    """uint64 (2 * 3): blocks that have arrived at an attempt's barriers, and in the upper half how
+    many of them raised a flag; three as with `totals`"""
+    ring: Any
+    """uint64 (ROUNDS_AHEAD * K and padding, threads of the agent blocks), flat: the paths that
+    producers have drawn, the state in the lower half and the action in the upper"""
     drawn: Any
-    """uint64 (crew): rounds that each block's scout has drawn"""
+    """uint64 (agent blocks): rounds that each block's producer has drawn"""
     taken: Any
-    """uint64 (crew): rounds that the block is done with"""
+    """uint64 (agent blocks): rounds that the block has finished"""
     size: Any
     """int32 (2, S): binary exponent of the average's largest entry; two as with `average`"""
-    cuts: Any
-    """int64 (S, C + 1): when to hand over the average, and an end that never comes"""
+    points: Any
+    """int64 (S, R + 1): the record points, and a last one that is never reached"""
     rows: Any
-    """float64 (C, S, d)"""
+    """float64 (R, S, d)"""
     own: Any
     """(threads * d): tables, where they lie here"""
     out: Any
     """(threads, d): what a dense rule fills, where that lies here"""
     log: Any
-    """uint32 (K * threads): see `Log`, where that lies here"""
+    """uint32 (K * threads): see `CellLog`, where that lies here"""
     keys: Any
     """uint32 (entries * threads): overlays, where they lie here"""
     values: Any
@@ -125,8 +185,8 @@ class Place(NamedTuple):
     tree: Any
     """float64 (threads)"""
     box: Any
-    """int32 (2): cuts inside the round, of the seed that has most; and whether a meeting brought
-    news"""
+    """int32 (2): the largest number of record points inside the round over the block's seeds; and
+    whether a flag was raised at a barrier"""
     size: Any
     """int32 (2, slots): as in `Memory`, where a block has a copy of the average"""
     base: Any
@@ -151,33 +211,50 @@ class Where(NamedTuple):
     entries: int
     """of an overlay"""
     logged: bool = False
-    """an agent's table holds its changes alone, and a log says where, so that it is put back
-    without looking at all of it"""
-    scouted: bool = False
-    """each block's paths are drawn by another block, which runs ahead"""
+    """an agent's table holds only its changes, and a log says where, so that resetting it does not
+    touch the whole table"""
+    producers: bool = False
+    """each block's paths are drawn ahead of it by another block"""
     near_log: bool = False
     """the log is in shared memory"""
 
 
-class Stretch(NamedTuple):
-    """A round, or the part of it that is run."""
+class Attempt(NamedTuple):
+    """One attempt at a round, or at its first steps where the launch ends before the round does.
+
+    A round whose differences do not fit the sums is attempted again.
+    """
 
     time: Any
     length: Any
     synced: Any
+    """the round is whole and ends in an average"""
     row: Any
-    """the first cut after its beginning"""
-    inside: Any
-    """how many cuts lie inside"""
+    """index of its first record point"""
+    points: Any
+    """record points inside it"""
+    most_points: Any
+    """the largest such number over the seeds of the block"""
+    upcoming: Any
+    """the first record point after them"""
     half: Any
-    trail: Any
-    """the first row of its path, where a scout has drawn it"""
+    """which half of `Memory.average` and of the windows is current"""
+    buffer: Any
+    """which third of `Memory.totals`, `overflow`, `again` and `arrivals` it uses"""
+    rounds: Any
+    """rounds of the launch before it"""
+    alive: Any
+    """this thread's seed still runs"""
+    reload: Any
+    """windows come from global memory, since local memory does not hold them"""
 
 
-class Limits(NamedTuple):
-    """How differences are rounded in a round."""
+class StepSpan(NamedTuple):
+    """Steps time..stop-1 of an agent."""
 
-    scale: Any
-    """2^f"""
-    largest: Any
-    """2^e: what fits"""
+    time: Any
+    stop: Any
+    origin: Any
+    """the time at which the round, its log and its part of the ring begin"""
+    ring_row: Any
+    """the first row of the round's path in `Memory.ring`, with producers"""

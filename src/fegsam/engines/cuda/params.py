@@ -1,10 +1,10 @@
-"""How a thread of the `cuda` engine sees its agent's parameters: what a rule indexes, whatever lies
-behind it."""
+"""How a thread of the `cuda` engine sees its agent's parameters: objects that a rule indexes like
+an array."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportOperatorIssue=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false
+# pyright: reportOperatorIssue=false
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from numba import cuda, types
 from numba.extending import overload, register_jitable
 
+from fegsam.engines.cuda.instructions import inlined
 from fegsam.engines.randomness import MASK, ONE
 
 EMPTY = np.uint32(0xFFFFFFFF)
@@ -22,7 +23,7 @@ _HASH = np.uint64(2654435769)
 
 
 class Overlay(NamedTuple):
-    """The parameters of one agent: the average, but for the cells that it has written."""
+    """The parameters of one agent: the average, except in the cells that it has written."""
 
     base: Any
     keys: Any
@@ -40,9 +41,9 @@ class Overlay(NamedTuple):
 
 @register_jitable
 def overlay_find(overlay, cell):
-    """The place of `cell`, or the empty one where it would go; and the key that stands there."""
+    """The place of `cell`, or the empty place where it belongs; and the key at that place."""
     wanted = np.uint32(cell)
-    # The upper bits of the product depend on all of the cell's.
+    # The upper bits of the product depend on all bits of the cell.
     place = ((np.uint64(wanted) * _HASH) & MASK) >> np.uint64(16) & (overlay.entries - ONE)
     key = overlay.keys[overlay.first_key + place * overlay.width]
     while key != EMPTY and key != wanted:
@@ -73,8 +74,8 @@ def _overlay_getitem(overlay, cell):
 
 
 class Column(NamedTuple):
-    """The parameters of one agent among those of its block: entry j beside the others' entries
-    j."""
+    """The parameters of one agent, interleaved with those of its block: entry j of all agents, then
+    entry j + 1."""
 
     memory: Any
     first: Any
@@ -117,7 +118,7 @@ def _column_setitem(column, index, value):
 
 
 class Changed(NamedTuple):
-    """The parameters of one agent: the average, and what the agent has changed since; laid out as a
+    """The parameters of one agent: the average plus the agent's changes, which are laid out as a
     `Column`."""
 
     base: Any
@@ -142,60 +143,84 @@ def _changed_getitem(changed, cell):
     return None
 
 
-def make_views(layout, form, real, where, entries):
-    """The tables of a block's agents, one agent's parameters, and what a dense rule fills."""
+def make_views(spec):
+    """Three functions: the tables of a block's agents, one agent's parameters, and what a dense
+    rule fills."""
+    where = spec.where
+    if spec.layout == "overlay":
+        tables, params = _no_tables, _make_overlay(spec)
+    else:
+        tables, params = _make_tables(spec), _make_params(spec)
+    if spec.form != "dense":
+        out = _no_out
+    else:
+        out = _make_shared_out(spec.real) if where.own else _global_out
+    return inlined(tables), inlined(params), inlined(out)
 
-    def shared_tables(job, place, memory):
-        return cuda.shared.array(0, real)[place.own : place.own + job.dim * cuda.blockDim.x]
 
-    def global_tables(job, place, memory):
-        size = job.dim * cuda.blockDim.x
+def _make_tables(spec):
+    real = spec.real
+
+    def shared_tables(launch, place, memory):
+        return cuda.shared.array(0, real)[place.own : place.own + launch.dim * cuda.blockDim.x]
+
+    def global_tables(launch, place, memory):
+        size = launch.dim * cuda.blockDim.x
         return memory.own[cuda.blockIdx.x * size : (cuda.blockIdx.x + 1) * size]
 
-    def no_tables(job, place, memory):
-        return memory.own
+    return shared_tables if spec.where.own else global_tables
 
-    def shared_params(job, place, memory, base, tables):
+
+def _no_tables(launch, place, memory):
+    return memory.own
+
+
+def _make_params(spec):
+    real = spec.real
+
+    def shared_params(launch, place, memory, base, tables):
         at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
-        return Column(cuda.shared.array(0, real), np.uint64(place.own) + at, width, (job.dim,))
+        return Column(cuda.shared.array(0, real), np.uint64(place.own) + at, width, (launch.dim,))
 
-    def shared_changes(job, place, memory, base, tables):
+    def shared_changes(launch, place, memory, base, tables):
         at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
         return Changed(base, cuda.shared.array(0, real), np.uint64(place.own) + at, width)
 
-    def global_params(job, place, memory, base, tables):
-        return tables[cuda.threadIdx.x * job.dim : (cuda.threadIdx.x + 1) * job.dim]
+    def global_params(launch, place, memory, base, tables):
+        return tables[cuda.threadIdx.x * launch.dim : (cuda.threadIdx.x + 1) * launch.dim]
 
-    def shared_overlay(job, place, memory, base, tables):
+    if spec.where.logged:
+        return shared_changes
+    return shared_params if spec.where.own else global_params
+
+
+def _make_overlay(spec):
+    real, entries = spec.real, np.uint64(spec.where.entries)
+
+    def shared_overlay(launch, place, memory, base, tables):
         keys, values = cuda.shared.array(0, types.uint32), cuda.shared.array(0, real)
         at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
         first_key, first_value = np.uint64(place.keys) + at, np.uint64(place.own) + at
         return Overlay(base, keys, values, first_key, first_value, width, entries)
 
-    def global_overlay(job, place, memory, base, tables):
+    def global_overlay(launch, place, memory, base, tables):
         at, width = np.uint64(cuda.grid(1)), np.uint64(cuda.gridsize(1))
         return Overlay(base, memory.keys, memory.values, at, at, width, entries)
 
-    def shared_out(job, place, memory):
+    return shared_overlay if spec.where.own else global_overlay
+
+
+def _make_shared_out(real):
+    def shared_out(launch, place, memory):
         at, width = np.uint64(cuda.threadIdx.x), np.uint64(cuda.blockDim.x)
-        return Column(cuda.shared.array(0, real), np.uint64(place.out) + at, width, (job.dim,))
+        return Column(cuda.shared.array(0, real), np.uint64(place.out) + at, width, (launch.dim,))
 
-    def global_out(job, place, memory):
-        return memory.out[cuda.grid(1)]
+    return shared_out
 
-    def no_out(job, place, memory):
-        return memory.out[0]
 
-    if layout == "overlay":
-        tables, params = no_tables, shared_overlay if where.own else global_overlay
-    else:
-        tables, params = (
-            (shared_tables, shared_params) if where.own else (global_tables, global_params)
-        )
-    if where.logged:
-        params = shared_changes
-    out = (shared_out if where.own else global_out) if form == "dense" else no_out
-    # Inlined by Numba itself: a device function may not return an array.
-    return tuple(
-        cuda.jit(device=True, inline="always")(function) for function in (tables, params, out)
-    )
+def _global_out(launch, place, memory):
+    return memory.out[cuda.grid(1)]
+
+
+def _no_out(launch, place, memory):
+    return memory.out[0]

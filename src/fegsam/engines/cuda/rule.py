@@ -1,5 +1,5 @@
-"""What of a rule and its problem is compiled into a kernel: small numbers, copies of small arrays,
-and the step.
+"""What a kernel takes from the rule and the problem when it is compiled: small numbers, copies of
+small arrays, and the step.
 
 A kernel is made for one rule, so its constants unroll its loops, and each form has a step with its
 own write.
@@ -7,8 +7,8 @@ own write.
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false,
-# reportGeneralTypeIssues=false
+# pyright: reportOptionalSubscript=false, reportOptionalCall=false, reportIndexIssue=false
+# pyright: reportGeneralTypeIssues=false
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from numba import cuda
 from numba.extending import register_jitable
 from numba.np.numpy_support import from_dtype
 
+from fegsam.engines.cuda.instructions import inlined
+from fegsam.engines.cuda.memory import KernelProblem
 from fegsam.engines.cuda.params import EMPTY, overlay_find
 from fegsam.engines.cuda.paths import pack
 
 _ZERO = np.uint64(0)
 _UNROLLED = 32
+"""Whole numbers up to this are compiled in."""
 _COPY = 1 << 13
-"""Bytes of an array that each block keeps a copy of in shared memory."""
+"""Bytes of an array that each block copies into shared memory, at most."""
 _COPIES = 40 * 1024
-"""Bytes of all copies of a block; the compiler allows 48 KB of what has a fixed size."""
+"""Bytes of all copies of a block, at most; the compiler allows 48 KB of arrays of fixed size."""
 _CALM = 1e20
-"""Increments below this cannot take a finite parameter out of the finite numbers, in either
-precision."""
+"""Increments below this cannot make a finite parameter non-finite, in either precision."""
 
 
 def copies(plan):
-    """Of which arrays each block makes copies, with their bytes."""
-    groups = {"laws": pack(plan.chain), "tables": plan.tables}
+    """The arrays that each block copies into shared memory, with their bytes."""
+    groups = {"chain": pack(plan.chain), "tables": plan.tables}
     arrays = {
         (name, field): value.nbytes
         for name, group in groups.items()
@@ -49,11 +51,10 @@ def copies(plan):
 
 
 def make_fix(given, name, real, copied):
-    """A device function that makes a NamedTuple fit for the inner loop.
+    """A device function that prepares a NamedTuple for the inner loop.
 
-    Its small whole numbers become constants, so that loops unroll, and of some of its arrays each
-    block makes a copy in shared memory, where threads that read different entries do not wait for
-    each other.
+    Its small whole numbers become constants, so that loops unroll. Each block copies some of its
+    arrays into shared memory, where threads that read different entries do not wait for each other.
     """
     space = {"made": type(given), "cuda": cuda}
     lines, fields = ["def fix(given):"], []
@@ -78,7 +79,19 @@ def make_fix(given, name, real, copied):
     lines += ["    cuda.syncthreads()", f"    return made({', '.join(fields)})"]
     # Numba builds a NamedTuple only from arguments that are written out.
     exec(compile("\n".join(lines), f"<{name}>", "exec"), space)
-    return cuda.jit(device=True, inline="always")(space["fix"])
+    return inlined(space["fix"])
+
+
+def make_fix_problem(plan, real, copied):
+    """The same for a whole problem."""
+    fix_chain = make_fix(pack(plan.chain), "chain", real, copied)
+    fix_tables = make_fix(plan.tables, "tables", real, copied)
+
+    @inlined
+    def fix_problem(chain, agents, tables):
+        return KernelProblem(fix_chain(chain), agents, fix_tables(tables))
+
+    return fix_problem
 
 
 def is_small(value):
@@ -93,50 +106,80 @@ def all_finite(params, largest):
     return finite
 
 
-def make_step(form, rule, layout, logged):
-    """One step of one agent on its parameters, with the form's own write; whether they stayed
-    finite."""
+def make_step(spec, rule):
+    """One step of one agent on its parameters, with the form's own write; it returns whether they
+    stayed finite."""
     rule = cuda.jit(device=True)(rule)
+    if spec.form == "row":
+        step = _make_row_step(rule)
+    elif spec.form == "dense":
+        step = _make_dense_step(rule)
+    elif spec.layout == "overlay":
+        step = _make_overlaid_step(rule)
+    else:
+        step = _make_logged_step(rule) if spec.where.logged else _make_cell_step(rule)
+    return cuda.jit(device=True)(step)
 
-    def cell_step(params, out, path, tables, job, log, entry):
+
+def _make_cell_step(rule):
+    def cell_step(launch, view, path, tables, entry):
+        params = view.params
         cell, scale = rule(params, path, _ZERO, tables)
-        new = params[cell] + job.step_size * scale
+        new = params[cell] + launch.step_size * scale
         params[cell] = new
-        return abs(new) <= job.largest
+        return abs(new) <= launch.largest
 
-    def logged_step(params, out, path, tables, job, log, entry):
+    return cell_step
+
+
+def _make_logged_step(rule):
+    def logged_step(launch, view, path, tables, entry):
+        params = view.params
         cell, scale = rule(params, path, _ZERO, tables)
         at = params.first + np.uint64(cell) * params.width
-        mean, change = params.base[cell], params.memory[at] + job.step_size * scale
+        mean, change = params.base[cell], params.memory[at] + launch.step_size * scale
         params.memory[at] = change
-        log[entry] = cell
-        return abs(mean + change) <= job.largest
+        view.log.cells[entry] = cell
+        return abs(mean + change) <= launch.largest
 
-    def overlaid_step(params, out, path, tables, job, log, entry):
+    return logged_step
+
+
+def _make_overlaid_step(rule):
+    def overlaid_step(launch, view, path, tables, entry):
+        params = view.params
         cell, scale = rule(params, path, _ZERO, tables)
         place, key = overlay_find(params, cell)
         at = params.first_value + place * params.width
-        new = (params.base[cell] if key == EMPTY else params.values[at]) + job.step_size * scale
+        new = (params.base[cell] if key == EMPTY else params.values[at]) + launch.step_size * scale
         params.keys[params.first_key + place * params.width] = cell
         params.values[at] = new
-        return abs(new) <= job.largest
+        return abs(new) <= launch.largest
 
-    def row_step(params, out, path, tables, job, log, entry):
+    return overlaid_step
+
+
+def _make_row_step(rule):
+    def row_step(launch, view, path, tables, entry):
+        params = view.params
         index, scale = rule(params, path, _ZERO, tables)
-        factor = job.step_size * scale
+        factor = launch.step_size * scale
         for j in range(params.shape[0]):
             params[j] += factor * tables.rows[index, j]
-        return abs(factor) < _CALM or all_finite(params, job.largest)
+        return abs(factor) < _CALM or all_finite(params, launch.largest)
 
-    def dense_step(params, out, path, tables, job, log, entry):
+    return row_step
+
+
+def _make_dense_step(rule):
+    def dense_step(launch, view, path, tables, entry):
+        params, out = view.params, view.out
         rule(params, path, _ZERO, tables, out)
         calm = True
         for j in range(params.shape[0]):
-            change = job.step_size * out[j]
+            change = launch.step_size * out[j]
             params[j] += change
             calm &= abs(change) < _CALM
-        return calm or all_finite(params, job.largest)
+        return calm or all_finite(params, launch.largest)
 
-    one_cell = overlaid_step if layout == "overlay" else logged_step if logged else cell_step
-    forms = {"cell": one_cell, "row": row_step, "dense": dense_step}
-    return cuda.jit(device=True)(forms[form])
+    return dense_step
