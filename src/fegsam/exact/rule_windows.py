@@ -70,10 +70,10 @@ def rule_windows(problem: Problem, algorithm: Algorithm) -> RuleWindows:
         if count > MOST_RULE_WINDOWS:
             raise ProblemError(
                 f"The fixed point of {type(algorithm).__name__} is found by running its rule on "
-                f"every window that an agent can encounter, and there are at least {count:.3g} windows "
-                f"of {window} transitions where at most {MOST_RULE_WINDOWS} are run; declare its "
-                "structure, use a smaller window or fewer states, or pass run(..., "
-                "fixed_point=...)."
+                f"every window that an agent can encounter, and there are at least {count:.3g} "
+                f"windows of {window} transitions where at most {MOST_RULE_WINDOWS} are run; "
+                "declare its structure, use a smaller window or fewer states, or pass "
+                "run(..., fixed_point=...)."
             )
         kinds.append(steps)
     laws = stationary_laws(problem, policies)

@@ -22,19 +22,17 @@ def make_view_block(spec):
 
     @inlined
     def view_block(launch, place, thread):
-        at = min(thread.slot, launch.slots - 1) * launch.dim
+        """The sums begin with zero."""
         halves = cuda.shared.array(0, types.uint32)
+        box = cuda.shared.array(0, types.int32)[place.box : place.box + 2]
+        sizes = cuda.shared.array(0, types.int32)[place.size : place.size + 2 * launch.slots]
+        at = min(thread.slot, launch.slots - 1) * launch.dim
         first_half = np.uint64(place.sums + 2 * at)
         if shared_sums:
-            c, end = (
-                first_half + np.uint64(thread.lane),
-                np.uint64(place.sums + 2 * (at + launch.dim)),
-            )
+            c, end = first_half + np.uint64(thread.lane), first_half + np.uint64(2 * launch.dim)
             while c < end:
                 halves[c] = 0
                 c += np.uint64(launch.lanes)
-        box = cuda.shared.array(0, types.int32)[place.box : place.box + 2]
-        sizes = cuda.shared.array(0, types.int32)[place.size : place.size + 2 * launch.slots]
         return BlockMemory(halves, first_half, box, sizes)
 
     return view_block
