@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam import exact, theory
 from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.algorithms.structure import TemporalDifference, structure_of
+from fegsam.blas_threads import one_blas_thread
 from fegsam.compilation import rule_key
 from fegsam.engines.job import (
     LARGEST,
@@ -29,12 +29,14 @@ from fegsam.engines.job import (
 from fegsam.engines.randomness import OUTPUT_TIME, words
 from fegsam.engines.resume import check_resumable, record_after
 from fegsam.errors import ProblemError, shown
+from fegsam.exact.fixed_points import common_point, policy_value
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flag, flat_params, integer, positive
 from fegsam.problem.federation import Federation, Problem
+from fegsam.theory.bound.output_time import decay_at, output_time_distribution
 from fegsam.versions import installed_version
 
 _RECORDS = 200
@@ -42,6 +44,7 @@ _RECORDS = 200
 _MOST_RECORDS = 10**8
 
 
+@one_blas_thread()
 def prepare(
     problem: Problem,
     algorithm: Algorithm,
@@ -180,9 +183,7 @@ def _decay(
     decay: Any, problem: Problem, algorithm: Algorithm, step_size: float, num_steps: int
 ) -> float:
     if decay is None:
-        return theory.default_output_decay(
-            problem, algorithm, step_size=step_size, num_steps=num_steps
-        )
+        return decay_at(problem, algorithm, step_size, num_steps)
     if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
         raise ProblemError(
             f"output_decay is {shown(decay)}; give a number between 0 and 1 (the smaller it is, "
@@ -196,11 +197,11 @@ def _output_times(settings: Settings) -> np.ndarray:
     seeds = np.array(settings.seeds, np.uint64)
     high, low = words(seeds, np.uint64(0), np.uint64(0), OUTPUT_TIME)
     uniform = ((high >> np.uint64(5)) * 2.0**26 + (low >> np.uint64(6))) / 2.0**53
-    return theory.output_time_distribution(settings.num_steps, settings.output_decay).draw(uniform)
+    return output_time_distribution(settings.num_steps, settings.output_decay).draw(uniform)
 
 
 def _truth(problem: Problem, algorithm: Algorithm, known: np.ndarray | None) -> Truth:
-    fixed = known if known is not None else exact.fixed_point(problem, algorithm)
+    fixed = known if known is not None else common_point(problem, algorithm)
     largest = float(np.abs(fixed).max())
     if not largest <= LARGEST:
         raise ProblemError(
@@ -217,7 +218,7 @@ def _value_form(problem: Problem, algorithm: Algorithm, fixed: np.ndarray) -> Va
         return None
     if len(problem.mdps) > 1:
         return None
-    value = exact.policy_value(next(iter(problem.mdps)), structure.target_policy)
+    value = policy_value(next(iter(problem.mdps)), structure.target_policy)
     stationary = stationary_laws(problem, algorithm.policies(problem))
     weights = (problem.kind_counts / problem.num_agents) @ stationary
     if structure.features is None:

@@ -74,7 +74,8 @@ def fixed_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     >>> fg.fixed_point(fg.Federation(mdp, [[0.5, 0.5]], num_agents=2), fg.QLearning())
     array([4., 3.])
     """
-    return _common_root(problem, _checked_field(problem, algorithm))
+    check_algorithm(algorithm, problem)
+    return common_point(problem, algorithm)
 
 
 @one_blas_thread()
@@ -195,6 +196,11 @@ def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
     if not isinstance(mdp, MDP):
         raise ProblemError(f"mdp is {shown(mdp)}; give a fegsam.MDP.")
     return discounted_value(mdp.policy_chain(policy), mdp.policy_rewards(policy), mdp.discount)
+
+
+def common_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
+    """`fixed_point` of an algorithm that has checked the problem already."""
+    return _common_root(problem, mean_field(algorithm, problem))
 
 
 def _checked_field(problem: Problem, algorithm: Algorithm) -> MeanField:

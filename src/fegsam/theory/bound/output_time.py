@@ -183,10 +183,13 @@ def default_output_decay(
     0.9375
     """
     check_algorithm(algorithm, problem)
-    step_size, num_steps = (
-        positive(step_size, "step_size"),
-        integer(num_steps, "num_steps", most=LARGEST_LENGTH),
-    )
+    step_size = positive(step_size, "step_size")
+    num_steps = integer(num_steps, "num_steps", most=LARGEST_LENGTH)
+    return decay_at(problem, algorithm, step_size, num_steps)
+
+
+def decay_at(problem: Problem, algorithm: Algorithm, step_size: float, num_steps: int) -> float:
+    """`default_output_decay` of arguments that have been checked already."""
     found = drift(problem, algorithm)
     decay = 1 - step_size * found.beta * found.drift / 2
     if 0 < decay < 1:
