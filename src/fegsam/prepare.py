@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -250,8 +250,15 @@ def content_fingerprint(
         if isinstance(value, np.ndarray):
             state.update(str(value.shape).encode() + value.tobytes())
         elif callable(value):
-            # A rule whose content cannot be hashed is identified by its id in this process.
-            state.update((rule_key(value) or f"{os.getpid()} {id(value)}").encode())
+            state.update(_rule_content(value))
+    # The settings hold the version of the package, and so of its own rules.
+    if not type(algorithm).__module__.startswith("fegsam."):
+        state.update(_rule_content(algorithm.rule))
     if known is not None:
         state.update(known.tobytes())
     return state.hexdigest()
+
+
+def _rule_content(rule: Callable[..., Any]) -> bytes:
+    """A hash of the rule's code; without one, the rule's id in this process."""
+    return (rule_key(rule) or f"{os.getpid()} {id(rule)}").encode()

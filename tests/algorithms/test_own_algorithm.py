@@ -540,6 +540,25 @@ def test_a_cell_has_one_key_whether_or_not_its_algorithm_may_be_imported() -> No
 # --- Shares ---------------------------------------------------------------------------------------
 
 
+def test_a_run_is_not_resumed_by_another_version_of_its_rule() -> None:
+    class Edited(TabularTD):
+        @property
+        def rule(self) -> Any:
+            def edited_rule(params: Any, path: Path, t: Any, tables: Any) -> tuple[Any, Any]:
+                return path.states[t], 0.0 * params[path.states[t]]
+
+            return edited_rule
+
+    Edited.__name__ = "TabularTD"
+    federation = small_federation()
+    settings: dict[str, Any] = {"step_size": 0.1, "sync_period": 2, "fixed_point": np.zeros(3)}
+    first = fg.run(federation, TabularTD(), num_steps=4, engine="reference", **settings)
+    settings |= {"num_steps": 8, "engine": "reference", "resume_from": first}
+    assert fg.run(federation, TabularTD(), **settings).settings.num_steps == 8
+    with pytest.raises(fg.ProblemError, match="differs in the problem, its operator"):
+        fg.run(federation, Edited(), **settings)
+
+
 def test_a_share_holds_its_name_and_its_fields(tmp_path, installed, assert_same_bits) -> None:
     settings = {"step_size": 0.1, "sync_period": 5, "num_steps": 20}
     for algorithm in (TabularTD(2), NormalizedTD(2, offset=0.3)):
