@@ -37,8 +37,7 @@ class SpecError(ProblemError):
     >>> from fegsam.experiments.spec.study import parse_study
     >>> parse_study("[stduy]", "mine.toml")
     Traceback (most recent call last):
-    fegsam.errors.SpecError: mine.toml, line 1: stduy is not a table that is known: did you mean
-    'study'?
+    fegsam.errors.SpecError: mine.toml, line 1: stduy is not a known table: did you mean 'study'?
     """
 
 
