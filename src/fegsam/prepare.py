@@ -112,11 +112,6 @@ def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> No
             f"resume_from is {shown(resume_from)}; give a History, for example "
             "fegsam.load_history(path)."
         )
-    if not isinstance(algorithm, Algorithm):
-        raise ProblemError(
-            f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "
-            "fegsam.QLearning()."
-        )
     check_algorithm(algorithm, problem)
 
 
