@@ -28,6 +28,9 @@ FIRST_STATE = np.uint64(1)
 OUTPUT_TIME = np.uint64(2)
 # The agents that are asked in a round of a federation; t is the round.
 PARTICIPATION = np.uint64(3)
+# The rounding of an agent's change, and the cells that it reports; t is round * d + cell.
+ROUNDING = np.uint64(4)
+SOME_CELLS = np.uint64(5)
 # The i.i.d. mode draws the first state of each window with purpose IID, and its l-th transition
 # with purpose IID + l, l = 1, 2, ...
 IID = np.uint64(1 << 16)
