@@ -34,4 +34,6 @@ class ControlVariates:
         if self.of not in ("agent", "kind"):
             raise ProblemError(f"of is {shown(self.of)}; give 'agent' or 'kind'.")
         if self.source not in ("last_round", "first_step"):
-            raise ProblemError(f"source is {shown(self.source)}; give 'last_round' or 'first_step'.")
+            raise ProblemError(
+                f"source is {shown(self.source)}; give 'last_round' or 'first_step'."
+            )

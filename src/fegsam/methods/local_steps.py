@@ -37,7 +37,9 @@ class LocalSteps:
     normalised: bool = True
 
     def __post_init__(self) -> None:
-        given = several(self.by_kind, "by_kind", "but must be a list: give one number for each kind")
+        given = several(
+            self.by_kind, "by_kind", "but must be a list: give one number for each kind"
+        )
         if not given:
             raise ProblemError("by_kind is empty; give one number of local steps for each kind.")
         counts = tuple(integer(count, f"by_kind[{k}]") for k, count in enumerate(given))

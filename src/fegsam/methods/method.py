@@ -159,10 +159,11 @@ def _check_local_steps(local_steps: LocalSteps, num_kinds: int, periods: tuple[i
             "local_steps fixes the number of steps of a round, so all rounds must have one length; "
             "give a whole number as sync_period."
         )
-    if max(local_steps.by_kind) > periods[0]:
+    most, period = max(local_steps.by_kind), max(periods)
+    if most > period:
         raise ProblemError(
-            f"local_steps asks for {max(local_steps.by_kind)} steps in a round of "
-            f"sync_period={periods[0]}; give at most as many."
+            f"local_steps asks for {most} steps in a round of sync_period={period}; give at most "
+            "as many."
         )
 
 

@@ -57,15 +57,15 @@ class Rounds:
 
     def count(self, num_steps: int) -> int:
         """The number of synchronisations up to `num_steps`."""
-        return int(self.containing(np.int64(num_steps)))
+        return int(self.containing(np.asarray(num_steps)))
 
     def last_sync(self, time: int) -> int:
         """The last synchronisation at or before `time`, or 0."""
-        return int(self.start(self.containing(np.int64(time))))
+        return int(self.start(self.containing(np.asarray(time))))
 
     def end(self, time: int) -> int:
         """The end of the round that makes step `time`."""
-        return int(self.start(self.containing(np.int64(time)) + 1))
+        return int(self.start(self.containing(np.asarray(time)) + 1))
 
     @property
     def longest(self) -> int:
