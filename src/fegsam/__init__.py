@@ -1,6 +1,6 @@
 """Federated stochastic approximation, TD- and Q-learning under Markov noise and heterogeneity."""
 
-from fegsam import engines, exact, theory
+from fegsam import engines, exact, methods, theory
 from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
@@ -10,6 +10,15 @@ from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
 from fegsam.history import History, load_history
+from fegsam.methods import schedules
+from fegsam.methods.average import ByVisits, Mean
+from fegsam.methods.correction import ControlVariates
+from fegsam.methods.local_steps import LocalSteps
+from fegsam.methods.method import Method
+from fegsam.methods.participation import Participation
+from fegsam.methods.rounding import Rounding, SomeCells
+from fegsam.methods.server import Server
+from fegsam.methods.tail import Tail
 from fegsam.problem import examples, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
@@ -17,18 +26,28 @@ from fegsam.run import run
 
 __all__ = [
     "MDP",
+    "ByVisits",
+    "ControlVariates",
     "DivergenceWarning",
     "Federation",
     "History",
     "LinearSA",
+    "LocalSteps",
     "MarkovNoise",
+    "Mean",
+    "Method",
     "OffPolicyLinearTD",
     "OffPolicyTabularTD",
     "OnPolicyTD",
+    "Participation",
     "ProblemError",
     "QLearning",
+    "Rounding",
+    "Server",
+    "SomeCells",
     "SpecError",
     "StochasticApproximation",
+    "Tail",
     "agent_fixed_points",
     "engines",
     "exact",
@@ -36,9 +55,11 @@ __all__ = [
     "fixed_point",
     "heterogeneity",
     "load_history",
+    "methods",
     "policies",
     "policy_value",
     "run",
     "sample_path",
+    "schedules",
     "theory",
 ]

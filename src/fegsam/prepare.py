@@ -5,6 +5,7 @@ Nothing runs here. `fegsam.run`, the deployed federation and the benchmarks all 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable, Iterable
@@ -33,6 +34,10 @@ from fegsam.exact.fixed_points import common_point, policy_value
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
+from fegsam.methods.average import Mean
+from fegsam.methods.method import Method, check_method
+from fegsam.methods.schedules import Schedule, SyncPeriod, check_schedule, rounds_of
+from fegsam.methods.tail import Tail, tail_of
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flag, flat_params, integer, positive
 from fegsam.problem.federation import Federation, Problem
@@ -42,6 +47,8 @@ from fegsam.versions import installed_version
 _RECORDS = 200
 """The default number of recorded times."""
 _MOST_RECORDS = 10**8
+_EARLY = 1000
+"""Times at which a schedule is checked, at the start and over the whole run."""
 
 
 @one_blas_thread()
@@ -50,8 +57,11 @@ def prepare(
     algorithm: Algorithm,
     *,
     step_size: float,
-    sync_period: int,
+    sync_period: SyncPeriod,
     num_steps: int,
+    method: Method | None = None,
+    schedule: Schedule | None = None,
+    tail: float | Tail | None = None,
     seeds: Iterable[int] = (0,),
     record: int | ArrayLike | None = None,
     record_params: bool = False,
@@ -75,8 +85,10 @@ def prepare(
     """
     _check_given(problem, algorithm, resume_from)
     step_size = positive(step_size, "step_size")
-    sync_period = integer(sync_period, "sync_period")
+    rounds, averaged = rounds_of(sync_period), tail_of(tail)
     num_steps = integer(num_steps, "num_steps")
+    method = Method() if method is None else check_method(method)
+    check_schedule(schedule)
     check_sampling(sampling)
     check_chains(problem, algorithm.policies(problem))
     dimension = algorithm.dimension(problem)
@@ -86,12 +98,29 @@ def prepare(
     known = None
     if fixed_point is not None:
         known = flat_params(fixed_point, "fixed_point", dimension)
+    discount = problem.discount if isinstance(problem, Federation) else None
+    method.check(
+        num_agents=problem.num_agents,
+        num_kinds=problem.num_kinds,
+        form=algorithm.form,
+        dimension=dimension,
+        largest_step=_largest_step(step_size, schedule, discount, num_steps),
+        periods=(*rounds.first, rounds.period),
+    )
+    if isinstance(method.average, Mean):
+        method.average.of_agents(problem.assignment, problem.num_kinds)
     times = _record_times(record, num_steps)
     settings = Settings(
         algorithm=_describe(algorithm),
         num_agents=problem.num_agents,
         step_size=step_size,
-        sync_period=sync_period,
+        sync_period=rounds.period,
+        periods=rounds.first,
+        method="" if method.is_plain else repr(method),
+        exchanges=method.exchanges,
+        schedule="" if schedule is None else repr(schedule),
+        tail=averaged.fraction,
+        tail_over=averaged.over,
         num_steps=num_steps,
         seeds=check_seeds(seeds),
         record=times if resume_from is None else record_after(resume_from, record, times),
@@ -103,7 +132,8 @@ def prepare(
         fingerprint=content_fingerprint(problem, algorithm, initial, known),
         version=installed_version("fegsam") or "unknown",
     )
-    return _flatten(problem, algorithm, settings, initial, known, resume_from)
+    job = _flatten(problem, algorithm, settings, initial, known, resume_from)
+    return dataclasses.replace(job, method=method, schedule=schedule, discount=discount)
 
 
 def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> None:
@@ -113,6 +143,23 @@ def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> No
             "fegsam.load_history(path)."
         )
     check_algorithm(algorithm, problem)
+
+
+def _largest_step(
+    step_size: float, schedule: Schedule | None, discount: float | None, num_steps: int
+) -> float:
+    """The largest step size of the run: shapes fall, so the first steps and the changes decide."""
+    if schedule is None:
+        return step_size
+    early = np.arange(min(num_steps, _EARLY))
+    later = np.linspace(0, num_steps - 1, _EARLY).astype(np.int64)
+    factors = schedule.factors(np.union1d(early, later), discount)
+    wrong = ~(np.isfinite(factors) & (factors > 0))
+    if wrong.any():
+        raise ProblemError(
+            f"schedule has the factor {factors[wrong][0]}; give one whose factors are positive."
+        )
+    return step_size * float(factors.max())
 
 
 def _flatten(

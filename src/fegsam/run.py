@@ -17,6 +17,9 @@ from fegsam.engines.reference import Reference
 from fegsam.engines.resume import merge
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import History
+from fegsam.methods.method import Method
+from fegsam.methods.schedules import Schedule, SyncPeriod
+from fegsam.methods.tail import Tail
 from fegsam.prepare import prepare
 from fegsam.problem.federation import Problem
 
@@ -28,8 +31,11 @@ def run(
     algorithm: Algorithm,
     *,
     step_size: float,
-    sync_period: int,
+    sync_period: SyncPeriod,
     num_steps: int,
+    method: Method | None = None,
+    schedule: Schedule | None = None,
+    tail: float | Tail | None = None,
     seeds: Iterable[int] = (0,),
     record: int | ArrayLike | None = None,
     record_params: bool = False,
@@ -50,7 +56,15 @@ def run(
     algorithm : Algorithm
         How one agent updates its parameters: `QLearning()`, `OnPolicyTD(horizon=3)`, ...
     step_size, sync_period, num_steps : float, int, int
-        The paper's alpha, K and T.
+        The paper's alpha, K and T. The period may also be a tuple of the lengths of the rounds, of
+        which the last repeats, or ``schedules.Growing(...)``.
+    method : Method, optional
+        How a round goes; plain averaging by default. `fegsam.methods` has some by their names.
+    schedule : optional
+        The shape of the step sizes over time, for example ``schedules.Polynomial(power=0.75)``,
+        which multiplies `step_size`; constant by default.
+    tail : float or Tail, optional
+        Keep the mean of the averages over this last fraction of the run: ``data.tail_params``.
     seeds : iterable of int
         One independent run each, in 0..2^64-1. Two settings compared under one seed share their
         paths.
@@ -104,6 +118,9 @@ def run(
             step_size=step_size,
             sync_period=sync_period,
             num_steps=num_steps,
+            method=method,
+            schedule=schedule,
+            tail=tail,
             seeds=seeds,
             record=record,
             record_params=record_params,

@@ -11,7 +11,7 @@ from fegsam.algorithms.rule import Path
 from fegsam.engines.agent import Agent
 from fegsam.engines.job import Job
 from fegsam.engines.paths import SimulatedStream
-from fegsam.engines.reference import interpreted_agent
+from fegsam.engines.reference import InterpretedAgent
 from fegsam.history.history import History
 from fegsam.history.recorder import Recorder
 
@@ -67,7 +67,7 @@ class Faulty:
         seed = job.settings.seeds[index] + 1_000_003 * time
         stream = Of(job.chain, job.agents, job.settings.sampling, job.window, seed, who)
         stream.kind = np.uint64(job.agents.kinds[agent])
-        return interpreted_agent(job, stream)
+        return InterpretedAgent(job, stream)
 
 
 class Of(SimulatedStream):

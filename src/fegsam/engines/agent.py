@@ -56,11 +56,23 @@ class Agent(Protocol):
         """The number of steps since its start."""
         ...
 
-    def local_steps(self, params: np.ndarray, count: int) -> np.ndarray:
+    def local_steps(
+        self,
+        params: np.ndarray,
+        count: int,
+        step_sizes: np.ndarray | None = None,
+        correction: np.ndarray | None = None,
+    ) -> np.ndarray:
         """Make the next `count` steps from `params` (d) and return the resulting parameters.
 
-        A steps followed by B steps from their result equal A + B steps.
+        A steps followed by B steps from their result equal A + B steps. The step sizes (count) are
+        the agent's own constant one by default. A `correction` (d) is added to what the rule says
+        at every step.
         """
+        ...
+
+    def direction(self, params: np.ndarray) -> np.ndarray:
+        """(d): what the rule says at `params` for the next step, which is not made."""
         ...
 
     def save(self) -> dict[str, np.ndarray]:
@@ -72,8 +84,9 @@ class Agent(Protocol):
         ...
 
 
-Steps = Callable[[np.ndarray, Path, int], int]
-"""Make `count` steps on `params` along `rows`; return how many kept all parameters finite."""
+Steps = Callable[[np.ndarray, Path, np.ndarray, np.ndarray | None], int]
+"""Make a step on `params` along `rows` for each step size, with a correction or none; return how
+many kept all parameters finite."""
 
 
 S = TypeVar("S", bound=Stream)
@@ -85,28 +98,50 @@ class StreamAgent(Generic[S]):
     `steps` runs the rule; `at_once` is the number of steps whose windows are read together.
     """
 
-    def __init__(self, stream: S, steps: Steps, dimension: int, at_once: int) -> None:
+    def __init__(
+        self, stream: S, steps: Steps, dimension: int, step_size: float, at_once: int
+    ) -> None:
         self.stream = stream
         self._steps, self._dimension, self._at_once = steps, dimension, at_once
+        self._step_size = step_size
         self._rows = stream.rows(at_once)
 
     @property
     def time(self) -> int:
         return self.stream.time
 
-    def local_steps(self, params: np.ndarray, count: int) -> np.ndarray:
+    def local_steps(
+        self,
+        params: np.ndarray,
+        count: int,
+        step_sizes: np.ndarray | None = None,
+        correction: np.ndarray | None = None,
+    ) -> np.ndarray:
         params = np.array(params, np.float64)
         if params.shape != (self._dimension,):
             raise ProblemError(
                 f"params has shape {params.shape}; this agent has {self._dimension} parameters."
             )
-        finite, left = True, count
-        while left > 0:
-            read = self.stream.read(self._rows, min(left, self._at_once))
+        sizes = np.full(count, self._step_size) if step_sizes is None else step_sizes
+        finite, done = True, 0
+        while done < count:
+            read = self.stream.read(self._rows, min(count - done, self._at_once))
             # Parameters that are no longer finite stay as they are, but time continues.
-            finite = finite and self._steps(params, self._rows, read) == read
-            left -= read
+            now = sizes[done : done + read]
+            finite = finite and self._steps(params, self._rows, now, correction) == read
+            done += read
         return params
+
+    def direction(self, params: np.ndarray) -> np.ndarray:
+        place = self.stream.save()
+        moved = self.local_steps(params, 1, np.ones(1))
+        self.stream.restore(place)
+        return moved - params
+
+    def skip(self, count: int) -> None:
+        """Let the stream move on by `count` steps that are not made."""
+        while count > 0:
+            count -= self.stream.read(self._rows, min(count, self._at_once))
 
     def save(self) -> dict[str, np.ndarray]:
         return self.stream.save()

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +17,9 @@ from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
+from fegsam.methods.method import Method
+from fegsam.methods.rounds import Rounds
+from fegsam.methods.schedules import Schedule
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import several
 from fegsam.problem.federation import Federation, Problem
@@ -82,28 +85,53 @@ class Job:
     truth: Truth
     output_times: np.ndarray
     """int64 (seeds): the time of each seed's output, drawn before the run"""
+    method: Method = field(default_factory=Method)
+    schedule: Schedule | None = None
+    """the shape of the step sizes; None: constant"""
+    discount: float | None = None
+    """the problem's, for schedules that depend on it"""
 
     @property
     def num_agents(self) -> int:
         return self.settings.num_agents
 
     @property
+    def rounds(self) -> Rounds:
+        return self.settings.rounds
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one agent, which never averages."""
+        return self.num_agents == 1 and self.method.is_plain
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rounds are as in the paper: equal lengths, constant steps, a plain average."""
+        constant = self.schedule is None and not self.settings.periods
+        return self.method.is_plain and constant and not self.settings.tail
+
+    def step_sizes(self, begin: int, end: int) -> np.ndarray:
+        """(end - begin): the step sizes of the steps begin..end-1."""
+        size = self.settings.step_size
+        if self.schedule is None:
+            return np.full(end - begin, size)
+        return size * self.schedule.factors(np.arange(begin, end), self.discount)
+
+    @property
     def checkpoint_time(self) -> int:
         """The time of the run's checkpoint: its last synchronisation, or for one agent its end."""
-        num_steps, period = self.settings.num_steps, self.settings.sync_period
-        if self.num_agents == 1:
-            return num_steps
-        return max(self.start.time, num_steps // period * period)
+        if self.alone:
+            return self.settings.num_steps
+        return max(self.start.time, self.rounds.last_sync(self.settings.num_steps))
 
     def only(self, places: np.ndarray) -> Job:
         """The same job for some of the seeds."""
-        states = None if self.start.states is None else self.start.states[places]
         return dataclasses.replace(
             self,
             settings=dataclasses.replace(
                 self.settings, seeds=tuple(self.settings.seeds[place] for place in places)
             ),
-            start=Checkpoint(self.start.time, self.start.params[places], states),
+            start=self.start.only(places),
             output_times=self.output_times[places],
         )
 

@@ -18,6 +18,11 @@ _SAME = (
     "num_agents",
     "step_size",
     "sync_period",
+    "periods",
+    "method",
+    "schedule",
+    "tail",
+    "tail_over",
     "seeds",
     "sampling",
     "record_params",
@@ -48,6 +53,12 @@ def check_resumable(history: History, settings: Settings) -> Checkpoint:
             f"The history to resume from has {history.settings.num_steps} steps already and "
             f"num_steps is {settings.num_steps}; give the total, at least as many."
         )
+    if settings.tail and settings.tail_start < history.checkpoint.time:
+        raise ProblemError(
+            f"The tail average of num_steps={settings.num_steps} begins at time "
+            f"{settings.tail_start}, before the history to resume from ends; run from the start, "
+            "or for longer."
+        )
     return history.checkpoint
 
 
@@ -74,7 +85,8 @@ def merge(history: History, engine: Engine, job: Job) -> History:
     data = _blank(history, job)
     start = job.start
     states = None if start.states is None else np.zeros_like(start.states)
-    checkpoint = Checkpoint(start.time, np.full_like(start.params, np.nan), states)
+    memory = {name: np.zeros_like(values) for name, values in start.memory.items()}
+    checkpoint = Checkpoint(start.time, np.full_like(start.params, np.nan), states, memory)
     if len(alive):
         rest = engine(job.only(alive))
         fresh = rest.data.time.values >= start.time
@@ -85,14 +97,27 @@ def merge(history: History, engine: Engine, job: Job) -> History:
                 data[name].values[alive] = variable.values
         assert rest.checkpoint is not None
         checkpoint.params[alive] = rest.checkpoint.params
-        states = rest.checkpoint.states
-        if states is not None:
-            all_states = np.zeros((len(job.settings.seeds), states.shape[1]), states.dtype)
-            all_states[alive] = states
-            checkpoint = Checkpoint(rest.checkpoint.time, checkpoint.params, all_states)
+        seeds = len(job.settings.seeds)
+        if rest.checkpoint.states is not None:
+            checkpoint = Checkpoint(
+                rest.checkpoint.time,
+                checkpoint.params,
+                _among(rest.checkpoint.states, alive, seeds),
+                {
+                    name: _among(values, alive, seeds)
+                    for name, values in rest.checkpoint.memory.items()
+                },
+            )
     _earlier_outputs(data, history, engine, job)
     data["output_squared_error"].values[:] = output_error(data.output_params.values, job.truth)
     return History(data, job.settings, checkpoint)
+
+
+def _among(values: np.ndarray, places: np.ndarray, seeds: int) -> np.ndarray:
+    """(seeds, ...): `values` at `places`, and zeros for the other seeds."""
+    found = np.zeros((seeds, *values.shape[1:]), values.dtype)
+    found[places] = values
+    return found
 
 
 def _blank(history: History, job: Job) -> Any:
@@ -100,6 +125,9 @@ def _blank(history: History, job: Job) -> Any:
     data = history.data.reindex(time=job.settings.record).copy(deep=True)
     data["output_params"].values[:] = np.nan
     data["final_params"].values[:] = np.nan
+    for name in ("tail_params", "tail_squared_error"):
+        if name in data:
+            data[name].values[:] = np.nan
     data["output_time"].values[:] = job.output_times
     return data
 
@@ -118,7 +146,11 @@ def _earlier_outputs(data: Any, history: History, engine: Engine, job: Job) -> N
     shape = (len(job.settings.seeds), job.dimension)
     beginning = Checkpoint(0, np.broadcast_to(job.initial_params, shape))
     short = dataclasses.replace(
-        job.settings, record=np.zeros(1, np.int64), record_params=False, stop_at_output=True
+        job.settings,
+        record=np.zeros(1, np.int64),
+        record_params=False,
+        stop_at_output=True,
+        tail=0.0,
     )
     rerun = engine(dataclasses.replace(job, start=beginning, settings=short).only(again))
     data.output_params.values[again] = rerun.data.output_params.values

@@ -199,7 +199,8 @@ def error_at_budget(
             "give at most that number, or run for longer."
         )
     times = history.data.time.values
-    last = int(np.searchsorted(times, communications * settings.sync_period, side="right")) - 1
+    reached = settings.rounds.start(np.asarray(communications // settings.exchanges))
+    last = int(np.searchsorted(times, reached, side="right")) - 1
     if last < 0:
         raise ProblemError(
             f"Nothing was recorded up to communication {communications}; record earlier times too."
@@ -225,11 +226,16 @@ def communications_to_reach(
     True
     """
     time = time_to_reach(_recorded(history, error), accuracy, level=level, seed=seed)
-    period = history.settings.sync_period
-    value, low, high = (
-        float(np.ceil(bound / period)) for bound in (time.value, time.low, time.high)
-    )
-    return Estimate(value, low, high, level)
+    settings = history.settings
+
+    def communications(bound: float) -> float:
+        """The communications up to the first synchronisation at or after `bound`."""
+        if not math.isfinite(bound):
+            return bound
+        before = settings.rounds.containing(np.asarray(math.ceil(bound) - 1))
+        return float(max(before + 1, 0) * settings.exchanges)
+
+    return Estimate(*map(communications, (time.value, time.low, time.high)), level)
 
 
 def _times(

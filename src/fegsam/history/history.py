@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,14 @@ class Checkpoint:
     """(seeds, d): the average at `time`, which every agent holds"""
     states: np.ndarray | None = None
     """uint32 (seeds, N): each agent's state at `time`; None at time 0, before it is drawn"""
+    memory: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """what else the method keeps from round to round, by name; each array begins with the seeds"""
+
+    def only(self, places: np.ndarray) -> Checkpoint:
+        """The same for some of the seeds."""
+        states = None if self.states is None else self.states[places]
+        memory = {name: values[places] for name, values in self.memory.items()}
+        return Checkpoint(self.time, self.params[places], states, memory)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +50,8 @@ class History:
         `output_time`, the theorem's random time; `output_squared_error`, the squared error there;
         and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error
         was not finite, or -1. From that time on all values are NaN. Parameters: `final_params` and
-        `output_params` (seed, param), and `average_params` (seed, time, param) if requested.
+        `output_params` (seed, param), and `average_params` (seed, time, param) if requested. With
+        a tail average: `tail_params` (seed, param) and `tail_squared_error` (seed).
     settings : Settings
         The arguments of the run.
     checkpoint : Checkpoint or None

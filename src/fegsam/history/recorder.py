@@ -29,9 +29,14 @@ _LABELS = {
     "output_params": "average at the output time",
     "output_time": "output time, steps",
     "output_squared_error": "squared error at the output time, {norm}",
+    "tail_params": "mean of the averages over the last part of the run",
+    "tail_squared_error": "squared error of the tail average, {norm}",
     "diverged_at": "first time at which a parameter or an error was not finite, or -1",
 }
 """The label of each variable, which xarray writes beside an axis and a stored history holds."""
+SERVER_KIND = -2
+"""Stands for the server where a kind of agents is named."""
+_ERRORS_KIND = -1
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,7 @@ class Recorder:
         self._averages = np.full((seeds, times, dim), np.nan) if settings.record_params else None
         self._final = np.full((seeds, dim), np.nan)
         self._output = np.full((seeds, dim), np.nan)
+        self._tail = np.full((seeds, dim), np.nan) if settings.tail else None
         self._diverged_at = np.full(seeds, -1, np.int64)
         self._diverged_kind = np.full(seeds, -1, np.int64)
         self._overflowed_at = np.full(seeds, -1, np.int64)
@@ -158,8 +164,13 @@ class Recorder:
         """Add the average at the output time."""
         self._output[seed] = params
 
+    def add_tail(self, seed: int, params: np.ndarray) -> None:
+        """Add the tail average, where the settings ask for one."""
+        if self._tail is not None:
+            self._tail[seed] = params
+
     def add_divergence(self, seed: int, time: int, kind: int) -> None:
-        """Note that a parameter of an agent of `kind` was first not finite at `time`.
+        """Note that a parameter of an agent of `kind` (or `SERVER_KIND`) was not finite at `time`.
 
         Nothing is added for this seed afterwards.
         """
@@ -179,6 +190,9 @@ class Recorder:
         data["output_params"] = (("seed", "param"), self._output)
         data["output_time"] = (("seed",), np.asarray(output_times, np.int64))
         data["output_squared_error"] = (("seed",), output_error(self._output, self._truth))
+        if self._tail is not None:
+            data["tail_params"] = (("seed", "param"), self._tail)
+            data["tail_squared_error"] = (("seed",), output_error(self._tail, self._truth))
         data["diverged_at"] = (("seed",), self._diverged_at)
         coords = {"seed": np.array(settings.seeds, np.uint64), "time": settings.record}
         dataset = xr.Dataset(data, coords)
@@ -201,19 +215,23 @@ class Recorder:
             time, gone = self._overflowed_at[seed], self._diverged_at[seed]
             if 0 <= gone <= time:
                 continue
-            self._diverged_at[seed], self._diverged_kind[seed] = time, -1
+            self._diverged_at[seed], self._diverged_kind[seed] = time, _ERRORS_KIND
             late = self._settings.record >= time
             for values in self._by_time.values():
                 values[seed, late] = np.nan
             if self._averages is not None:
                 self._averages[seed, late] = np.nan
             self._final[seed] = np.nan
+            if self._tail is not None:
+                self._tail[seed] = np.nan
             if output_times[seed] >= time:
                 self._output[seed] = np.nan
             if checkpoint is not None:
                 checkpoint.params[seed] = np.nan
                 if checkpoint.states is not None:
                     checkpoint.states[seed] = 0
+                for values in checkpoint.memory.values():
+                    values[seed] = 0
 
     def _warn_of_divergence(self) -> None:
         diverged = np.flatnonzero(self._diverged_at >= 0)
@@ -221,11 +239,10 @@ class Recorder:
             return
         first = diverged[self._diverged_at[diverged].argmin()]
         kind = self._diverged_kind[first]
-        where = (
-            f"at an agent of kind {kind}"
-            if kind >= 0
-            else "in its errors, though not yet in its parameters"
-        )
+        where = {
+            SERVER_KIND: "at the server",
+            _ERRORS_KIND: "in its errors, though not yet in its parameters",
+        }.get(int(kind), f"at an agent of kind {kind}")
         others = (
             f" ({len(diverged)} of {len(self._diverged_at)} seeds diverged)"
             if len(self._diverged_at) > 1

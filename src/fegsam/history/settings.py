@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+
+from fegsam.methods.rounds import Rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +19,7 @@ class Settings:
     num_agents: int
     step_size: float
     sync_period: int
+    """the length of a round; where rounds differ, of all after those in `periods`"""
     num_steps: int
     seeds: tuple[int, ...]
     record: np.ndarray
@@ -29,11 +33,31 @@ class Settings:
     """a hash of the problem, the algorithm and the initial parameters"""
     version: str
     """the package's version"""
+    periods: tuple[int, ...] = ()
+    """the lengths of the first rounds where they differ"""
+    method: str = ""
+    """the method; empty for plain averaging"""
+    exchanges: int = 1
+    """communications in a round"""
+    schedule: str = ""
+    """the schedule of the step sizes; empty for a constant one"""
+    tail: float = 0.0
+    """the last part of the run whose mean is kept, as a fraction of it"""
+    tail_over: Literal["steps", "syncs"] = "steps"
 
     def __post_init__(self) -> None:
         self.record.setflags(write=False)
 
+    @cached_property
+    def rounds(self) -> Rounds:
+        return Rounds(tuple(self.periods), self.sync_period)
+
     @property
     def communications(self) -> int:
-        """The number of synchronisations: num_steps // sync_period."""
-        return self.num_steps // self.sync_period
+        """The number of times that agents and server communicate: once a round for most methods."""
+        return self.rounds.count(self.num_steps) * self.exchanges
+
+    @property
+    def tail_start(self) -> int:
+        """The time after which the tail average begins; the end of the run where none is kept."""
+        return self.num_steps - round(self.tail * self.num_steps)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _FORMAT = 1
 _SEALED = "fegsam_seal"
 """The attribute that says that a file is sealed; the raw bytes are searched for its name."""
+_MEMORY = "checkpoint_memory_"
+"""What the names of the arrays in `Checkpoint.memory` begin with in a file."""
 _LEAST_LIMIT = 1 << 30
 """The arrays of any file may take this many bytes: NetCDF tools may have compressed it."""
 PATIENCE = 30.0
@@ -47,6 +49,9 @@ def save_history(history: History, path: str | os.PathLike[str], owner: str = ""
         stored["checkpoint_params"] = (("seed", "param"), history.checkpoint.params)
         if history.checkpoint.states is not None:
             stored["checkpoint_states"] = (("seed", "agent"), history.checkpoint.states)
+        for name, values in history.checkpoint.memory.items():
+            axes = tuple(f"{name}_{axis}" for axis in range(1, values.ndim))
+            stored[_MEMORY + name] = (("seed", *axes), values)
     if not target.parent.is_dir():
         raise ProblemError(
             f"There is no folder {str(target.parent)!r} to save the history in; create it first."
@@ -110,10 +115,8 @@ def parse_history(path: str | os.PathLike[str]) -> History:
         checkpoint = _checkpoint(stored)
     except Exception as error:  # the NetCDF libraries raise anything over bytes that are no history
         raise _damaged(path, " ".join(str(error).split()) or type(error).__name__) from error
-    data = stored.drop_vars(["checkpoint_params", "checkpoint_states"], errors="ignore").drop_attrs(
-        deep=False
-    )
-    return History(data, settings, checkpoint)
+    kept = [str(name) for name in stored.data_vars if str(name).startswith("checkpoint_")]
+    return History(stored.drop_vars(kept).drop_attrs(deep=False), settings, checkpoint)
 
 
 def _damaged(path: str | os.PathLike[str], why: str) -> ProblemError:
@@ -176,6 +179,7 @@ def _settings(attributes: dict[str, Any], times: np.ndarray, seeds: np.ndarray) 
     if attributes["fegsam_format"] != _FORMAT:
         raise ValueError(f"format {attributes['fegsam_format']}, expected {_FORMAT}")
     plain = json.loads(attributes["settings"])
+    plain["periods"] = tuple(plain.get("periods", ()))
     return Settings(
         record=times.astype(np.int64), seeds=tuple(int(seed) for seed in seeds), **plain
     )
@@ -187,8 +191,13 @@ def _checkpoint(stored: xr.Dataset) -> Checkpoint | None:
     if "checkpoint_params" not in stored:
         return None
     states = stored["checkpoint_states"].values if "checkpoint_states" in stored else None
+    memory = {
+        str(name).removeprefix(_MEMORY): stored[name].values
+        for name in stored.data_vars
+        if str(name).startswith(_MEMORY)
+    }
     return Checkpoint(
-        int(stored.attrs["checkpoint_time"]), stored["checkpoint_params"].values, states
+        int(stored.attrs["checkpoint_time"]), stored["checkpoint_params"].values, states, memory
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +13,8 @@ from fegsam.errors import ProblemError
 from fegsam.problem.checks import finite_array
 
 _SUM_TOLERANCE = 1e-8
-
-
-class Aggregator(Protocol):
-    """What a server does at a synchronisation: a pure function of its arguments."""
-
-    def update(self, params: np.ndarray, replies: np.ndarray) -> np.ndarray:
-        """The parameters (..., d) after a round.
-
-        The round began at `params` (d). The m agents that answered ended their local steps at
-        `replies` (m, ..., d).
-        """
-        ...
+_SHOWN = 16
+"""Weights that are written out, at most."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +52,12 @@ class Mean:
             raise ProblemError(f"weights sum to {weights.sum():.12g}, but must sum to one.")
         object.__setattr__(self, "weights", tuple(weights.tolist()))
 
+    def __repr__(self) -> str:
+        if self.weights is None or len(self.weights) <= _SHOWN:
+            return f"Mean(weights={self.weights})"
+        digest = hashlib.sha256(np.array(self.weights).tobytes()).hexdigest()[:16]
+        return f"Mean(weights={len(self.weights)} numbers, sha256 {digest})"
+
     def of_agents(self, kinds: np.ndarray, num_kinds: int) -> np.ndarray:
         """(N,): the weight of each agent, given the agents' kinds (N,)."""
         agents = len(kinds)
@@ -81,9 +78,6 @@ class Mean:
                 "given to anyone; give one weight for each agent."
             )
         return (weights / weights.sum() / counts)[kinds]
-
-    def update(self, params: np.ndarray, replies: np.ndarray) -> np.ndarray:
-        return replies.mean(axis=0)
 
 
 @dataclass(frozen=True)

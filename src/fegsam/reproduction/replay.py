@@ -13,7 +13,6 @@ import numpy as np
 import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.engines.reference import simulated_agent
-from fegsam.methods.average import Mean
 from fegsam.prepare import prepare
 
 
@@ -66,7 +65,7 @@ def replay(
     returned = np.zeros((rounds + 1, job.dimension))
     for number in range(rounds):
         sent[number] = [agent.local_steps(returned[number], sync_period) for agent in agents]
-        returned[number + 1] = Mean().update(returned[number], sent[number])
+        returned[number + 1] = sent[number].mean(axis=0)
     drawn = [
         fg.sample_path(problem, algorithm, seed=seed, agent=i, num_steps=num_steps)
         for i in range(job.num_agents)

@@ -152,7 +152,7 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         check_chains(problem, policies)
         if integer(agent, "agent", least=-1) not in range(problem.num_agents):
             raise ProblemError(f"agent is {agent}; there are agents 0 to {problem.num_agents - 1}.")
-        size = np.float64(positive(step_size, "step_size"))
+        size = positive(step_size, "step_size")
         chain, agents = lower_chain(problem, policies, sampling), lower_agents(problem, policies)
         stream = CompiledStream(chain, agents, sampling, algorithm.window, seed, agent)
         tables, dimension = algorithm.tables(problem), algorithm.dimension(problem)
@@ -161,12 +161,26 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         nothing = StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
         trace = Trace(Write(False, False, False), nothing, 0, out)
 
-        def steps(params: np.ndarray, rows: Path, count: int) -> int:
-            reach = StepRange(np.uint64(0), np.uint64(stride), count)
+        def made(params: np.ndarray, rows: Path, begin: int, size: float, count: int) -> int:
+            reach = StepRange(np.uint64(begin * stride), np.uint64(stride), count)
             with explained(algorithm.rule):
-                return run_steps(_Scratch(params, out), rows, tables, size, reach, trace)
+                return run_steps(
+                    _Scratch(params, out), rows, tables, np.float64(size), reach, trace
+                )
 
-        super().__init__(stream, steps, dimension, STEPS_AT_ONCE)
+        def steps(
+            params: np.ndarray, rows: Path, sizes: np.ndarray, correction: np.ndarray | None
+        ) -> int:
+            if correction is None and (sizes == sizes[0]).all():
+                return made(params, rows, 0, sizes[0], len(sizes))
+            for k, each in enumerate(sizes):
+                if made(params, rows, k, each, 1) == 0:
+                    return k
+                if correction is not None:
+                    params += each * correction
+            return len(sizes)
+
+        super().__init__(stream, steps, dimension, size, STEPS_AT_ONCE)
 
 
 class _Scratch(NamedTuple):

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fegsam.engines.randomness import PARTICIPATION, words
+from fegsam.engines.round_draws import draw_participants
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.inbox import Inbox
@@ -34,7 +34,8 @@ from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.transport import Transport
 from fegsam.federation.protocol.wire import Accepted, Ask, Request, encode
 from fegsam.history.history import History
-from fegsam.methods.average import Aggregator, Mean
+from fegsam.methods.aggregate import Aggregator
+from fegsam.methods.method import Method
 
 _GREETINGS_APART = 10
 """Time before a node without an answer is greeted again, in units of `retry_after`."""
@@ -74,17 +75,6 @@ class Rules:
         for name in ("round_timeout", "give_up", "retry_after", "poll", "offences", "norm_bound"):
             if not getattr(self, name) > 0:
                 raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")
-
-
-def draw_participants(agents: list[int], count: int, seed: int, number: int) -> frozenset[int]:
-    """`count` of `agents` for round `number`, drawn uniformly without replacement.
-
-    They are the agents with the smallest random words.
-    """
-    candidates = np.array(agents, np.uint64)
-    high, low = words(np.uint64(seed), candidates, np.uint64(number), PARTICIPATION)
-    order = np.lexsort((candidates, low, high))
-    return frozenset(int(agent) for agent in candidates[order[:count]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +152,7 @@ class Server:
         self._state = FederationState.first(terms)
         self._greet_at: dict[str, float] = {}
         self._gathered = False
-        self._aggregator: Aggregator = Mean()
+        self._aggregator = Aggregator(Method(), np.zeros(self._num_agents, np.int64), 1)
 
     def run(self) -> Outcome:
         """Run to the end; `FederationError` if a round gets no quorum."""
@@ -214,7 +204,8 @@ class Server:
         good, count = self._good(), self._rules.participants
         if count is None or count >= len(good):
             return frozenset(good)
-        return draw_participants(good, count, self._terms.seed, number)
+        drawn = draw_participants(np.array(good), count, self._terms.seed, number)
+        return frozenset(drawn.tolist())
 
     def _good(self) -> list[int]:
         """Agents that are not quarantined."""
@@ -328,7 +319,7 @@ class Server:
         state, settings = self._state, self._terms.settings
         answered = sorted(current.answered)
         params = np.array([current.answered[agent].reply.params for agent in answered])
-        averages = self._aggregator.update(state.average, params)
+        averages = self._aggregator.mean(params, np.array(answered))
         missing = sorted(current.asked.difference(answered))
         for agent in missing:
             state.unheard[agent] += current.steps
