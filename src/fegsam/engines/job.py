@@ -136,6 +136,15 @@ class Job:
         )
 
 
+def require_plain(job: Job, engine: str) -> None:
+    """Raise `ProblemError` unless the rounds are as in the paper."""
+    if not job.is_plain:
+        raise ProblemError(
+            f"The {engine} engine runs plain averaging with constant steps and rounds alone; use "
+            "engine='reference'."
+        )
+
+
 Engine = Callable[[Job], History]
 
 E = TypeVar("E")

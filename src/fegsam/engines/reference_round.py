@@ -1,4 +1,4 @@
-"""A round of the `reference` engine: who takes part, their local steps, and what the server does."""
+"""A round of the `reference` engine: who takes part, the local steps, and what the server does."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ReferenceServer:
         if self.job.method.server.momentum:
             found["velocity"] = self._state.velocity
         if self.variates is not None and self.job.method.exchanges == 1:
-            sparse = self.job.form == "cell" and self.job.method.correction.of == "agent"
+            sparse = self.job.form == "cell" and self.variates.by_agent
             found |= self.variates.saved(self.job.rounds.longest if sparse else None)
         if self.job.method.own_clocks:
             found["clocks"] = np.array([agent.time for agent in agents], np.int64)

@@ -235,7 +235,8 @@ def communications_to_reach(
         before = settings.rounds.containing(np.asarray(math.ceil(bound) - 1))
         return float(max(before + 1, 0) * settings.exchanges)
 
-    return Estimate(*map(communications, (time.value, time.low, time.high)), level)
+    value, low, high = map(communications, (time.value, time.low, time.high))
+    return Estimate(value, low, high, level)
 
 
 def _times(

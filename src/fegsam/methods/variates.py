@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ class Variates:
     """(N): the agents' weights in the average"""
     values: np.ndarray
     """(N or M, d)"""
+    by_agent: bool
+    """whether each agent has a row of its own"""
 
     @staticmethod
     def start(
@@ -42,10 +45,10 @@ class Variates:
     ) -> Variates:
         """All zero, one row for each agent or for each kind."""
         agents = len(kinds)
-        groups, rows = (
-            (kinds, num_kinds) if correction.of == "kind" else (np.arange(agents), agents)
-        )
-        return Variates(groups, weights, np.zeros((rows, dimension)))
+        by_kind = correction.of == "kind"
+        groups = kinds if by_kind else np.arange(agents)
+        rows = num_kinds if by_kind else agents
+        return Variates(groups, weights, np.zeros((rows, dimension)), not by_kind)
 
     def mean(self) -> np.ndarray:
         """(d): gbar, the weighted mean over all agents."""
@@ -56,14 +59,14 @@ class Variates:
         return self.mean() - self.values[self.groups[agents]]
 
     def after(self, agents: np.ndarray, fresh: np.ndarray) -> Variates:
-        """With the rows of `agents` replaced by their `fresh` (m, d) ones: means over each group."""
+        """With the rows of `agents` replaced by the means of their `fresh` (m, d) ones."""
         totals, sums = np.zeros(len(self.values)), np.zeros_like(self.values)
         np.add.at(totals, self.groups[agents], self.weights[agents])
         np.add.at(sums, self.groups[agents], self.weights[agents, None] * fresh)
         renewed = totals > 0
         values = self.values.copy()
         values[renewed] = sums[renewed] / totals[renewed, None]
-        return Variates(self.groups, self.weights, values)
+        return dataclasses.replace(self, values=values)
 
     def saved(self, width: int | None) -> dict[str, np.ndarray]:
         """The values as arrays; with a `width`, the at most that many nonzero cells of each row."""
@@ -79,11 +82,11 @@ class Variates:
     def restored(self, saved: Mapping[str, np.ndarray]) -> Variates:
         """The same with the values that `saved` returned."""
         if "variate_cells" not in saved:
-            return Variates(self.groups, self.weights, saved["variates"])
+            return dataclasses.replace(self, values=saved["variates"])
         values = np.zeros_like(self.values)
         rows = np.arange(len(values))[:, None]
         np.add.at(values, (rows, saved["variate_cells"]), saved["variates"])
-        return Variates(self.groups, self.weights, values)
+        return dataclasses.replace(self, values=values)
 
     def within(self, agents: np.ndarray, fresh: np.ndarray) -> np.ndarray:
         """(m, d): the corrections that follow from the `fresh` ones of some agents alone."""

@@ -23,7 +23,7 @@ from fegsam.engines.cpu.layout import BLOCK, CpuLayout
 from fegsam.engines.cpu.memory import ProblemArrays, Recording, Seat
 from fegsam.engines.cpu.sampling import first_states
 from fegsam.engines.cpu.team import ABORT, DONE
-from fegsam.engines.job import Job, takes_a_job
+from fegsam.engines.job import Job, require_plain, takes_a_job
 from fegsam.engines.schedule import Call, CallSchedule
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
@@ -72,6 +72,7 @@ class Cpu:
 
     @takes_a_job
     def __call__(self, job: Job) -> History:
+        require_plain(job, "cpu")
         settings = job.settings
         threads = self.threads or config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
         steps = job.num_agents * settings.num_steps

@@ -69,6 +69,7 @@ class Cuda:
 
     @takes_a_job
     def __call__(self, job: Job) -> History:
+        require_plain(job, "cuda")
         _require_gpu()
         run = _GpuRun(job, self)
         run.all_seeds()
