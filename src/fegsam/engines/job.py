@@ -102,7 +102,7 @@ class Job:
     @property
     def alone(self) -> bool:
         """Whether there is one agent, which never averages."""
-        return self.num_agents == 1 and self.method.is_plain
+        return self.num_agents == 1 and self.is_plain
 
     @property
     def is_plain(self) -> bool:

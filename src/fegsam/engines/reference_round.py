@@ -56,8 +56,7 @@ class ReferenceServer:
         changes = current.params - current.sent
         if self.variates is not None and current.keeps_variates:
             total = self.job.step_sizes(current.begin, current.end).sum()
-            assert current.corrections is not None
-            self.variates = self.variates.after(agents, changes / total - current.corrections)
+            self.variates = self.variates.after(agents, current.drifts / total)
         if method.local_steps is not None:
             changes = method.local_steps.factors(self.kinds)[agents, None] * changes
         if method.rounding is not None:
@@ -79,7 +78,8 @@ class ReferenceServer:
             found["velocity"] = self._state.velocity
         if self.variates is not None and self.job.method.exchanges == 1:
             sparse = self.job.form == "cell" and self.variates.by_agent
-            found |= self.variates.saved(self.job.rounds.longest if sparse else None)
+            width = min(self.job.rounds.longest, self.job.dimension)
+            found |= self.variates.saved(width if sparse else None)
         if self.job.method.own_clocks:
             found["clocks"] = np.array([agent.time for agent in agents], np.int64)
         return found
@@ -101,6 +101,8 @@ class ReferenceRound:
         self.begin, self.end = (int(job.rounds.start(np.asarray(r))) for r in (number, number + 1))
         self._server, self._job, self._agents = server, job, agents
         self.params = np.tile(sent, (len(present), 1))
+        self.drifts = np.zeros_like(self.params)
+        """what the rule alone, without a correction, has added"""
         self.corrections = self._corrections()
         self._lengths = np.full(len(agents), self.end - self.begin)
         if job.method.local_steps is not None:
@@ -130,10 +132,11 @@ class ReferenceRound:
         for place, agent in enumerate(self.present):
             if time - self.begin >= self._lengths[agent]:
                 continue
-            correction = None if self.corrections is None else self.corrections[place]
-            self.params[place] = self._agents[agent].local_steps(
-                self.params[place], 1, size, correction
-            )
+            moved = self._agents[agent].local_steps(self.params[place], 1, size)
+            self.drifts[place] += moved - self.params[place]
+            if self.corrections is not None:
+                moved += size * self.corrections[place]
+            self.params[place] = moved
             if self.log_weights is not None:
                 self.log_weights[place, self._agents[agent].cell] -= np.log1p(-size[0])
 

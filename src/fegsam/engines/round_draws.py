@@ -43,7 +43,7 @@ def participants(
 def word_threshold(participation: Participation) -> np.uint64:
     """An agent takes part with the given probability if its word is below this.
 
-    >>> word_threshold(Participation(probability=0.5)) == 2**31
+    >>> int(word_threshold(Participation(probability=0.5))) == 2**31
     True
     """
     assert participation.probability is not None

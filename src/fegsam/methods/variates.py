@@ -71,13 +71,13 @@ class Variates:
     def saved(self, width: int | None) -> dict[str, np.ndarray]:
         """The values as arrays; with a `width`, the at most that many nonzero cells of each row."""
         if width is None:
-            return {"variates": self.values}
+            return {"variates": self.values, "variate_mean": self.mean()}
         cells = np.zeros((len(self.values), width), np.uint32)
         found = np.zeros((len(self.values), width))
         for row, values in enumerate(self.values):
             places = np.flatnonzero(values)
             cells[row, : len(places)], found[row, : len(places)] = places, values[places]
-        return {"variates": found, "variate_cells": cells}
+        return {"variates": found, "variate_cells": cells, "variate_mean": self.mean()}
 
     def restored(self, saved: Mapping[str, np.ndarray]) -> Variates:
         """The same with the values that `saved` returned."""

@@ -11,7 +11,7 @@ from fegsam.compilation import compiled
 from fegsam.engines.cpu.kernels import all_finite
 from fegsam.engines.job import LARGEST
 
-_CALM = 1e20
+CALM = 1e20
 """Increments below this, times a feature of at most 1e100, are lost to rounding at `LARGEST`; after
 a larger one, all parameters are checked."""
 
@@ -62,7 +62,7 @@ def _make_row_steps(rule):
             factor = step_size * scale
             for j in range(params.shape[0]):
                 params[j] += factor * rows[index, j]
-            if not abs(factor) < _CALM and not all_finite(params):
+            if not abs(factor) < CALM and not all_finite(params):
                 return k
             at += reach.stride
         return reach.steps
@@ -79,7 +79,7 @@ def _make_dense_steps(rule):
             for j in range(params.shape[0]):
                 change = step_size * out[j]
                 params[j] += change
-                calm &= abs(change) < _CALM
+                calm &= abs(change) < CALM
             if not calm and not all_finite(params):
                 return k
             at += reach.stride

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.compilation import explained, renewed, rule_key
-from fegsam.engines.job import LARGEST, Job, takes_a_job
+from fegsam.engines.job import LARGEST, Job, require_plain, takes_a_job
 from fegsam.engines.schedule import Call, CallSchedule, Limits, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
