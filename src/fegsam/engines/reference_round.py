@@ -57,7 +57,8 @@ class ReferenceServer:
         if self.variates is not None and current.keeps_variates:
             total = self.job.step_sizes(current.begin, current.end).sum()
             assert current.corrections is not None
-            self.variates = self.variates.after(agents, changes / total - current.corrections)
+            fresh = np.where(current.visited, changes / total - current.corrections, 0.0)
+            self.variates = self.variates.after(agents, fresh)
         if method.local_steps is not None:
             changes = method.local_steps.factors(self.kinds)[agents, None] * changes
         if method.rounding is not None:
@@ -105,6 +106,8 @@ class ReferenceRound:
         self._lengths = np.full(len(agents), self.end - self.begin)
         if job.method.local_steps is not None:
             self._lengths = job.method.local_steps.of_agents(server.kinds)
+        # Other cells have a variate of zero; a difference would leave rounding errors there.
+        self.visited = np.full(self.params.shape, job.form != "cell")
         self.log_weights = None
         if isinstance(job.method.average, ByVisits):
             self.log_weights = np.zeros_like(self.params)
@@ -134,6 +137,7 @@ class ReferenceRound:
             self.params[place] = self._agents[agent].local_steps(
                 self.params[place], 1, size, correction
             )
+            self.visited[place, self._agents[agent].cell] = True
             if self.log_weights is not None:
                 self.log_weights[place, self._agents[agent].cell] -= np.log1p(-size[0])
 
