@@ -12,6 +12,8 @@ import pseudocode_methods as oracle
 from cases import Case
 from helpers import philox
 
+ENGINES = ("reference",)
+"""The engines that run every method"""
 SEEDS = (3, 2**63 + 11)
 ALPHA = 0.1
 
