@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import fegsam as fg
 import pseudocode_methods as oracle
 from cases import Case
 from helpers import philox
 
-ENGINES = ("reference",)
-"""The engines that run every method"""
+RUN_METHODS = ("reference",)
+"""The engines that run every method; the tests of the others are skipped, and pytest says so."""
+CPU = pytest.mark.skipif("cpu" not in RUN_METHODS, reason="the cpu engine refuses methods")
+ENGINES = ("reference", pytest.param("cpu", marks=CPU))
 SEEDS = (3, 2**63 + 11)
 ALPHA = 0.1
 
