@@ -54,7 +54,7 @@ class Case:
         )
 
     def run(
-        self, *, alpha: float, K: int, T: int, seeds: Sequence[int] = (0,), **options: Any
+        self, *, alpha: float, K: Any, T: int, seeds: Sequence[int] = (0,), **options: Any
     ) -> Any:
         """The library's run, by default with every time recorded."""
         settings = {"record": 1, "record_params": True, "initial_params": self.start} | options

@@ -72,7 +72,7 @@ def n_step_td(
     n: int,
     features=None,
     target=None,
-    behavior=None,
+    behavior=(),
     preconditioners=None,
 ) -> Field:
     """Algorithms 2 (no `target`), 3 (no `features`) and 5; the tabular one changes cell S_t."""

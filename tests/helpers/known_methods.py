@@ -81,7 +81,8 @@ def every_path() -> tuple[Field, np.ndarray]:
     is the parameter on the j-th joint path.
     """
     paths = [list(_paths(policy)) for policy in (golden.B1, golden.B2)]
-    probabilities = np.outer(*([p for *_, p in of_agent] for of_agent in paths)).ravel()
+    one, other = (np.array([p for *_, p in of_agent]) for of_agent in paths)
+    probabilities = np.outer(one, other).ravel()
     phi, tables = golden.FEATURES[:, 0], []
     for i, of_agent in enumerate(paths):
         S = np.array([states for states, *_ in of_agent])
