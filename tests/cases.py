@@ -13,6 +13,7 @@ import numpy as np
 
 import fegsam as fg
 import pseudocode
+from helpers import increments
 
 KINDS, ACTIONS, FEATURES, DISCOUNT = 3, 3, 5, 0.8
 NOISE_STATES, NOISE_DIM = 4, 3
@@ -29,6 +30,8 @@ class Case:
     start: np.ndarray
     oracle: Callable[..., pseudocode.Trace]
     """Called with the agents' states and actions and alpha, K, T, start, kinds."""
+    field: Callable[..., increments.Field] | None = None
+    """Called with the agents' states and actions and kinds: the increments, for methods"""
 
     def paths(
         self, seed: int, T: int, sampling: str = "markov"
@@ -51,7 +54,7 @@ class Case:
         )
 
     def run(
-        self, *, alpha: float, K: int, T: int, seeds: Sequence[int] = (0,), **options: Any
+        self, *, alpha: float, K: Any, T: int, seeds: Sequence[int] = (0,), **options: Any
     ) -> Any:
         """The library's run, by default with every time recorded."""
         settings = {"record": 1, "record_params": True, "initial_params": self.start} | options
@@ -168,7 +171,12 @@ def case(
     if name == "alg2":
         tables |= {"features": world.features, "n": n}
         return Case(
-            problem, fg.OnPolicyTD(n), n, starts(FEATURES), bind(pseudocode.algorithm_2, tables)
+            problem,
+            fg.OnPolicyTD(n),
+            n,
+            starts(FEATURES),
+            bind(pseudocode.algorithm_2, tables),
+            bind(increments.n_step_td, tables),
         )
     if name == "alg3":
         return Case(
@@ -177,6 +185,7 @@ def case(
             n,
             starts(world.states),
             bind(pseudocode.algorithm_3, off_policy),
+            bind(increments.n_step_td, off_policy),
         )
     if name == "alg4":
         return Case(
@@ -185,6 +194,7 @@ def case(
             1,
             starts(world.states * ACTIONS),
             bind(pseudocode.algorithm_4, tables),
+            bind(increments.q_learning, tables),
         )
     preconditioned = name == "alg5-preconditioned"
     off_policy["features"] = world.features
@@ -194,23 +204,29 @@ def case(
             pseudocode.preconditioner(P, b, world.features) for P, b in laws
         ]
     algorithm = fg.OffPolicyLinearTD(n, preconditioned=preconditioned)
-    return Case(problem, algorithm, n, starts(FEATURES), bind(pseudocode.algorithm_5, off_policy))
+    return Case(
+        problem,
+        algorithm,
+        n,
+        starts(FEATURES),
+        bind(pseudocode.algorithm_5, off_policy),
+        bind(increments.n_step_td, off_policy),
+    )
 
 
 def noise_case(name: str, num_agents: int) -> Case:
     noise = fg.MarkovNoise(KERNELS, num_agents=num_agents, assignment=assignment(num_agents))
     if name == "alg1-linear":
         algorithm = fg.LinearSA(MATRICES, OFFSETS)
-        return Case(noise, algorithm, 0, starts(NOISE_DIM), linear_oracle)
+        field = bind(increments.linear, {"matrices": MATRICES, "offsets": OFFSETS})
+        return Case(noise, algorithm, 0, starts(NOISE_DIM), linear_oracle, field)
     algorithm = fg.StochasticApproximation(tanh_rule, NOISE_DIM, assumptions={"gamma_c": 0.5})
-    return Case(noise, algorithm, 0, starts(NOISE_DIM), tanh_oracle)
+    return Case(noise, algorithm, 0, starts(NOISE_DIM), tanh_oracle, increments.tanh)
 
 
 def starts(dim: int) -> np.ndarray:
     return np.linspace(-1, 1, dim)
 
 
-def bind(
-    oracle: Callable[..., pseudocode.Trace], tables: dict[str, Any]
-) -> Callable[..., pseudocode.Trace]:
+def bind(oracle: Callable[..., Any], tables: dict[str, Any]) -> Callable[..., Any]:
     return lambda states, actions, **settings: oracle(states, actions, **tables, **settings)

@@ -153,7 +153,9 @@ def _largest_step(
         return step_size
     early = np.arange(min(num_steps, _EARLY))
     later = np.linspace(0, num_steps - 1, _EARLY).astype(np.int64)
-    factors = schedule.factors(np.union1d(early, later), discount)
+    changes = np.array(getattr(schedule, "times", ()), np.int64)
+    times = np.union1d(np.union1d(early, later), changes[changes < num_steps])
+    factors = schedule.factors(times, discount)
     wrong = ~(np.isfinite(factors) & (factors > 0))
     if wrong.any():
         raise ProblemError(

@@ -27,6 +27,8 @@ from fegsam.engines.randomness import (
     words,
 )
 from fegsam.history.history import Checkpoint
+from helpers.philox import philox as philox_in_python
+from helpers.philox import words as words_in_python
 
 # Random123's kat_vectors for philox4x32, 10 rounds: counter, key, words.
 KNOWN_ANSWERS = [
@@ -50,25 +52,6 @@ ANSWERS = pytest.mark.parametrize(
     ("counter", "key", "expected"),
     [[[int(w, 16) for w in part.split()] for part in row] for row in KNOWN_ANSWERS],
 )
-
-
-def philox_in_python(counter: tuple[int, ...], key: tuple[int, int]) -> tuple[int, ...]:
-    """Philox4x32-10 after its authors' paper, on Python's own integers."""
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        high_0, low_0 = divmod(0xD2511F53 * c[0], 2**32)
-        high_1, low_1 = divmod(0xCD9E8D57 * c[2], 2**32)
-        c = [high_1 ^ c[1] ^ k[0], low_1, high_0 ^ c[3] ^ k[1], low_0]
-        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
-    return tuple(c)
-
-
-def words_in_python(seed: int, agent: int, t: int, purpose: int) -> tuple[int, int]:
-    """What the documentation promises: the counter is half the time, the agent and the purpose; the
-    key is the seed."""
-    pair, odd = divmod(t, 2)
-    block = philox_in_python((pair % 2**32, pair >> 32, agent, purpose), (seed % 2**32, seed >> 32))
-    return block[2 * odd], block[2 * odd + 1]
 
 
 def u64(*values: int) -> list[np.uint64]:

@@ -159,7 +159,8 @@ def rounds_of(sync_period: Any) -> Rounds:
 
 
 def check_schedule(schedule: Any) -> None:
-    if schedule is not None and not callable(getattr(schedule, "factors", None)):
+    is_value = callable(getattr(schedule, "factors", None)) and not isinstance(schedule, type)
+    if schedule is not None and not is_value:
         raise ProblemError(
             f"schedule is {shown(schedule)}; give for example "
             "fegsam.schedules.Polynomial(power=0.75)."
