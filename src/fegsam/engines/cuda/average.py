@@ -14,7 +14,7 @@ import numpy as np
 from numba import cuda, types
 
 from fegsam.engines.cuda.instructions import opaque
-from fegsam.engines.cuda.sums import EIGHT, eight
+from fegsam.engines.cuda.sums import EIGHT, all_loaded, eight
 
 _ZERO = np.uint64(0)
 
@@ -107,7 +107,7 @@ def make_renew(shared_base):
         top = 0.0
         while c < size:
             at = eight(c, stride, size)
-            sums = (
+            loaded = (
                 totals[at[0]], totals[at[1]], totals[at[2]], totals[at[3]],
                 totals[at[4]], totals[at[5]], totals[at[6]], totals[at[7]],
             )  # fmt: skip
@@ -115,6 +115,7 @@ def make_renew(shared_base):
                 old[at[0]], old[at[1]], old[at[2]], old[at[3]],
                 old[at[4]], old[at[5]], old[at[6]], old[at[7]],
             )  # fmt: skip
+            sums = all_loaded(loaded)
             new = (
                 was[0] + np.float64(np.int64(sums[0])) * scale,
                 was[1] + np.float64(np.int64(sums[1])) * scale,
