@@ -10,6 +10,7 @@ from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
 from fegsam.history import History, load_history
+from fegsam.history.extrapolation import extrapolated
 from fegsam.methods import schedules
 from fegsam.methods.average import ByVisits, Mean
 from fegsam.methods.correction import ControlVariates
@@ -52,6 +53,7 @@ __all__ = [
     "engines",
     "exact",
     "examples",
+    "extrapolated",
     "fixed_point",
     "heterogeneity",
     "load_history",

@@ -13,7 +13,7 @@ import pseudocode_methods as oracle
 from cases import Case
 from helpers import philox
 
-RUN_METHODS = ("reference",)
+RUN_METHODS = ("reference", "cpu")
 """The engines that run every method; the tests of the others are skipped, and pytest says so."""
 CPU = pytest.mark.skipif("cpu" not in RUN_METHODS, reason="the cpu engine refuses methods")
 ENGINES = ("reference", pytest.param("cpu", marks=CPU))

@@ -49,6 +49,7 @@ def features_of(job: Job) -> Features:
         rounding="cells" if isinstance(rounding, SomeCells) else kinds[dithered],
         partial=method.participation is not None,
         own_clocks=method.own_clocks,
+        unequal=method.local_steps is not None,
         tail=job.settings.tail > 0 and job.settings.tail_over == "steps",
     )
 
@@ -154,7 +155,8 @@ class MethodLayout:
                 kinds=np.zeros(self.most_blocks, np.int64),
                 kind_weights=np.zeros(self.rows),
                 counts=np.zeros(2, np.int64),
-                keys=np.zeros(agents if self.constants.num_drawn else 0, np.uint64),
+                keys=np.zeros(agents if self.features.partial else 0, np.uint64),
+                ordered=np.zeros(agents + 1 if self.features.partial else 0, np.uint64),
             ),
             variates=self._variates(),
             sums=BlockLists(
@@ -187,6 +189,7 @@ class MethodLayout:
     def own(self) -> MethodOwn:
         features, dim = self.features, self.dim
         cell, slots = features.form == "cell", features.slots
+        tile = make_tile(self.tile_agents, self.tile_length)
         return MethodOwn(
             params=private((dim,)),
             correction=private((dim if features.variates else 0,)),
@@ -197,8 +200,10 @@ class MethodLayout:
             sums=private((slots, dim if self.listed else 0)),
             touched=private((self.room if self.listed else 0,), np.uint32),
             num_touched=private((1,), np.int64),
-            tile=make_tile(self.tile_agents, self.tile_length),
+            tile=tile,
             ids=private((TILE,), np.int64),
             clocks=private((TILE,), np.uint64),
+            odd=private((TILE,), np.uint64),
+            words=tile.words.reshape(-1),
             counts=private((self.longest if features.tail else 0,)),
         )

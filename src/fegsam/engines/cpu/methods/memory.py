@@ -27,6 +27,8 @@ class Features(NamedTuple):
     """whether some agents do not take part"""
     own_clocks: bool
     """whether agents may have made different numbers of steps"""
+    unequal: bool
+    """whether agents make different numbers of local steps in a round"""
     tail: bool
     """whether the averages inside rounds are summed"""
 
@@ -114,6 +116,8 @@ class Members(NamedTuple):
     """int64 (2): the number of blocks and of agents that take part"""
     keys: np.ndarray
     """uint64 (N): the words of the draw"""
+    ordered: np.ndarray
+    """uint64 (N + 1): those of them that are put in order"""
 
 
 class VariateArrays(NamedTuple):
@@ -194,6 +198,10 @@ class MethodOwn(NamedTuple):
     """int64 (TILE): the agents of the tile"""
     clocks: np.ndarray
     """uint64 (TILE): the steps that each of them has made"""
+    odd: np.ndarray
+    """uint64 (TILE): whether each one's next transition is the second of a pair"""
+    words: np.ndarray
+    """the memory of the tile's words as one row"""
     counts: np.ndarray
     """(longest round): `MethodRound.counts`"""
 

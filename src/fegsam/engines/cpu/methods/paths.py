@@ -21,6 +21,8 @@ from fegsam.engines.randomness import (
     words,
 )
 
+_LANES = np.uint64(LANES)
+
 
 @compiled
 def enter_tile(constants, problem, shared, own, time, first, count):
@@ -51,7 +53,8 @@ def draw_tile(constants, problem, shared, own, seed, count, begin, steps):
                 carried.actions[agent, j] if begin == 0 else actions[a, constants.span + j]
             )
     if constants.consecutive:
-        draw = Draw(seed, own.ids[0], count, np.int64(own.clocks[0]) + begin, steps)
+        time = int(own.clocks[0]) + begin
+        draw = Draw(seed, own.ids[0], count, time, steps)
         extend(own.tile, problem.chain, draw, constants.ahead)
     else:
         extend_rows(own, problem.chain, seed, count, begin, steps, constants.ahead)
@@ -60,8 +63,10 @@ def draw_tile(constants, problem, shared, own, seed, count, begin, steps):
 @compiled
 def extend_rows(own, chain, seed, count, begin, steps, ahead):
     """Append `steps` transitions to the `ahead` states that stand in each agent's row."""
-    tile, clocks = own.tile, own.clocks
+    tile, odd, words = own.tile, own.odd, own.words
     states, actions, current = tile.flat_states, tile.flat_actions, tile.current
+    mdps, policies = tile.mdps, tile.policies
+    policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
     agents, pitch, known = np.uint64(count), np.uint64(tile.states.shape[1]), np.uint64(ahead)
     for a in range(agents):
         current[a] = states[a * pitch + known - ONE]
@@ -71,24 +76,20 @@ def extend_rows(own, chain, seed, count, begin, steps, ahead):
         span = min(steps - done, most)
         offset = np.uint64(begin + ahead - 1 + done)
         make_words_of(own, seed, count, offset, (span + 2) // 2)
+        for a in range(agents):
+            odd[a] = (own.clocks[a] + offset) & ONE
         for l in range(np.uint64(span)):
             column = known + np.uint64(done) + l
             for a in range(agents):
-                step = clocks[a] + offset
-                lane = (((step + l) >> ONE) - (step >> ONE)) * agents + a
-                half = TWO * ((step + l) & ONE)
+                step = odd[a] + l
+                at = TWO * (step & ONE) * _LANES + (step >> ONE) * agents + a
                 s = current[a]
                 action = choose_index(
-                    np.uint64(tile.words[half, lane]),
-                    (tile.policies[a] + s) * chain.num_actions,
-                    chain.num_actions,
-                    chain.policy,
+                    np.uint64(words[at]), (policies[a] + s) * num_actions, num_actions, policy
                 )
-                row = (tile.mdps[a] + s) * chain.num_actions + action
-                low, size = np.uint64(chain.row[TWO * row]), np.uint64(chain.row[TWO * row + ONE])
-                s = np.uint64(
-                    choose(np.uint64(tile.words[half + ONE, lane]), low, size, chain.entry)
-                )
+                row = (mdps[a] + s) * num_actions + action
+                low, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
+                s = np.uint64(choose(np.uint64(words[at + _LANES]), low, size, entries))
                 actions[a * pitch + column - ONE] = action
                 states[a * pitch + column] = s
                 current[a] = s

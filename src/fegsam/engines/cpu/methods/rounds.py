@@ -143,7 +143,7 @@ def make_first_block(direction, key):
 
 def _make_run_blocks(features, rule, direction, key):
     run_agent = _make_run_agent(features, rule, direction, key)
-    own_clocks = features.own_clocks
+    own_clocks, unequal, partial = features.own_clocks, features.unequal, features.partial
 
     @compiled(key=key, inline="always")
     def run_block(constants, problem, agents, shared, own, seat, part, wave_first, b):
@@ -160,13 +160,12 @@ def _make_run_blocks(features, rule, direction, key):
                 end = min(begin + constants.span, part.length)
                 draw_tile(constants, problem, shared, own, seat.seed, count, begin, end - begin)
                 for a in range(count):
-                    length = local_length(agents, part, own.ids[a])
-                    if members.present[own.ids[a]] and begin < length:
-                        run_agent(
-                            constants, problem, agents, shared, own, seat, part, a, begin, end, sums
-                        )
-                    if begin < length <= end:
-                        carry_agent(constants, shared, own, a, length - begin)
+                    if partial and not members.present[own.ids[a]]:
+                        continue
+                    run_agent(
+                        constants, problem, agents, shared, own, seat, part, a, begin, end, sums
+                    )
+                carry_tile(constants, agents, shared, own, part, count, begin, end, unequal)
             if own_clocks:
                 for a in range(count):
                     shared.clocks[own.ids[a]] += local_length(agents, part, own.ids[a])
@@ -177,19 +176,29 @@ def _make_run_blocks(features, rule, direction, key):
     return run_block
 
 
+@compiled
+def carry_tile(constants, agents, shared, own, part, count, begin, end, unequal):
+    """Keep the windows of the agents that have made their last step of the round."""
+    for a in range(count):
+        length = local_length(agents, part, own.ids[a]) if unequal else part.length
+        if begin < length <= end:
+            carry_agent(constants, shared, own, a, length - begin)
+
+
 def _make_run_agent(features, rule, direction, key):
     steps, finish = make_method_steps(features, rule, key), make_finish(features, key)
     begin_agent = make_begin_agent(features, direction, key)
     own_variates, by_kind = features.variates == "agent", features.variates == "kind"
+    unequal = features.unequal
 
     @compiled(key=key, inline="always")
     def run_agent(constants, problem, agents, shared, own, seat, part, a, begin, end, sums):
         """Local steps begin..end-1 of the tile's agent `a`, or up to its own number of them."""
         agent, tables = own.ids[a], problem.tables
-        length, path = (
-            local_length(agents, part, agent),
-            agent_path(problem.agents, own.tile, agent),
-        )
+        length = local_length(agents, part, agent) if unequal else part.length
+        if unequal and begin >= length:
+            return
+        path = agent_path(problem.agents, own.tile, agent)
         at = np.uint64(a * own.tile.states.shape[1])
         stride = np.uint64(constants.window + 1) if constants.iid else np.uint64(1)
         weight, factor, passed = agents.weights[agent], agents.factors[agent], 0.0

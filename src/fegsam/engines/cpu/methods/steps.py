@@ -80,6 +80,7 @@ def _make_cell_steps(features, rule):
 
     def cell_steps(own, correction, path, tables, sizes, counts, now, sums):
         params, log, passed, at = own.params, own.log, now.passed, now.at
+        total = sums[0]
         # Unsigned: a signed index costs a wrap-around test.
         l = np.uint64(now.begin)
         for k in range(now.end - now.begin):
@@ -95,7 +96,7 @@ def _make_cell_steps(features, rule):
             params[cell] = new
             log[l] = cell
             if direct:
-                sums[0, cell] += now.report * (new - old)
+                total[cell] += now.report * (new - old)
             if tail:
                 sums[slot, cell] += now.weight * counts[l] * (new - old)
             reached = new + passed * correction[cell] if corrected else new

@@ -1,0 +1,87 @@
+"""Richardson-Romberg extrapolation: two runs with different step sizes, without their first bias.
+
+With a constant step size the average settles around a point whose distance from the fixed point
+is proportional to the step size, up to a term of second order. Two runs of the same seeds share
+their paths, so their difference has little noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from fegsam.errors import ProblemError, shown
+from fegsam.history.history import History
+from fegsam.problem.checks import flat_params
+
+_AVERAGES = ("final_params", "tail_params", "average_params")
+
+
+def extrapolated(
+    coarse: History, fine: History, *, fixed_point: ArrayLike | None = None
+) -> xr.Dataset:
+    """The averages of two runs, extrapolated to a step size of zero.
+
+    Parameters
+    ----------
+    coarse, fine : History
+        Runs of the same problem, seeds and times; `fine` has the smaller step size, usually half
+        of that of `coarse`.
+    fixed_point : (d,) array, optional
+        Measure the squared 2-norm of the error against it, too.
+
+    Returns
+    -------
+    xarray.Dataset
+        `final_params`, and `tail_params` and `average_params` where both runs have them; with a
+        fixed point also `final_squared_error_2` and so on.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> coarse, fine = (
+    ...     fg.run(fed, fg.QLearning(), step_size=size, sync_period=5, num_steps=1000, tail=0.5)
+    ...     for size in (0.2, 0.1)
+    ... )
+    >>> sorted(fg.extrapolated(coarse, fine).data_vars)
+    ['final_params', 'tail_params']
+    """
+    for name, history in (("coarse", coarse), ("fine", fine)):
+        if not isinstance(history, History):
+            raise ProblemError(f"{name} is {shown(history)}; give the History of a run.")
+    _check_pair(coarse, fine)
+    ratio = coarse.settings.step_size / fine.settings.step_size
+    found = xr.Dataset(
+        {
+            name: (ratio * fine.data[name] - coarse.data[name]) / (ratio - 1.0)
+            for name in _AVERAGES
+            if name in coarse.data and name in fine.data
+        }
+    )
+    if fixed_point is not None:
+        truth = flat_params(fixed_point, "fixed_point", found.sizes["param"])
+        for name in list(found.data_vars):
+            error = np.square(found[name] - xr.DataArray(truth, dims="param")).sum("param")
+            found[str(name).replace("params", "squared_error_2")] = error
+    return found
+
+
+def _check_pair(coarse: History, fine: History) -> None:
+    for name in ("algorithm", "num_agents", "sync_period", "periods", "seeds", "fingerprint"):
+        one, other = getattr(coarse.settings, name), getattr(fine.settings, name)
+        if one != other:
+            raise ProblemError(
+                f"The two histories differ in {name} ({one!r} and {other!r}); only their step "
+                "sizes may differ."
+            )
+    if not np.array_equal(coarse.settings.record, fine.settings.record):
+        raise ProblemError(
+            "The two histories have different recorded times; give both runs the same record."
+        )
+    if not fine.settings.step_size < coarse.settings.step_size:
+        raise ProblemError(
+            f"fine has the step size {fine.settings.step_size:g} and coarse "
+            f"{coarse.settings.step_size:g}; give the run with the smaller one as fine."
+        )
