@@ -9,7 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-from helpers.joint_methods import Oracle
+from helpers import golden
+from helpers.joint_methods import MethodMoments, Oracle
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
 WEIGHTS = fg.Mean((0.2, 0.5, 0.3))
@@ -87,6 +88,26 @@ def settings(method: fg.Method) -> dict[str, Any]:
     return {"sync_period": 3, "step_size": 0.3, "method": method}
 
 
+def check_run(
+    problem: Any,
+    algorithm: Any,
+    method: fg.Method,
+    truth: MethodMoments,
+    tail: Any = 0.5,
+    **changes: Any,
+) -> None:
+    """Every moment at every time of a run, and its tail average."""
+    given = settings(method) | {"order": problem.num_agents} | changes
+    times = np.arange(len(truth.mse))
+    found = fg.exact.moments(problem, algorithm, times=times, **given)
+    assert_allclose(found.mse, truth.mse, **CLOSE)
+    assert_allclose(found.mean, truth.mean, **CLOSE)
+    assert_allclose(found.sync_error, truth.sync_error, **CLOSE)
+    averaged = fg.exact.tail_error(problem, algorithm, num_steps=len(times) - 1, tail=tail, **given)
+    assert_allclose(averaged.mse, truth.tail_mse, **CLOSE)
+    assert_allclose(averaged.mean, truth.tail_mean, **CLOSE)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_moments_are_those_of_the_joint_chain(name) -> None:
     problem, algorithm = noise_problem(3)
@@ -96,20 +117,101 @@ def test_moments_are_those_of_the_joint_chain(name) -> None:
     truth = Oracle(problem, algorithm, method, star, "markov").run(
         lambda t: 0.3, [3], 8, initial_params=start
     )
-    found = fg.exact.moments(
-        problem, algorithm, times=np.arange(9), initial_params=start, order=3, **settings(method)
+    check_run(problem, algorithm, method, truth, initial_params=start)
+
+
+def test_oracle_tells_the_methods_apart() -> None:
+    problem, algorithm = noise_problem(3)
+    star = fg.fixed_point(problem, algorithm)
+    last = [
+        Oracle(problem, algorithm, method, star, "markov").run(lambda t: 0.3, [3], 7).mse[-1]
+        for name, method in METHODS.items()
+        if name not in ("all of three",)
+    ]
+    assert len(np.unique(np.round(last, 9))) == len(last)
+
+
+@pytest.mark.parametrize("over", ["steps", "syncs"])
+@pytest.mark.parametrize(
+    "name",
+    ["plain", "momentum", "variates by kind", "first step by agent", "variates by kind, most"],
+)
+def test_rounds_and_step_sizes_may_differ(name, over) -> None:
+    problem, algorithm = noise_problem(5)
+    method, schedule = METHODS[name], fg.schedules.Polynomial(0.5, 2.0)
+    star = fg.fixed_point(problem, algorithm, method=method)
+    truth = Oracle(problem, algorithm, method, star, "markov").run(
+        lambda t: 0.4 * (t + 2.0) ** -0.5, [1, 3, 2], 10, tail=0.6, over=over
     )
-    assert_allclose(found.mse, truth.mse, **CLOSE)
-    assert_allclose(found.mean, truth.mean, **CLOSE)
-    assert_allclose(found.sync_error, truth.sync_error, **CLOSE)
-    tail = fg.exact.tail_error(
-        problem,
-        algorithm,
-        num_steps=8,
-        tail=0.5,
-        initial_params=start,
-        order=3,
-        **settings(method),
-    )
-    assert_allclose(tail.mse, truth.tail_mse, **CLOSE)
-    assert_allclose(tail.mean, truth.tail_mean, **CLOSE)
+    changes = {"sync_period": (1, 3, 2), "schedule": schedule, "step_size": 0.4}
+    check_run(problem, algorithm, method, truth, fg.Tail(0.6, over), **changes)
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "nesterov", "weights, variates, nesterov", "two of three"]
+)
+def test_growing_rounds_have_the_lengths_that_they_say(name) -> None:
+    problem, algorithm = noise_problem(6)
+    method = METHODS[name]
+    star = fg.fixed_point(problem, algorithm, method=method)
+    truth = Oracle(problem, algorithm, method, star, "markov").run(lambda t: 0.3, [1, 2, 4], 13)
+    growing = fg.schedules.Growing(first=1, factor=2, most=4)
+    check_run(problem, algorithm, method, truth, sync_period=growing)
+
+
+TD_METHODS = [
+    "weights by kind",
+    "nesterov",
+    "variates by kind",
+    "first step by kind",
+    "first step by agent",
+    "some cells",
+    "local steps",
+    "variates by kind, most",
+    "most, divided by all",
+]
+
+
+@pytest.mark.parametrize("sampling", ["markov", "iid"])
+@pytest.mark.parametrize("name", TD_METHODS)
+@pytest.mark.parametrize(
+    "algorithm", [fg.OffPolicyTabularTD(1), fg.OffPolicyTabularTD(2)], ids=["n=1", "n=2"]
+)
+def test_temporal_differences_have_their_moments(algorithm, name, sampling) -> None:
+    problem, method = golden.federation(), METHODS[name]
+    star = fg.fixed_point(problem, algorithm, method=method)
+    truth = Oracle(problem, algorithm, method, star, sampling).run(lambda t: 0.3, [3], 7)
+    check_run(problem, algorithm, method, truth, sampling=sampling)
+
+
+def test_waiting_does_not_matter_to_independent_draws() -> None:
+    problem, algorithm = noise_problem(8)
+    method = fg.Method(participation=fg.Participation(agents=2, others="wait"))
+    star = fg.fixed_point(problem, algorithm)
+    truth = Oracle(problem, algorithm, method, star, "iid").run(lambda t: 0.3, [3], 8)
+    check_run(problem, algorithm, method, truth, sampling="iid")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_stationary_error_is_the_limit(name) -> None:
+    problem, algorithm = noise_problem(3)
+    given = settings(METHODS[name]) | {"order": 3}
+    limit = fg.exact.stationary_error(problem, algorithm, **given)
+    late = fg.exact.moments(problem, algorithm, times=[3 * 400], **given)
+    assert_allclose(limit, late.mse[0], rtol=1e-9)
+    varying = fg.exact.stationary_error(problem, algorithm, **given | {"sync_period": (7, 3)})
+    if METHODS[name].local_steps is None:
+        assert varying == limit
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_weighted_error_is_the_weighted_mean_of_the_curve(name) -> None:
+    problem, algorithm = noise_problem(3)
+    given, decay = settings(METHODS[name]), 0.9
+    periods = [3] if METHODS[name].local_steps is not None else [3, (1, 4, 2)]
+    for period in periods:
+        given["sync_period"] = period
+        curve = fg.exact.mean_squared_error(problem, algorithm, num_steps=19, **given)
+        weights = decay ** (19.0 - np.arange(20))
+        found = fg.exact.weighted_error(problem, algorithm, num_steps=20, decay=decay, **given)
+        assert_allclose(found, weights @ curve / weights.sum(), rtol=1e-8)
