@@ -146,6 +146,11 @@ class Course:
         self.advance(number)
         return self.here.at(time - self._plan.span(number)[0])
 
+    def state_scale(self) -> float:
+        """The mean square of the server's state, beside which small errors are lost in rounding."""
+        scale = float(np.trace(self.here.parts[0]))
+        return scale if math.isfinite(scale) else 0.0
+
     def weighted_sum(self, num_steps: int, decay: float) -> float:
         """The sum over t < T of ``c^(T-1-t) E||avg_t - theta*||^2``, from the start."""
         total = 0.0

@@ -35,6 +35,9 @@ from fegsam.progress import Notice, Progress
 PATIENCE = 20.0
 """A further order is computed if it takes at most this many seconds."""
 _ROUNDING = 1e-9
+_STATE_ROUNDING = 1e-5
+"""Times `_ROUNDING`: the rounding of a squared error, relative to the square of the server's whole
+state."""
 _MOST_TIMES = 10**6
 """The longest curve of `mean_squared_error`; `moments` computes longer ones at selected times."""
 _SOLVE_ROUNDS = 30
@@ -396,10 +399,13 @@ def _times(times: ArrayLike) -> np.ndarray:
 
 def _along(course: Course | PlainCourse, times: np.ndarray) -> Computed:
     """The moments at sorted times; infinite once they overflow."""
+    found, scale = [], 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        found = [course.at(time) for time in times.tolist()]
+        for time in times.tolist():
+            found.append(course.at(time))
+            scale = max(scale, course.state_scale())
     mse, mean, apart = (np.array(each) for each in zip(*found, strict=True))
-    mse = _squares(mse, apart[np.isfinite(apart)].max(initial=0.0))
+    mse = _squares(mse, apart[np.isfinite(apart)].max(initial=0.0) + _STATE_ROUNDING * scale)
     mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mean, apart))
     return Computed(mse, course.all_taken(), mean, apart)
 

@@ -66,6 +66,10 @@ class PlainCourse:
         self.trajectory.advance(number)
         return self.trajectory.at(offset)
 
+    def state_scale(self) -> float:
+        """Zero: the state holds the parameters alone."""
+        return 0.0
+
     def weighted_sum(self, num_steps: int, decay: float) -> float:
         return self.trajectory.weighted_sum(num_steps, decay)
 
