@@ -57,8 +57,6 @@ class RunPlan:
         end = min(end, self.num_steps)
         times = np.arange(begin + 1, end + 1)
         counted = (times > self.tail_begin) & (self.tail.over == "steps")
-        if is_whole:
-            counted[-1] = False
         return RoundPlan(
             self.step_sizes(begin, end),
             tuple(counted.tolist()),

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from fegsam.exact.packing import Packing
 from fegsam.exact.rounds import PathRound
 from fegsam.exact.step_maps import DenseMaps, IndependentMaps, RankOneMaps, StepMaps
 
 _CHUNK = 1 << 22
+_MOST_DENSE = 300
+"""Up to this many modes, their steps of a round are one matrix."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,17 @@ class VaryingRound:
         self.modes = len(maps.initial)
         self._left_means: dict[int, np.ndarray] = {}
 
+    @cached_property
+    def _chain(self) -> np.ndarray | sparse.csr_array:
+        """The transposed chain, of the whole round if it is small."""
+        if self.modes <= _MOST_DENSE:
+            return np.linalg.matrix_power(self.maps.chain.toarray().T, self.length)
+        return sparse.csr_array(self.maps.chain.T)
+
     def mix(self, f: np.ndarray) -> np.ndarray:
         flat = f.reshape(self.modes, -1)
-        for _ in range(self.length):
-            flat = self.maps.chain.T @ flat
+        for _ in range(1 if self.modes <= _MOST_DENSE else self.length):
+            flat = self._chain @ flat
         return flat.reshape(f.shape)
 
     def left(self, f: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ class RoundPlan:
 
     step_sizes: tuple[float, ...]
     counted: tuple[bool, ...]
-    """for each step, whether the average after it counts; never for a synchronisation"""
+    """for each step, whether the agents' parameters after it count"""
     is_whole: bool = True
     """whether the round ends with a synchronisation"""
     counts_end: bool = False
@@ -60,6 +60,10 @@ class RoundPlan:
     @property
     def length(self) -> int:
         return len(self.step_sizes)
+
+    def within(self, begin: int = 0) -> int:
+        """How many averages count after step `begin` and before the synchronisation, if any."""
+        return sum(self.counted[begin : self.length - self.is_whole])
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,7 @@ class MethodSystem(MomentSystem):
     def _still(self, plan: RoundPlan) -> np.ndarray:
         """(Dz, Dz): where z goes if no agent moves, without control variates."""
         server, rule = self.server, self.method.server
-        within = sum(plan.counted) * server.total.T @ self._sent
+        within = plan.within() * server.total.T @ self._sent
         if not plan.is_whole:
             return np.eye(server.size) + within
         params = server.params + rule.step * rule.momentum * server.velocity
@@ -285,11 +289,16 @@ class MethodSystem(MomentSystem):
         groups, read = len(self.counts), self.local.params
         own = self.agents.steps
         own = np.full(groups, plan.length) if own is None else np.minimum(own, plan.length)
-        # An agent that has made its steps stands still at the remaining times.
-        rest = np.array([sum(plan.counted[steps:]) for steps in own.tolist()])
+        # An agent that has made its steps stands still, and a synchronisation ends its sum.
+        rest = np.array(
+            [
+                plan.within(steps) - sum(plan.counted[plan.length - plan.is_whole : steps])
+                for steps in own.tolist()
+            ]
+        )
         total = np.eye(self.local.size)[self.local.total]
         after = self.server.total.T @ (total + rest[:, None, None] * read)
-        before = -sum(plan.counted) * self.server.total.T @ self._sent
+        before = -plan.within() * self.server.total.T @ self._sent
         return after, np.broadcast_to(before, (groups, *before.shape))
 
     # --- Who takes part ---------------------------------------------------------------------------
