@@ -10,7 +10,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fegsam as fg
-from fegsam.exact.method_system import RoundPlan, method_system
+from fegsam.exact.method_system import method_system
+from fegsam.exact.server_state import RoundPlan
 from helpers import golden
 from helpers.scalar_problems import pulled, two_unequal
 

@@ -192,6 +192,29 @@ def test_waiting_does_not_matter_to_independent_draws() -> None:
     check_run(problem, algorithm, method, truth, sampling="iid")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"server": fg.Server(0.7, 0.5, True), "average": WEIGHTS},
+        {"rounding": fg.SomeCells(1), "local_steps": fg.LocalSteps((1, 3))},
+    ],
+    ids=["alone", "weights, nesterov", "some cells, local steps"],
+)
+def test_agents_that_wait_by_coins_of_their_own_have_their_moments(more) -> None:
+    problem, algorithm = noise_problem(9)
+    method = fg.Method(participation=fg.Participation(probability=0.6, divide_by="all"), **more)
+    star = fg.fixed_point(problem, algorithm, method=method)
+    truth = Oracle(problem, algorithm, method, star, "markov").run(
+        lambda t: 0.3, [3], 8, over="syncs"
+    )
+    check_run(problem, algorithm, method, truth, fg.Tail(0.5, "syncs"))
+    going_on = fg.Participation(probability=0.6, divide_by="all", others="go_on")
+    other = fg.Method(participation=going_on, **more)
+    gone_on = Oracle(problem, algorithm, other, star, "markov").run(lambda t: 0.3, [3], 8)
+    assert abs(gone_on.mse[-1] / truth.mse[-1] - 1) > 1e-6
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_stationary_error_is_the_limit(name) -> None:
     problem, algorithm = noise_problem(3)
@@ -204,7 +227,17 @@ def test_stationary_error_is_the_limit(name) -> None:
         assert varying == limit
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plain",
+        "nesterov",
+        "first step by agent",
+        "local steps",
+        "variates by kind, most",
+        "weights, momentum, most by all",
+    ],
+)
 def test_weighted_error_is_the_weighted_mean_of_the_curve(name) -> None:
     problem, algorithm = noise_problem(3)
     given, decay = settings(METHODS[name]), 0.9

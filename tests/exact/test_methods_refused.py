@@ -27,6 +27,12 @@ def test_agents_that_wait_are_sampled() -> None:
     refused("others='go_on'", fg.Method(participation=fg.Participation(agents=1)))
 
 
+def test_tail_over_steps_of_agents_that_wait_is_sampled() -> None:
+    method = fg.Method(participation=fg.Participation(probability=0.5, divide_by="all"))
+    with pytest.raises(fg.ProblemError, match="over='syncs'"):
+        fg.exact.tail_error(*two_unequal(), num_steps=10, tail=0.5, method=method, **GIVEN)
+
+
 def test_first_step_variates_need_all_agents() -> None:
     some = fg.Participation(agents=1, others="go_on")
     refused(

@@ -10,7 +10,8 @@ import numpy as np
 
 from fegsam.exact.hierarchy import Parts
 from fegsam.exact.method_hierarchy import MethodHierarchy
-from fegsam.exact.method_system import MethodSystem, RoundPlan
+from fegsam.exact.method_system import MethodSystem
+from fegsam.exact.server_state import RoundPlan
 from fegsam.exact.trajectory import Trajectory
 from fegsam.methods.rounds import Rounds
 from fegsam.methods.schedules import Schedule

@@ -237,3 +237,35 @@ class UnequalRound:
 
     def both_means(self) -> np.ndarray:
         return self._by_mode([each.both_means() for each in self._rounds.values()], self._of_mode)
+
+
+class LazyRound:
+    """A round that an agent makes with some probability, by a coin of its own; else it waits."""
+
+    def __init__(self, path: PathRound, probability: float) -> None:
+        self._path, self._chance = path, probability
+        self.maps, self.length, self.packing = path.maps, path.length, path.packing
+
+    def _or_still(self, moved: np.ndarray, still: np.ndarray) -> np.ndarray:
+        return self._chance * moved + (1.0 - self._chance) * still
+
+    def mix(self, f: np.ndarray) -> np.ndarray:
+        return self._or_still(self._path.mix(f), f)
+
+    def left(self, f: np.ndarray) -> np.ndarray:
+        return self._or_still(self._path.left(f), f)
+
+    def both(self, f: np.ndarray) -> np.ndarray:
+        return self._or_still(self._path.both(f), f)
+
+    def left_mean(self, steps: int) -> np.ndarray:
+        return self._or_still(self._path.left_mean(steps), np.eye(self.packing.size))
+
+    def trace_mean(self, steps: int) -> np.ndarray:
+        return self._or_still(self._path.trace_mean(steps), self._path.trace_mean(0))
+
+    def both_mean(self, before: np.ndarray) -> np.ndarray:
+        return self._or_still(self._path.both_mean(before), np.eye(self.packing.entries))
+
+    def both_means(self) -> np.ndarray:
+        return self._or_still(self._path.both_means(), np.eye(self.packing.entries))

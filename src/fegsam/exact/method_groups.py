@@ -103,8 +103,32 @@ def require_exact(method: Method, num_agents: int, sampling: str) -> None:
             "Exact moments of first-step control variates need all agents in every round; leave "
             f"out participation, or {cure}."
         )
-    if some.others == "wait" and sampling == "markov":
+    if waits(method, sampling) and not is_by_own_coin(method):
         raise ProblemError(
             "While agents wait, their chains depend on who took part in all rounds, so the moments "
-            f"do not close; give Participation(others='go_on') or sampling='iid', or {cure}."
+            "do not close; give Participation(others='go_on') or sampling='iid', or "
+            "Participation(probability=..., divide_by='all') without control variates and "
+            f"dither, or {cure}."
         )
+
+
+def waits(method: Method, sampling: str) -> bool:
+    """Whether chains stand still while their agents do not take part."""
+    some = method.participation
+    return some is not None and some.others == "wait" and sampling == "markov"
+
+
+def is_by_own_coin(method: Method) -> bool:
+    """Whether an agent's share in a round depends on its own coin alone.
+
+    The coin is then part of the agent's path, and the agents are independent. Dither is added only
+    by those who take part, which would tie it to the modes.
+    """
+    some = method.participation
+    return (
+        some is not None
+        and some.probability is not None
+        and some.divide_by == "all"
+        and method.correction is None
+        and not isinstance(method.rounding, Rounding)
+    )

@@ -8,6 +8,7 @@ import numpy as np
 
 from fegsam.exact.hierarchy import AgentMeans, Hierarchy, Parts, Reading, RoundMeans
 from fegsam.exact.method_round import Phase
+from fegsam.exact.rounds import PathRound
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,8 @@ class MethodMeans(RoundMeans):
 class Seen:
     """How the average within a round is formed: moments of the participants' shares."""
 
+    path: PathRound
+    """the steps of an agent that takes part"""
     start: np.ndarray
     """(d, Dz): reads the point at which the agents start"""
     report: np.ndarray
@@ -44,7 +47,7 @@ class MethodHierarchy(Hierarchy):
     ) -> None:
         terms = [phase.terms() for phase in phases]
         super().__init__(terms[-1][0][1], counts, order)
-        self.dimension, self._path, self._seen = dimension, phases[-1], seen
+        self.dimension, self._lift, self._seen = dimension, phases[-1].lift, seen
         self.exchanges = len(phases)
         self._phases = [
             [(factor, self.with_round(term)) for factor, term in each] for each in terms
@@ -80,13 +83,13 @@ class MethodHierarchy(Hierarchy):
 
     def _change(self, offset: int) -> np.ndarray:
         """(G, d, Dz): the mean change of an agent's parameters, given its first mode."""
-        moved = self._path.path.left_mean(offset) @ self._path.lift
+        moved = self._seen.path.left_mean(offset) @ self._lift
         return self._seen.report @ moved - self._seen.start
 
     def _square(self, offset: int, change: np.ndarray) -> np.ndarray:
         """(G, Dz, Dz): the functional for the squared change, given the first mode."""
-        lift, start = self._path.lift, self._seen.start
-        whole = lift.swapaxes(1, 2) @ self._path.path.trace_mean(offset) @ lift
+        lift, start = self._lift, self._seen.start
+        whole = lift.swapaxes(1, 2) @ self._seen.path.trace_mean(offset) @ lift
         cross = (change + start).swapaxes(1, 2) @ start
         return whole - cross - cross.swapaxes(1, 2) + start.T @ start
 

@@ -1,8 +1,4 @@
-"""A problem, an algorithm and a method as input of the moment recursion.
-
-The server's state is ``z = (x - theta*, v, g_1, ..., g_m, S, 1)``: the velocity v if there is
-momentum, the control variates g if there are any, and the sum S of averages for a tail average.
-"""
+"""A problem, an algorithm and a method as input of the moment recursion."""
 
 from __future__ import annotations
 
@@ -13,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm
+from fegsam.errors import ProblemError
 from fegsam.exact.fixed_points import common_point
-from fegsam.exact.local_maps import LocalMaps, LocalState, UnequalRound, VaryingRound
-from fegsam.exact.method_groups import AgentGroups, agent_groups, require_exact
+from fegsam.exact.local_maps import LazyRound, LocalMaps, LocalState, UnequalRound, VaryingRound
+from fegsam.exact.method_groups import AgentGroups, agent_groups, require_exact, waits
 from fegsam.exact.method_hierarchy import MethodHierarchy, Seen
 from fegsam.exact.method_round import Phase, ReportNoise
 from fegsam.exact.moment_system import (
@@ -26,6 +23,7 @@ from fegsam.exact.moment_system import (
     step_maps_of,
 )
 from fegsam.exact.rounds import PathRound, RoundMaps, StepMeans
+from fegsam.exact.server_state import RoundPlan, ServerState
 from fegsam.exact.shares import (
     Shares,
     attendance,
@@ -41,69 +39,6 @@ from fegsam.methods.rounding import Rounding, SomeCells
 from fegsam.problem.federation import Problem
 
 
-@dataclass(frozen=True)
-class RoundPlan:
-    """The steps of one round, and which of its averages enter a tail average."""
-
-    step_sizes: tuple[float, ...]
-    counted: tuple[bool, ...]
-    """for each step, whether the agents' parameters after it count"""
-    is_whole: bool = True
-    """whether the round ends with a synchronisation"""
-    counts_end: bool = False
-    """whether the parameters at the synchronisation count"""
-
-    @staticmethod
-    def plain(step_sizes: tuple[float, ...]) -> RoundPlan:
-        return RoundPlan(step_sizes, (False,) * len(step_sizes))
-
-    @property
-    def length(self) -> int:
-        return len(self.step_sizes)
-
-    def within(self, begin: int = 0) -> int:
-        """How many averages count after step `begin` and before the synchronisation, if any."""
-        return sum(self.counted[begin : self.length - self.is_whole])
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """Where the parts of z are; each `read_...` is a matrix of Dz columns."""
-
-    dimension: int
-    has_velocity: bool
-    variates: int
-    has_sum: bool
-
-    @property
-    def size(self) -> int:
-        return self.dimension * (1 + self.has_velocity + self.variates + self.has_sum) + 1
-
-    def _read(self, place: int) -> np.ndarray:
-        return np.eye(self.dimension, self.size, place * self.dimension)
-
-    @property
-    def params(self) -> np.ndarray:
-        return self._read(0)
-
-    @property
-    def velocity(self) -> np.ndarray:
-        return self._read(1) if self.has_velocity else np.zeros((self.dimension, self.size))
-
-    def variate(self, number: int) -> np.ndarray:
-        return self._read(1 + self.has_velocity + number)
-
-    @property
-    def total(self) -> np.ndarray:
-        place = 1 + self.has_velocity + self.variates
-        return self._read(place) if self.has_sum else np.zeros((self.dimension, self.size))
-
-    @property
-    def one(self) -> np.ndarray:
-        """(1, Dz): the constant coordinate."""
-        return np.eye(1, self.size, self.size - 1)
-
-
 @dataclass(frozen=True, eq=False)
 class MethodSystem(MomentSystem):
     """The step maps of all groups of agents, and what the method does with their steps."""
@@ -112,10 +47,18 @@ class MethodSystem(MomentSystem):
     agents: AgentGroups
     server: ServerState
     local: LocalState
+    lazy: float | None
+    """the probability with which an agent moves in a round, if it waits otherwise"""
     increments: np.ndarray | None
     """(G, d, d + 1): what each window adds to the parameters, if the windows are the modes"""
     shared: dict[Any, Any] = field(default_factory=dict)
     """results that rounds share"""
+
+    def round_seconds(self, order: int, length: int) -> float:
+        # Each term costs about as much as plain averaging, and more in large sets of agents.
+        terms = len(self._shares(self._keeps_variates, False).terms())
+        exchanges = 1 if self.increments is None else 2
+        return (terms + exchanges - 1) * max(1, order) * super().round_seconds(order, length)
 
     def steps(self, step_size: float) -> StepMeans:
         return self._step_means(step_size, False)
@@ -143,7 +86,8 @@ class MethodSystem(MomentSystem):
         order = min(order, self.num_agents)
         phases = [] if self.increments is None else [self._first_exchange()]
         phases.append(self._last_exchange(plan, order))
-        return MethodHierarchy(phases, self.counts, order, self.local.dimension, self._seen())
+        seen = self._seen(self._path(plan, order))
+        return MethodHierarchy(phases, self.counts, order, self.local.dimension, seen)
 
     # --- The agents' steps ------------------------------------------------------------------------
 
@@ -232,6 +176,8 @@ class MethodSystem(MomentSystem):
 
     def _last_exchange(self, plan: RoundPlan, order: int) -> Phase:
         path, fixed, families = self._path(plan, order), [self._still(plan)], []
+        if self.lazy is not None:
+            path = LazyRound(path, self.lazy)
         families.append(self._moved(plan))
         keeps = self._keeps_variates and plan.is_whole
         if keeps:
@@ -239,11 +185,20 @@ class MethodSystem(MomentSystem):
             each = (self.server.variate(number) for number in range(self.server.variates))
             fixed += [one.T @ one for one in each]
         if any(plan.counted):
+            self._require_sums()
             families.append(self._sums(plan))
         after, before = (np.stack(each) for each in zip(*families, strict=True))
         moments = self._shares(keeps, any(plan.counted))
         noise = self._noise(plan, moments) if plan.is_whole else None
         return Phase(path, self._lift(), np.stack(fixed), after, before, moments, noise)
+
+    def _require_sums(self) -> None:
+        if self.lazy is not None:
+            raise ProblemError(
+                "The averages within a round are over those who take part, which ties a tail over "
+                "steps to the chains that wait; give Tail(..., over='syncs'), or "
+                "Participation(others='go_on')."
+            )
 
     @property
     def _keeps_variates(self) -> bool:
@@ -305,7 +260,8 @@ class MethodSystem(MomentSystem):
 
     def _shares(self, variates: bool, summed: bool) -> Shares:
         """The moments of the shares in the changes, the control variates and the sums."""
-        groups, some = self.agents.groups, self.method.participation
+        groups = self.agents.groups
+        some = None if self.lazy is not None else self.method.participation
         by_group = some is None or variates or not is_uniform(groups)
         cases = attendance(groups, some, by_group)
         divided = some is None or some.divide_by == "answered"
@@ -321,7 +277,7 @@ class MethodSystem(MomentSystem):
             groups, cases, np.stack(values, axis=1), np.concatenate(fixed, axis=1), by_group
         )
 
-    def _seen(self) -> Seen:
+    def _seen(self, path: PathRound) -> Seen:
         """The shares of the participants in the average within a round."""
         groups, some = self.agents.groups, self.method.participation
         by_group = some is None or not is_uniform(groups)
@@ -330,6 +286,7 @@ class MethodSystem(MomentSystem):
         found = shares(groups, cases, values, np.ones((len(values), 1)), by_group)
         agents = float(self.num_agents)
         return Seen(
+            path,
             self._sent,
             self.local.params,
             found.mean[1:] / agents,
@@ -389,7 +346,11 @@ def method_system(
     start = np.zeros(server.size - 1)
     start[: len(root)] = first_params(initial_params, root) - root
     counts = agents.groups.counts.astype(np.int64)
-    return MethodSystem(maps, counts, root, start, method, agents, server, local, increments)
+    lazy = None
+    if waits(method, sampling):
+        assert method.participation is not None
+        lazy = method.participation.probability
+    return MethodSystem(maps, counts, root, start, method, agents, server, local, lazy, increments)
 
 
 def _with_all(method: Method, num_agents: int) -> Method:
