@@ -242,13 +242,13 @@ def _common_root(problem: Problem, field: MeanField, method: Method | None = Non
 
 def _method_weights(problem: Problem, method: Method) -> np.ndarray:
     """(M,): the share of each kind in the mean change of a short round."""
-    kinds = np.asarray(problem.assignment)
-    agents = np.full(len(kinds), 1.0 / len(kinds))
-    if isinstance(method.average, Mean):
+    weights = problem.kind_counts / problem.num_agents
+    if isinstance(method.average, Mean) and method.average.weights is not None:
+        kinds = np.asarray(problem.assignment)
         agents = method.average.of_agents(kinds, problem.num_kinds)
+        weights = np.bincount(kinds, weights=agents, minlength=problem.num_kinds)
     if method.local_steps is not None and not method.local_steps.normalised:
-        agents = agents * method.local_steps.of_agents(kinds)
-    weights = np.bincount(kinds, weights=agents, minlength=problem.num_kinds)
+        weights = weights * method.local_steps.of_agents(np.arange(problem.num_kinds))
     return weights / weights.sum()
 
 

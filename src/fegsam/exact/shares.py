@@ -8,18 +8,20 @@ shares, for two different agents and for one agent twice.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln
-from scipy.stats import binom
 
 from fegsam.errors import ProblemError
 from fegsam.methods.participation import Participation
 
 _MOST_CASES = 1 << 19
 """At most this many numbers of participants by group are summed over."""
+_TAILS = 40.0
+"""Numbers of participants this many standard deviations from their mean never occur."""
 _NEGLIGIBLE = 1e-15
 
 
@@ -80,18 +82,33 @@ def attendance(groups: Groups, participation: Participation | None, by_group: bo
 
 
 def _cases(counts: np.ndarray, participation: Participation, total: int) -> Attendance:
-    asked = participation.agents
+    asked, probability = participation.agents, participation.probability
     if asked is not None and len(counts) == 1:
         return Attendance(np.ones(1), np.full((1, 1), float(asked)))
-    present = np.indices(tuple(counts + 1)).reshape(len(counts), -1).T
     if asked is None:
-        chance = np.prod(binom.pmf(present, counts, participation.probability), axis=1)
-    else:
-        present = present[present.sum(axis=1) == asked]
-        ways = gammaln(counts + 1) - gammaln(present + 1) - gammaln(counts - present + 1)
-        most = gammaln(total + 1) - gammaln(asked + 1) - gammaln(total - asked + 1)
-        chance = np.exp(ways.sum(axis=1) - most)
+        assert probability is not None
+        laws = [_binomial(int(count), probability) for count in counts]
+        present = np.stack(np.meshgrid(*(law[0] for law in laws), indexing="ij"), axis=-1)
+        chance = functools.reduce(np.multiply.outer, (law[1] for law in laws))
+        return Attendance(chance.ravel(), present.reshape(-1, len(counts)))
+    present = np.indices(tuple(counts + 1)).reshape(len(counts), -1).T
+    present = present[present.sum(axis=1) == asked]
+    ways = gammaln(counts + 1) - gammaln(present + 1) - gammaln(counts - present + 1)
+    chance = np.exp(ways.sum(axis=1) - ways.sum(axis=1).max())
     return Attendance(chance / chance.sum(), present.astype(float))
+
+
+def _binomial(count: int, probability: float) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of participants that may be seen, and their chances."""
+    spread = _TAILS * math.sqrt(count * probability * (1.0 - probability)) + _TAILS
+    low = max(0, math.floor(count * probability - spread))
+    number = np.arange(low, min(count, math.ceil(count * probability + spread)) + 1.0)
+    # Ratios of neighbours, summed from the mode on: no large logarithms cancel.
+    steps = np.log((count - number[:-1]) / number[1:] * (probability / (1.0 - probability)))
+    mode = int(np.clip(int((count + 1) * probability) - low, 0, len(steps)))
+    up, down = np.cumsum(steps[mode:]), np.cumsum(-steps[:mode][::-1])[::-1]
+    chance = np.exp(np.concatenate([down, [0.0], up]))
+    return number, chance / chance.sum()
 
 
 @dataclass(frozen=True, eq=False)
