@@ -63,8 +63,9 @@ def fixed_point(
     problem, algorithm
     method : Method, optional
         With weights w_i the point is the root of the sum of w_i times the mean field of agent i.
-        With unequal local steps K_i that are not normalised, w_i K_i takes the place of w_i. The
-        other places of a method do not move the point.
+        With unequal local steps K_i that are not normalised, w_i K_i takes the place of w_i. No
+        other place of a method counts here. If only some agents take part, with unequal weights
+        that are divided by those of the participants, the average has another limit.
 
     Returns
     -------
