@@ -184,6 +184,17 @@ def test_temporal_differences_have_their_moments(algorithm, name, sampling) -> N
     check_run(problem, algorithm, method, truth, sampling=sampling)
 
 
+def test_two_of_three_cells_are_sent_together_as_often_as_they_should() -> None:
+    rng = np.random.default_rng(4)
+    problem = fg.MarkovNoise(rng.dirichlet(np.ones(2), size=(2, 2)), num_agents=2)
+    matrices = -np.eye(3) + 0.4 * rng.normal(size=(2, 2, 3, 3))
+    algorithm = fg.LinearSA(matrices, rng.normal(size=(2, 2, 3)))
+    method = fg.Method(rounding=fg.SomeCells(2))
+    star = fg.fixed_point(problem, algorithm)
+    truth = Oracle(problem, algorithm, method, star, "markov").run(lambda t: 0.3, [3], 8)
+    check_run(problem, algorithm, method, truth)
+
+
 def test_waiting_does_not_matter_to_independent_draws() -> None:
     problem, algorithm = noise_problem(8)
     method = fg.Method(participation=fg.Participation(agents=2, others="wait"))
