@@ -11,15 +11,17 @@ from fegsam.exact.fixed_points import (
     projected_average_point,
 )
 from fegsam.exact.moments import (
-    Moments,
     mean_squared_error,
     moments,
     stationary_error,
+    tail_error,
     weighted_error,
 )
+from fegsam.exact.results import Moments, TailMoments
 
 __all__ = [
     "Moments",
+    "TailMoments",
     "agent_fixed_points",
     "fixed_point",
     "heterogeneity",
@@ -30,5 +32,6 @@ __all__ = [
     "policy_value",
     "projected_average_point",
     "stationary_error",
+    "tail_error",
     "weighted_error",
 ]

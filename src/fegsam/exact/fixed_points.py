@@ -46,13 +46,26 @@ from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField, projected_field
 from fegsam.exact.mean_fields import MeanField, mean_field
 from fegsam.exact.solvers import discounted_value
+from fegsam.methods.average import Mean
+from fegsam.methods.method import Method, check_method
 from fegsam.problem.federation import Federation, Problem
 from fegsam.problem.mdp import MDP
 
 
 @one_blas_thread()
-def fixed_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
+def fixed_point(
+    problem: Problem, algorithm: Algorithm, *, method: Method | None = None
+) -> np.ndarray:
     """The point that the average of the agents converges to as the step size goes to zero.
+
+    Parameters
+    ----------
+    problem, algorithm
+    method : Method, optional
+        With weights w_i the point is the root of the sum of w_i times the mean field of agent i.
+        With unequal local steps K_i that are not normalised, w_i K_i takes the place of w_i. No
+        other place of a method counts here. If only some agents take part, with unequal weights
+        that are divided by those of the participants, the average has another limit.
 
     Returns
     -------
@@ -73,9 +86,18 @@ def fixed_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
     >>> mdp = fg.MDP([[[1.0], [1.0]]], [[1.0, 0.0]], 0.75)
     >>> fg.fixed_point(fg.Federation(mdp, [[0.5, 0.5]], num_agents=2), fg.QLearning())
     array([4., 3.])
+
+    Two agents whose own points are 2 and 1, the first with three times the weight of the second:
+
+    >>> noise = fg.MarkovNoise(
+    ...     [[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]], num_agents=2
+    ... )
+    >>> average = fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [4.0]])
+    >>> fg.fixed_point(noise, average, method=fg.Method(fg.Mean((0.75, 0.25))))
+    array([1.75])
     """
     check_algorithm(algorithm, problem)
-    return common_point(problem, algorithm)
+    return common_point(problem, algorithm, None if method is None else check_method(method))
 
 
 @one_blas_thread()
@@ -198,9 +220,11 @@ def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
     return discounted_value(mdp.policy_chain(policy), mdp.policy_rewards(policy), mdp.discount)
 
 
-def common_point(problem: Problem, algorithm: Algorithm) -> np.ndarray:
+def common_point(
+    problem: Problem, algorithm: Algorithm, method: Method | None = None
+) -> np.ndarray:
     """`fixed_point` of an algorithm that has checked the problem already."""
-    return _common_root(problem, mean_field(algorithm, problem))
+    return _common_root(problem, mean_field(algorithm, problem), method)
 
 
 def _checked_field(problem: Problem, algorithm: Algorithm) -> MeanField:
@@ -208,11 +232,25 @@ def _checked_field(problem: Problem, algorithm: Algorithm) -> MeanField:
     return mean_field(algorithm, problem)
 
 
-def _common_root(problem: Problem, field: MeanField) -> np.ndarray:
+def _common_root(problem: Problem, field: MeanField, method: Method | None = None) -> np.ndarray:
     weights = kind_weights(problem, len(field))
+    if method is not None and len(field) > 1:
+        weights = _method_weights(problem, method)
     if isinstance(field, LinearField):
         field.require_stable(weights)
     return field.root(weights)
+
+
+def _method_weights(problem: Problem, method: Method) -> np.ndarray:
+    """(M,): the share of each kind in the mean change of a short round."""
+    weights = problem.kind_counts / problem.num_agents
+    if isinstance(method.average, Mean) and method.average.weights is not None:
+        kinds = np.asarray(problem.assignment)
+        agents = method.average.of_agents(kinds, problem.num_kinds)
+        weights = np.bincount(kinds, weights=agents, minlength=problem.num_kinds)
+    if method.local_steps is not None and not method.local_steps.normalised:
+        weights = weights * method.local_steps.of_agents(np.arange(problem.num_kinds))
+    return weights / weights.sum()
 
 
 def _own_roots(problem: Problem, field: MeanField) -> np.ndarray:

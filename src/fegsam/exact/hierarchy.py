@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.exact.rounds import RoundMaps, StepMeans
+from fegsam.exact.rounds import AgentRound, RoundMaps
 
 Parts = list[np.ndarray]
 """U of r agents: (G, ..., G, D, D) with r axes of modes, for r = 0, ..., R"""
@@ -41,12 +41,18 @@ numbers."""
 
 @dataclass(frozen=True, eq=False)
 class RoundMeans:
-    """Expectations over one agent's round, given the distribution of the modes at its start."""
+    """Expectations over a round, given the distribution of the modes at its start."""
 
     before: np.ndarray
     """(G,): p"""
     after: np.ndarray
     """(G,): p'"""
+
+
+@dataclass(frozen=True, eq=False)
+class AgentMeans(RoundMeans):
+    """Expectations over one agent's round."""
+
     left: np.ndarray
     """(M, D, D): E T"""
     total_left: np.ndarray
@@ -74,26 +80,35 @@ class Hierarchy:
 
     Parameters
     ----------
-    steps : StepMeans
-        The maps of a step, at the step size in use.
+    round_maps : RoundMaps
+        The maps of a round of one agent.
     counts : (M,) array
         The number of agents of each kind.
-    length : int
-        K, the number of steps in a round.
     order : int
         R; 0 is exact if every kind has a single mode.
     """
 
-    def __init__(self, steps: StepMeans, counts: np.ndarray, length: int, order: int) -> None:
-        self.counts, self.size, self.length = np.asarray(counts, dtype=float), steps.size, length
+    dimension: int
+    """d: x begins with the parameters minus theta*"""
+    exchanges: int = 1
+    """the number of times that agents and server communicate in a round"""
+
+    def __init__(self, round_maps: AgentRound, counts: np.ndarray, order: int) -> None:
+        self.round, self.length, self.size = round_maps, round_maps.length, round_maps.packing.size
+        self.dimension = self.size - 1
+        self.counts = np.asarray(counts, dtype=float)
         self.num_agents = int(np.sum(counts))
         self.order = min(order, self.num_agents)
-        self.round = RoundMaps(steps, length, self.order)
-        maps = steps.maps
-        self.begin, self.modes = maps.begin, self.round.modes
-        self.kind = np.repeat(np.arange(len(counts)), np.diff(maps.begin))
+        self.begin, self.modes = round_maps.maps.begin, len(round_maps.maps.initial)
+        self.kind = np.repeat(np.arange(len(counts)), np.diff(self.begin))
         self.allowed = [self._allowed(r) for r in range(self.order + 1)]
         self.sorted_cells = [self._sorted_cells(r) for r in range(self.order + 1)]
+
+    def with_round(self, round_maps: AgentRound) -> Hierarchy:
+        """The same agents with other maps of a round."""
+        other = Hierarchy.__new__(Hierarchy)
+        other.__dict__ = {**self.__dict__, "round": round_maps, "length": round_maps.length}
+        return other
 
     def _sorted_cells(self, r: int) -> np.ndarray:
         """(G^r,): for each cell of modes, the cell with the same modes in sorted order.
@@ -129,18 +144,26 @@ class Hierarchy:
         ]
 
     def means(self, before: np.ndarray) -> RoundMeans:
+        return self.agent_means(before)
+
+    def agent_means(self, before: np.ndarray) -> AgentMeans:
         left = self._by_kind(before[:, None, None] * self.round.left_mean(self.length))
         pair = self.round.packing.conjugation(left)
         own = self.round.both_mean(before) - pair
         totals = (np.tensordot(self.counts, each, 1) for each in (left, pair, own))
         total_left, total_pair, total_own = totals
-        return RoundMeans(
+        return AgentMeans(
             before, self.round.mix(before), left, total_left, pair, own, total_pair, total_own
         )
 
     def advance(self, parts: Parts, means: RoundMeans) -> Parts:
         """The parts after one round."""
+        assert isinstance(means, AgentMeans)
         return _Advance(self, parts, means).parts()
+
+    def opened(self, parts: Parts, before: np.ndarray) -> Parts:
+        """The parts when the agents begin their steps; here those at the synchronisation."""
+        return parts
 
     def reading(self, before: np.ndarray, offsets: np.ndarray, weights: np.ndarray) -> Reading:
         """The weighted sum of the squared errors, `offsets` steps after the synchronisation.
@@ -172,6 +195,7 @@ class Hierarchy:
 
         It assumes that all connected parts are zero.
         """
+        assert isinstance(means, AgentMeans)
         return (means.total_own + self.round.packing.conjugation(means.total_left)) / float(
             self.num_agents
         ) ** 2
@@ -189,6 +213,7 @@ class _ReadingSums:
 
     def add(self, offsets: list[int], weights: np.ndarray) -> None:
         of, rows, size = self.of, self.of.size - 1, self.of.size
+        assert isinstance(of.round, RoundMaps)
         self.own += np.tensordot(
             weights, np.stack([of.round.trace_mean(offset) for offset in offsets]), 1
         )
@@ -228,7 +253,7 @@ class _ReadingSums:
 class _Advance:
     """One round, level by level: sets of r agents, r = 0, ..., R."""
 
-    def __init__(self, hierarchy: Hierarchy, parts: Parts, means: RoundMeans) -> None:
+    def __init__(self, hierarchy: Hierarchy, parts: Parts, means: AgentMeans) -> None:
         self.of, self.x, self.means = hierarchy, parts, means
         self.left = hierarchy.round.left_mean(hierarchy.length)
         order = hierarchy.order

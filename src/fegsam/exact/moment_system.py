@@ -23,7 +23,7 @@ from fegsam.exact.algorithm_steps import (
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.long_run import DENSE_ENTRIES
-from fegsam.exact.rounds import StepMeans, round_costs
+from fegsam.exact.rounds import RoundMaps, StepMeans, round_costs
 from fegsam.exact.step_maps import StepMaps
 from fegsam.exact.windows import MOST_BYTES, chain_windows, num_distinct
 from fegsam.problem.chains import distinct_stationary_laws
@@ -70,11 +70,12 @@ class MomentSystem:
 
     def require_memory(self, order: int) -> None:
         """Raise `ProblemError` if an order needs more memory than is allowed."""
-        _check_memory(self.modes, self.maps.chain.nnz, len(self.counts), self.size, order)
+        check_memory(self.modes, self.maps.chain.nnz, len(self.counts), self.size, order)
 
     def hierarchy(self, steps: StepMeans, length: int, order: int) -> Hierarchy:
         self.require_memory(order)
-        return Hierarchy(steps, self.counts, length, order)
+        kept = min(order, self.num_agents)
+        return Hierarchy(RoundMaps(steps, length, kept), self.counts, order)
 
     def fits(self, order: int) -> bool:
         return _needed_bytes(self.modes, self.maps.chain.nnz, self.size, order) <= MOST_BYTES
@@ -116,6 +117,19 @@ def moment_system(
     initial_params: ArrayLike | None,
     sampling: str,
 ) -> MomentSystem:
+    structure = linear_structure(problem, algorithm, sampling)
+    root = fixed_point(problem, algorithm)
+    first = first_params(initial_params, root)
+    alike = are_alike(problem, algorithm, structure)
+    present = np.flatnonzero(problem.kind_counts)
+    kinds = [0] if alike else present.tolist()
+    counts = np.array([problem.num_agents]) if alike else problem.kind_counts[present]
+    maps = step_maps_of(problem, algorithm, structure, kinds, root, sampling)
+    return MomentSystem(maps, counts, root, first - root)
+
+
+def linear_structure(problem: Problem, algorithm: Algorithm, sampling: str) -> Linear:
+    """The structure of an algorithm whose moments exist; raise `ProblemError` if they do not."""
     if sampling not in ("markov", "iid"):
         raise ProblemError(f"sampling is {sampling!r}; give 'markov' or 'iid'.")
     check_algorithm(algorithm, problem)
@@ -126,21 +140,30 @@ def moment_system(
             f"{type(algorithm).__name__} is not linear by its structure; sample its error with "
             "fegsam.run."
         )
-    root = fixed_point(problem, algorithm)
-    first = np.zeros_like(root)
-    if initial_params is not None:
-        first = flat_params(initial_params, "initial_params", len(root))
-    alike = _are_alike(problem, algorithm, structure)
-    present = np.flatnonzero(problem.kind_counts)
-    kinds = [0] if alike else present.tolist()
-    counts = np.array([problem.num_agents]) if alike else problem.kind_counts[present]
+    return structure
+
+
+def first_params(initial_params: ArrayLike | None, root: np.ndarray) -> np.ndarray:
+    """(d,): the initial parameters; zeros if none are given."""
+    if initial_params is None:
+        return np.zeros_like(root)
+    return flat_params(initial_params, "initial_params", len(root))
+
+
+def step_maps_of(
+    problem: Problem,
+    algorithm: Algorithm,
+    structure: Linear,
+    kinds: list[int],
+    root: np.ndarray,
+    sampling: str,
+) -> StepMaps:
+    """The step maps of each of the `kinds`, which may repeat."""
     if isinstance(structure, LinearOperator):
         assert isinstance(problem, MarkovNoise)
         stationary = distinct_stationary_laws(problem, algorithm.policies(problem))
-        maps = _noise_maps(problem, structure, stationary, kinds, root, sampling == "iid")
-    else:
-        maps = _window_maps(problem, algorithm, kinds, root, sampling == "iid")
-    return MomentSystem(maps, counts, root, first - root)
+        return _noise_maps(problem, structure, stationary, kinds, root, sampling == "iid")
+    return _window_maps(problem, algorithm, kinds, root, sampling == "iid")
 
 
 def _noise_maps(
@@ -165,7 +188,7 @@ def _window_maps(
 ) -> StepMaps:
     def check(counts: list[tuple[int, int]]) -> None:
         modes, pairs = np.array(counts)[kinds].sum(axis=0).tolist()
-        _check_memory(
+        check_memory(
             len(kinds) if iid else modes, 0 if iid else pairs, len(kinds), len(root) + 1, 1
         )
 
@@ -174,7 +197,7 @@ def _window_maps(
     return independent_window_maps(steps) if iid else rank_one_maps(steps)
 
 
-def _are_alike(problem: Problem, algorithm: Algorithm, structure: Linear) -> bool:
+def are_alike(problem: Problem, algorithm: Algorithm, structure: Linear) -> bool:
     """Whether all kinds share one environment, policy and operator."""
     if isinstance(structure, LinearOperator):
         return problem.num_kinds == 1
@@ -192,7 +215,7 @@ def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:
     return 8.0 * (2.0 * pairs * size**2 + maps + _COPIES * cells * size**2)
 
 
-def _check_memory(modes: int, pairs: int, kinds: int, size: int, order: int) -> None:
+def check_memory(modes: int, pairs: int, kinds: int, size: int, order: int) -> None:
     needed = _needed_bytes(modes, pairs, size, order)
     if needed > MOST_BYTES:
         raise ProblemError(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,10 +19,15 @@ from numpy.typing import ArrayLike
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
+from fegsam.exact.course import Course
 from fegsam.exact.long_run import LongRun
-from fegsam.exact.moment_system import MomentSystem, moment_system
+from fegsam.exact.moment_system import MomentSystem
 from fegsam.exact.orders import Computed, TruncationOrders
-from fegsam.exact.trajectory import Trajectory
+from fegsam.exact.results import ExactValue, Moments, TailMoments
+from fegsam.exact.run_system import PlainCourse, run_system
+from fegsam.methods.method import Method
+from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
+from fegsam.methods.tail import Tail, tail_of
 from fegsam.problem.checks import LARGEST_COUNT, fraction, integer, positive
 from fegsam.problem.federation import Problem
 from fegsam.progress import Notice, Progress
@@ -31,83 +35,13 @@ from fegsam.progress import Notice, Progress
 PATIENCE = 20.0
 """A further order is computed if it takes at most this many seconds."""
 _ROUNDING = 1e-9
-_LONGEST_ALONE = 32
+_STATE_ROUNDING = 1e-5
+"""Times `_ROUNDING`: the rounding of a squared error, relative to the square of the server's whole
+state."""
 _MOST_TIMES = 10**6
 """The longest curve of `mean_squared_error`; `moments` computes longer ones at selected times."""
 _SOLVE_ROUNDS = 30
 """Solving for the limit and checking it costs about as much as this many rounds."""
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Exact expectations at given times.
-
-    Attributes
-    ----------
-    times : (t,) array of int
-    mse : (t,) array
-        E||avg_t - theta*||_2^2.
-    mean : (t, d) array
-        E avg_t.
-    sync_error : (t,) array
-        E Omega_t, the expected mean over the agents of ||theta^i_t - avg_t||_2^2.
-    order : int
-        The recursion keeps sets of at most `order` agents.
-    truncation : float
-        The largest relative difference in `mse` to the order below, usually far larger than the
-        difference to the order above. Zero if nothing was left out; NaN if no two orders were
-        compared or if they differ by more than a tenth (`note` says which).
-    note : str
-        Empty, or why the truncation error is unknown, and the cure.
-
-    Examples
-    --------
-    >>> import fegsam as fg
-    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
-    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
-    >>> fg.exact.moments(coin, average, step_size=0.5, sync_period=3, times=[0, 1]).mean.ravel()
-    array([0.  , 0.25])
-    """
-
-    times: np.ndarray
-    mse: np.ndarray
-    mean: np.ndarray
-    sync_error: np.ndarray
-    order: int
-    truncation: float
-    note: str = ""
-
-
-class ExactValue(float):
-    """A float that also says how accurate it is.
-
-    Attributes
-    ----------
-    order : int
-        The recursion kept sets of at most `order` agents.
-    truncation : float
-        The relative difference to the order below, as in `Moments`.
-    note : str
-        Empty, or why the truncation error is unknown, and the cure.
-
-    Examples
-    --------
-    >>> value = ExactValue(0.5, order=2, truncation=1e-12)
-    >>> value + 1, value.order
-    (1.5, 2)
-    """
-
-    order: int
-    truncation: float
-    note: str
-
-    def __new__(cls, value: float, order: int, truncation: float, note: str = "") -> ExactValue:
-        self = super().__new__(cls, value)
-        self.order, self.truncation, self.note = order, truncation, note
-        return self
-
-    def __getnewargs__(self) -> tuple[float, int, float, str]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return float(self), self.order, self.truncation, self.note
 
 
 def moments(
@@ -115,8 +49,10 @@ def moments(
     algorithm: Algorithm,
     *,
     step_size: float,
-    sync_period: int,
+    sync_period: SyncPeriod,
     times: ArrayLike,
+    method: Method | None = None,
+    schedule: Schedule | None = None,
     initial_params: ArrayLike | None = None,
     sampling: str = "markov",
     order: int | None = None,
@@ -129,9 +65,15 @@ def moments(
     problem, algorithm
         A temporal difference or a linear operator: Algorithm 1 as `LinearSA`, 2, 3, 5, or your own
         algorithm with such a structure.
-    step_size, sync_period : float, int
+    step_size : float
+    sync_period : int, sequence of int or schedules.Growing
+        The length of the rounds; of a sequence, the last one repeats.
     times : (t,) array of int
         Need not be sorted.
+    method : Method, optional
+        Plain averaging if not given. Errors are from `fixed_point` with the same method.
+    schedule : schedule of step sizes, optional
+        Its factor at time t multiplies the step size.
     initial_params : (d,) array, optional
         Zeros if not given.
     sampling : {"markov", "iid"}
@@ -156,23 +98,29 @@ def moments(
     >>> round(float(error(10) / error(20)), 2)
     2.0
     """
-    step_size, sync_period = positive(step_size, "step_size"), integer(sync_period, "sync_period")
     asked = _times(times)
-    system = moment_system(problem, algorithm, initial_params, sampling)
     last = int(asked.max())
-    length = _length(system, sync_period, last)
-    when, place = np.unique(asked, return_inverse=True)
-    steps = system.steps(step_size)
-    orders = TruncationOrders(
-        system, length, order, positive(patience, "patience"), int((when % length).max())
+    run = run_system(
+        problem,
+        algorithm,
+        step_size=step_size,
+        sync_period=sync_period,
+        method=method,
+        schedule=schedule,
+        last=last,
+        initial_params=initial_params,
+        sampling=sampling,
     )
+    when, place = np.unique(asked, return_inverse=True)
+    rounds, reads = run.num_rounds(last), run.last_offset(when)
+    orders = TruncationOrders(run.system, run.longest, order, positive(patience, "patience"), reads)
 
     def at_order(r: int) -> Computed:
-        with Progress(last // length, "round", orders.label(r, last // length)) as progress:
-            hierarchy = system.hierarchy(steps, length, r)
-            return _along(Trajectory(hierarchy, system.start, last // length, progress.show), when)
+        with Progress(rounds, "round", orders.label(r, rounds)) as progress:
+            return _along(run.course(r, last, progress.show), when)
 
-    found, used, gap, note = orders.compute(at_order, last // length)
+    system = run.system
+    found, used, gap, note = orders.compute(at_order, rounds)
     _require_squares(found.mse, used, system)
     if not np.all(np.isfinite(found.mse)):
         first = int(when[np.argmin(np.isfinite(found.mse))])
@@ -193,8 +141,10 @@ def mean_squared_error(
     algorithm: Algorithm,
     *,
     step_size: float,
-    sync_period: int,
+    sync_period: SyncPeriod,
     num_steps: int,
+    method: Method | None = None,
+    schedule: Schedule | None = None,
     initial_params: ArrayLike | None = None,
 ) -> np.ndarray:
     """The curve E||avg_t - theta*||_2^2 at the times 0, ..., T.
@@ -222,6 +172,8 @@ def mean_squared_error(
     settings = {
         "step_size": step_size,
         "sync_period": sync_period,
+        "method": method,
+        "schedule": schedule,
         "initial_params": initial_params,
     }
     return moments(problem, algorithm, times=times, **settings).mse
@@ -232,11 +184,15 @@ def stationary_error(
     algorithm: Algorithm,
     *,
     step_size: float,
-    sync_period: int,
+    sync_period: SyncPeriod,
+    method: Method | None = None,
     order: int | None = None,
     patience: float = PATIENCE,
 ) -> ExactValue:
     """The limit of E||avg_t - theta*||_2^2 just after a synchronisation.
+
+    A limit needs a constant step size, so there is no schedule, and rounds that have one length in
+    the end: of a sequence of lengths only the last one matters.
 
     Returns
     -------
@@ -257,11 +213,16 @@ def stationary_error(
     >>> round(fg.exact.stationary_error(coin, average, step_size=0.5, sync_period=7), 6)
     0.041667
     """
-    step_size, sync_period = positive(step_size, "step_size"), integer(sync_period, "sync_period")
-    system = moment_system(problem, algorithm, None, "markov")
-    length = _length(system, sync_period, sync_period)
-
-    steps = system.steps(step_size)
+    settled = rounds_of(sync_period).period
+    run = run_system(
+        problem,
+        algorithm,
+        step_size=step_size,
+        sync_period=settled,
+        method=method,
+        last=None,
+    )
+    system, steps, length = run.system, run.steps, run.longest
     orders = TruncationOrders(system, length, order, positive(patience, "patience"), 0)
     runs: dict[int, LongRun] = {}
 
@@ -276,7 +237,7 @@ def stationary_error(
     with np.errstate(over="ignore", invalid="ignore"):
         found, used, gap, note = orders.compute(at_order, _SOLVE_ROUNDS)
         with Notice("checking that the error converges"):
-            stability.require_limit(system, step_size, length, runs[used])
+            stability.require_limit(system, steps.step_size, length, runs[used])
     return ExactValue(float(found.mse[0]), used, gap, note)
 
 
@@ -285,9 +246,11 @@ def weighted_error(
     algorithm: Algorithm,
     *,
     step_size: float,
-    sync_period: int,
+    sync_period: SyncPeriod,
     num_steps: int,
     decay: float,
+    method: Method | None = None,
+    schedule: Schedule | None = None,
     initial_params: ArrayLike | None = None,
     order: int | None = None,
     patience: float = PATIENCE,
@@ -311,25 +274,31 @@ def weighted_error(
     ... )
     0.125
     """
-    step_size, sync_period = positive(step_size, "step_size"), integer(sync_period, "sync_period")
     num_steps, decay = integer(num_steps, "num_steps"), fraction(decay, "decay")
-    system = moment_system(problem, algorithm, initial_params, "markov")
-    length = _length(system, sync_period, num_steps)
-    steps = system.steps(step_size)
-    orders = TruncationOrders(system, length, order, positive(patience, "patience"), length)
+    run = run_system(
+        problem,
+        algorithm,
+        step_size=step_size,
+        sync_period=sync_period,
+        method=method,
+        schedule=schedule,
+        last=num_steps,
+        initial_params=initial_params,
+    )
+    rounds = run.num_rounds(num_steps)
+    orders = TruncationOrders(
+        run.system, run.longest, order, positive(patience, "patience"), run.longest
+    )
 
     def at_order(r: int) -> Computed:
-        rounds = num_steps // length
         with Progress(rounds, "round", orders.label(r, rounds)) as progress:
-            trajectory = Trajectory(
-                system.hierarchy(steps, length, r), system.start, rounds, progress.show
-            )
+            course = run.course(r, num_steps, progress.show)
             with np.errstate(over="ignore", invalid="ignore"):
-                total = trajectory.weighted_sum(num_steps, decay)
-        return Computed(_squares(np.array([total])), trajectory.rounds_taken)
+                total = course.weighted_sum(num_steps, decay)
+        return Computed(_squares(np.array([total])), course.all_taken())
 
-    found, used, gap, note = orders.compute(at_order, num_steps // length)
-    _require_squares(found.mse, used, system)
+    found, used, gap, note = orders.compute(at_order, rounds)
+    _require_squares(found.mse, used, run.system)
     error = float(found.mse[0]) * (1 - decay) / -math.expm1(num_steps * math.log(decay))
     if math.isinf(error):
         warnings.warn(
@@ -339,6 +308,79 @@ def weighted_error(
             stacklevel=2,
         )
     return ExactValue(error, used, gap, note)
+
+
+def tail_error(
+    problem: Problem,
+    algorithm: Algorithm,
+    *,
+    step_size: float,
+    sync_period: SyncPeriod,
+    num_steps: int,
+    tail: float | Tail,
+    method: Method | None = None,
+    schedule: Schedule | None = None,
+    initial_params: ArrayLike | None = None,
+    sampling: str = "markov",
+    order: int | None = None,
+    patience: float = PATIENCE,
+) -> TailMoments:
+    """Error and mean of the tail average, the mean of the averages at the end of a run.
+
+    Parameters
+    ----------
+    problem, algorithm, step_size, sync_period, num_steps
+    tail : float or Tail
+        The fraction of the run, at its end, over which the mean is taken.
+    method, schedule, initial_params, sampling, order, patience
+        As in `moments`.
+
+    Examples
+    --------
+    The mean over the last half of a run has a smaller error than its last average:
+
+    >>> import fegsam as fg
+    >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+    >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    >>> settings = {"step_size": 0.5, "sync_period": 5, "num_steps": 100}
+    >>> found = fg.exact.tail_error(coin, average, tail=0.5, **settings)
+    >>> round(found.mse, 6)
+    0.002433
+    """
+    num_steps, chosen = integer(num_steps, "num_steps"), tail_of(tail)
+    run = run_system(
+        problem,
+        algorithm,
+        step_size=step_size,
+        sync_period=sync_period,
+        method=method,
+        schedule=schedule,
+        last=num_steps,
+        initial_params=initial_params,
+        sampling=sampling,
+        tail=chosen,
+    )
+    if run.plan.counted() == 0:
+        raise ProblemError(
+            f"tail={chosen.fraction:g} of {num_steps} steps over {chosen.over} has nothing to take "
+            "the mean of; give a larger fraction."
+        )
+    rounds = run.num_rounds(num_steps)
+    orders = TruncationOrders(run.system, run.longest, order, positive(patience, "patience"), 0)
+
+    def at_order(r: int) -> Computed:
+        with Progress(rounds, "round", orders.label(r, rounds)) as progress:
+            course = run.course(r, num_steps, progress.show)
+            assert isinstance(course, Course)
+            with np.errstate(over="ignore", invalid="ignore"):
+                mse, mean = course.tail()
+        return Computed(_squares(np.array([mse])), course.all_taken(), mean[None])
+
+    found, used, gap, note = orders.compute(at_order, rounds)
+    _require_squares(found.mse, used, run.system)
+    assert found.mean is not None
+    mean = run.system.fixed_point + found.mean[0]
+    return TailMoments(float(found.mse[0]), mean, used, gap, note)
 
 
 def _times(times: ArrayLike) -> np.ndarray:
@@ -355,27 +397,17 @@ def _times(times: ArrayLike) -> np.ndarray:
     return asked.astype(np.int64)
 
 
-def _length(system: MomentSystem, sync_period: int, last: int) -> int:
-    """The number of steps in a round of the recursion.
-
-    Any number will do for a single agent, which never averages, and for many agents before their
-    first synchronisation.
-    """
-    return min(sync_period, last + 1, _LONGEST_ALONE if system.num_agents == 1 else sync_period)
-
-
-def _along(trajectory: Trajectory, times: np.ndarray) -> Computed:
+def _along(course: Course | PlainCourse, times: np.ndarray) -> Computed:
     """The moments at sorted times; infinite once they overflow."""
-    length = trajectory.hierarchy.length
-    found = []
+    found, scale = [], 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        for time in times:
-            trajectory.advance(int(time) // length)
-            found.append(trajectory.at(int(time) % length))
+        for time in times.tolist():
+            found.append(course.at(time))
+            scale = max(scale, course.state_scale())
     mse, mean, apart = (np.array(each) for each in zip(*found, strict=True))
-    mse = _squares(mse, apart[np.isfinite(apart)].max(initial=0.0))
+    mse = _squares(mse, apart[np.isfinite(apart)].max(initial=0.0) + _STATE_ROUNDING * scale)
     mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mean, apart))
-    return Computed(mse, trajectory.rounds_taken, mean, apart)
+    return Computed(mse, course.all_taken(), mean, apart)
 
 
 def _squares(mse: np.ndarray, spread: float = 0.0) -> np.ndarray:

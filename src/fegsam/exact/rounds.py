@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -86,16 +87,68 @@ class Costs:
         return min(self._by_matrices(inner), self._by_steps(inner))
 
 
+class AgentRound(Protocol):
+    """One agent's round as it acts on first and second moments of x (D,)."""
+
+    @property
+    def maps(self) -> StepMaps: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def packing(self) -> Packing: ...
+
+    def mix(self, f: np.ndarray) -> np.ndarray:
+        """Move the modes of f (G, ...) by a round."""
+        ...
+
+    def left(self, f: np.ndarray) -> np.ndarray:
+        """``T f`` for f (G, r, D, c)."""
+        ...
+
+    def both(self, f: np.ndarray) -> np.ndarray:
+        """``T f T'`` for f (G, r, D, D), symmetric."""
+        ...
+
+    def left_mean(self, steps: int) -> np.ndarray:
+        """(G, D, D): E[T | first mode], where T is the product of `steps` steps."""
+        ...
+
+    def both_mean(self, before: np.ndarray) -> np.ndarray:
+        """(M, D(D+1)/2, D(D+1)/2): ``X -> E[T X T']`` for each kind, packed.
+
+        The distribution of the first mode is `before` (G,).
+        """
+        ...
+
+
+class PathRound(AgentRound, Protocol):
+    """A round that is also read within, and knows all expectations given the first mode."""
+
+    def trace_mean(self, steps: int) -> np.ndarray:
+        """(G, D, D): the functional for E||T x||^2, over the parameters alone."""
+        ...
+
+    def both_means(self) -> np.ndarray:
+        """(G, D(D+1)/2, D(D+1)/2): as in `both_mean`, given the first mode."""
+        ...
+
+
 class StepMeans:
     """The maps of a step, and expectations over any number of steps.
 
-    Rounds of every order share them.
+    Rounds of every order share them. The first `dimension` coordinates are the parameters, by
+    default all but the last.
     """
 
-    def __init__(self, maps: StepMaps, step_size: float, size: int) -> None:
+    def __init__(
+        self, maps: StepMaps, step_size: float, size: int, dimension: int | None = None
+    ) -> None:
         self.maps, self.step_size, self.size = maps, step_size, size
         modes = len(maps.initial)
-        trace = np.diag(np.append(np.ones(size - 1), 0.0))
+        self.dimension = size - 1 if dimension is None else dimension
+        trace = np.diag((np.arange(size) < self.dimension).astype(float))
         self.left = _Pulled(maps.pull_left, np.tile(np.eye(size), (modes, 1, 1)), step_size)
         self.trace = _Pulled(maps.pull_both, np.tile(trace, (modes, 1, 1, 1)), step_size)
 
@@ -176,9 +229,12 @@ class RoundMaps:
         weighted = before[:, None, None] * self._both_means
         return np.add.reduceat(weighted, self.maps.begin[:-1], axis=0)
 
+    def both_means(self) -> np.ndarray:
+        """(G, D(D+1)/2, D(D+1)/2): as in `both_mean`, given the first mode."""
+        return self._both_means
+
     @cached_property
     def _both_means(self) -> np.ndarray:
-        """(G, D(D+1)/2, D(D+1)/2): as in `both_mean`, given the first mode."""
         entries = self.packing.entries
         means = np.empty((self.modes, entries, entries))
         if self._both_power is not None:

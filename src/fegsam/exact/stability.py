@@ -39,7 +39,10 @@ def limit(run: LongRun) -> float:
         found = run.stationary
     except UnsolvedMoments:
         return math.nan
-    return float(run.unpacked(found)[0][:-1, :-1].trace()) if run.is_positive(found) else math.nan
+    if not run.is_positive(found):
+        return math.nan
+    own = slice(run.hierarchy.dimension)
+    return float(run.unpacked(found)[0][own, own].trace())
 
 
 def require_limit(system: MomentSystem, step_size: float, length: int, run: LongRun) -> None:

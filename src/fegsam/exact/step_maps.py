@@ -22,6 +22,7 @@ independently, so that each kind has a single mode.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -143,6 +144,23 @@ class RankOneMaps:
             self.scatter = sparse.csr_array(
                 (left[source].ravel(), (rows.ravel(), columns)), shape=shape
             )
+
+    def widened(self, wide: Callable[[np.ndarray, int, int], np.ndarray], size: int) -> RankOneMaps:
+        """The same maps for vectors of `size` entries, of which the new ones stand still.
+
+        ``wide(values, size, axis)`` adds the zeros of the new entries along an axis.
+        """
+        pairs, old = (self._source, self._slot), self.left.shape[1]
+        second = self.second[pairs].reshape(-1, old, old)
+        return RankOneMaps(
+            self.begin,
+            self.chain,
+            self.initial,
+            self.stationary,
+            wide(self.left, size, -1),
+            wide(self.first[pairs], size, -1),
+            wide(wide(second, size, -1), size, -2),
+        )
 
     def _spread(self, rows: np.ndarray) -> np.ndarray:
         """(G, D, w): the sum of u times `rows` (G, c, w) over the pairs with the same target."""

@@ -18,9 +18,10 @@ _SETTLED = 1e-12
 
 
 class Trajectory:
-    """The moments of a run of `num_rounds` rounds, at its current round.
+    """The moments of a run of `num_rounds` equal rounds, at its current round.
 
-    `report` is called with the number of rounds after each advance.
+    `report` is called with the number of rounds after each advance. A run that has `begun` goes on
+    from the given parts and distribution of the modes.
     """
 
     def __init__(
@@ -29,15 +30,16 @@ class Trajectory:
         start: np.ndarray,
         num_rounds: int,
         report: Callable[[int], None] | None = None,
+        begun: tuple[Parts, np.ndarray] | None = None,
     ) -> None:
         self.hierarchy = hierarchy
         self._num_rounds = num_rounds
         self._report = report or (lambda rounds: None)
-        self.parts: Parts = hierarchy.start(start)
-        self.before = hierarchy.round.maps.initial
+        self.parts, self.before = begun or (hierarchy.start(start), hierarchy.round.maps.initial)
         self.rounds = 0
         self._squares: list[np.ndarray] = []
         self._long_run: LongRun | None = None
+        self._opened: tuple[Parts, Parts] | None = None
         self._settled = False
         self.rounds_taken = 0
         """rounds taken one by one, before the moments settled or matrix powers took over"""
@@ -119,7 +121,8 @@ class Trajectory:
     def at(self, steps: int) -> tuple[float, np.ndarray, float]:
         """E||avg - theta*||^2, E avg - theta* and sync error, `steps` after the last sync."""
         if steps == 0:
-            return float(np.trace(self.parts[0][:-1, :-1])), self.parts[0][:-1, -1], 0.0
+            own = slice(self.hierarchy.dimension)
+            return float(np.trace(self.parts[0][own, own])), self.parts[0][own, -1], 0.0
         reading = self._readings.get(steps)
         if reading is None:
             reading = self.hierarchy.reading(self.before, np.array([steps]), np.ones(1))
@@ -127,15 +130,25 @@ class Trajectory:
                 each.nbytes for each in reading.parts
             ) <= _KEPT_BYTES:
                 self._readings[steps] = reading
-        square = _paired(reading.parts, self.parts)
-        own = _paired(reading.own, self.parts) / self.hierarchy.num_agents
-        return square, self.hierarchy.mean(self.parts, self.before, steps), max(own - square, 0.0)
+        parts = self._at_work()
+        square = _paired(reading.parts, parts)
+        own = _paired(reading.own, parts) / self.hierarchy.num_agents
+        return square, self.hierarchy.mean(parts, self.before, steps), max(own - square, 0.0)
 
-    def weighted_sum(self, num_steps: int, decay: float) -> float:
-        """The sum over t < T of ``c^(T-1-t) E||avg_t - theta*||^2``, from the start."""
+    def _at_work(self) -> Parts:
+        """The parts when the agents begin their steps."""
+        if self._opened is None or self._opened[0] is not self.parts:
+            self._opened = self.parts, self.hierarchy.opened(self.parts, self.before)
+        return self._opened[1]
+
+    def weighted_sum(self, num_steps: int, decay: float, total: float = 0.0) -> float:
+        """The sum over t < T of ``c^(T-1-t) E||avg_t - theta*||^2``, from the start.
+
+        `total` is the sum over earlier times, up to the factor c^T.
+        """
         length = self.hierarchy.length
         rounds, rest = divmod(num_steps, length)
-        total, over_a_round, known_for = 0.0, Reading([], []), None
+        over_a_round, known_for = Reading([], []), None
         while self.rounds < rounds:
             if known_for is not self.before:
                 over_a_round, known_for = self._weighted(length, decay), self.before
@@ -143,13 +156,14 @@ class Trajectory:
                 left, rate = rounds - self.rounds, length * math.log(decay)
                 repeated = math.expm1(left * rate) / math.expm1(rate)
                 total = total * math.exp(left * rate) + repeated * _paired(
-                    over_a_round.parts, self.parts
+                    over_a_round.parts, self._at_work()
                 )
                 self.rounds = rounds
                 break
-            run = self.long_run()
+            # A functional of the parts at work is not one of the parts at the synchronisation.
+            run = self.long_run() if self.hierarchy.exchanges == 1 else None
             if run is None:
-                total = total * decay**length + _paired(over_a_round.parts, self.parts)
+                total = total * decay**length + _paired(over_a_round.parts, self._at_work())
                 self.step()
                 continue
             # One more entry of the state accumulates the sum.
@@ -161,7 +175,7 @@ class Trajectory:
                 [joint], np.append(run.packed(self.parts), total), rounds - self.rounds
             )
             self.parts, total, self.rounds = run.unpacked(state[:-1]), float(state[-1]), rounds
-        return total * decay**rest + _paired(self._weighted(rest, decay).parts, self.parts)
+        return total * decay**rest + _paired(self._weighted(rest, decay).parts, self._at_work())
 
     def _weighted(self, steps: int, decay: float) -> Reading:
         offsets = np.arange(steps)
