@@ -108,7 +108,12 @@ def prepare(
         periods=(*rounds.first, rounds.period),
     )
     if isinstance(method.average, Mean):
+        # This refuses a wrong number of weights.
         method.average.of_agents(problem.assignment, problem.num_kinds)
+    if averaged.fraction and stop_at_output:
+        raise ProblemError(
+            "A tail average needs the run to its end; leave out tail or stop_at_output."
+        )
     times = _record_times(record, num_steps)
     settings = Settings(
         algorithm=_describe(algorithm),
@@ -132,8 +137,8 @@ def prepare(
         fingerprint=content_fingerprint(problem, algorithm, initial, known),
         version=installed_version("fegsam") or "unknown",
     )
-    job = _flatten(problem, algorithm, settings, initial, known, resume_from)
-    return dataclasses.replace(job, method=method, schedule=schedule, discount=discount)
+    job = _flatten(problem, algorithm, method, settings, initial, known, resume_from)
+    return dataclasses.replace(job, schedule=schedule, discount=discount)
 
 
 def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> None:
@@ -167,6 +172,7 @@ def _largest_step(
 def _flatten(
     problem: Problem,
     algorithm: Algorithm,
+    method: Method,
     settings: Settings,
     initial: np.ndarray,
     known: np.ndarray | None,
@@ -188,8 +194,9 @@ def _flatten(
         chain=lower_chain(problem, policies, settings.sampling),
         initial_params=initial,
         start=start,
-        truth=_truth(problem, algorithm, known),
+        truth=_truth(problem, algorithm, method, known),
         output_times=_output_times(settings),
+        method=method,
     )
 
 
@@ -244,8 +251,10 @@ def _output_times(settings: Settings) -> np.ndarray:
     return output_time_distribution(settings.num_steps, settings.output_decay).draw(uniform)
 
 
-def _truth(problem: Problem, algorithm: Algorithm, known: np.ndarray | None) -> Truth:
-    fixed = known if known is not None else common_point(problem, algorithm)
+def _truth(
+    problem: Problem, algorithm: Algorithm, method: Method, known: np.ndarray | None
+) -> Truth:
+    fixed = known if known is not None else common_point(problem, algorithm, method)
     largest = float(np.abs(fixed).max())
     if not largest <= LARGEST:
         raise ProblemError(
