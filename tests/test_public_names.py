@@ -28,6 +28,8 @@ PACKAGES = (
     "fegsam.planning",
     "fegsam.report",
     "fegsam.history",
+    "fegsam.methods",
+    "fegsam.methods.schedules",
 )
 NAMES = [
     (package, name) for package in PACKAGES for name in importlib.import_module(package).__all__

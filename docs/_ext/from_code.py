@@ -25,6 +25,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 ALIASES = {
     "fegsam.examples": "fegsam.problem.examples",
     "fegsam.policies": "fegsam.problem.policies",
+    "fegsam.schedules": "fegsam.methods.schedules",
 }
 PROTOCOL = "check, dimension, policies, tables, rule, window, form, norm, user_rule"
 

@@ -25,6 +25,11 @@ class ControlVariates:
         the step sizes (SCAFFOLD's option II, SCAFFLSA), starting at zero; or F_i at the round's
         first observation and common parameters (FedHSA), which keeps nothing from round to round
         but communicates twice a round.
+
+    Examples
+    --------
+    >>> ControlVariates(of="kind")
+    ControlVariates(of='kind', source='last_round')
     """
 
     of: Literal["agent", "kind"] = "agent"

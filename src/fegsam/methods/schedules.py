@@ -2,6 +2,10 @@
 
 A schedule of step sizes is a shape. Its factor at time t, the federation's time, multiplies
 `step_size`.
+
+>>> import numpy as np
+>>> Polynomial(power=0.5).factors(np.array([0, 3]), None)
+array([1. , 0.5])
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ import numpy as np
 from fegsam.errors import ProblemError, shown
 from fegsam.methods.rounds import Rounds
 from fegsam.problem.checks import integer, positive, several
+
+__all__ = ["Growing", "Polynomial", "Rescaled", "Steps"]
 
 _MOST_LENGTHS = 10**6
 """Rounds of different lengths, at most."""
@@ -48,6 +54,7 @@ class Polynomial:
         object.__setattr__(self, "offset", positive(self.offset, "offset"))
 
     def factors(self, times: np.ndarray, discount: float | None) -> np.ndarray:
+        """What multiplies the step size at each of the times."""
         return (times + self.offset) ** -self.power
 
 
@@ -63,6 +70,7 @@ class Rescaled:
     """
 
     def factors(self, times: np.ndarray, discount: float | None) -> np.ndarray:
+        """What multiplies the step size at each of the times."""
         if discount is None:
             raise ProblemError(
                 "Rescaled() needs a discount, and this problem has none; give "
@@ -99,6 +107,7 @@ class Steps:
         object.__setattr__(self, "values", values)
 
     def factors(self, times: np.ndarray, discount: float | None) -> np.ndarray:
+        """What multiplies the step size at each of the times."""
         return np.array([1.0, *self.values])[np.searchsorted(self.times, times, side="right")]
 
 
@@ -132,6 +141,7 @@ class Growing:
             )
 
     def rounds(self) -> Rounds:
+        """The rounds themselves."""
         lengths, exact = [], float(self.first)
         while exact < self.most:
             lengths.append(int(exact))

@@ -48,4 +48,5 @@ class Server:
 
     @property
     def looks_ahead(self) -> bool:
+        """Whether agents start a round at the look-ahead point."""
         return self.nesterov and self.momentum > 0
