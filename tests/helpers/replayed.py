@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -13,12 +14,21 @@ import pseudocode_methods as oracle
 from cases import Case
 from helpers import philox
 
-RUN_METHODS = ("reference", "cpu")
-"""The engines that run every method; the tests of the others are skipped, and pytest says so."""
-CPU = pytest.mark.skipif("cpu" not in RUN_METHODS, reason="the cpu engine refuses methods")
-ENGINES = ("reference", pytest.param("cpu", marks=CPU))
+CPU_MARKS = [pytest.mark.method_loops]
+"""The loops of `cpu` take some 13 s to compile for each combination of features. So these tests are
+slow, but where Numba is switched off: `test_interpreted` runs them that way."""
+if not numba.config.DISABLE_JIT:
+    CPU_MARKS.append(pytest.mark.slow)
+ENGINES = ("reference", pytest.param("cpu", marks=CPU_MARKS))
 SEEDS = (3, 2**63 + 11)
 ALPHA = 0.1
+
+
+def on_cpu(test: Any) -> Any:
+    """Mark a test of the compiled loops."""
+    for mark in CPU_MARKS:
+        test = mark(test)
+    return test
 
 
 def rules(method: Any, kinds: Sequence[int], d: int, seed: int) -> oracle.Rules:

@@ -11,7 +11,7 @@ import pytest
 import fegsam as fg
 from cases import ALGORITHMS, case, large
 from helpers.method_cases import AGENTS, EVERY_METHOD, METHODS, methods_of
-from helpers.replayed import ALPHA, CPU, ENGINES, SEEDS, assert_replays, replay
+from helpers.replayed import ALPHA, ENGINES, SEEDS, assert_replays, on_cpu, replay
 
 T, K = 15, 4
 MATRIX = [
@@ -117,19 +117,19 @@ MANY = {
 }
 
 
-@CPU
+@on_cpu
 @pytest.mark.parametrize(("name", "kind"), ON_CPU)
 def test_cpu_agrees_with_the_papers_at_every_time(name, kind) -> None:
     assert_replays(small(name), EVERY_METHOD[kind], engine="cpu", K=K, T=T)
 
 
-@CPU
+@on_cpu
 @pytest.mark.parametrize("kind", ["last round by agent", "m of N wait", "by visits"])
 def test_cpu_agrees_with_the_papers_on_iid_windows(kind) -> None:
     assert_replays(small("alg4"), EVERY_METHOD[kind], engine="cpu", K=K, T=T, sampling="iid")
 
 
-@CPU
+@on_cpu
 @pytest.mark.parametrize("periods", PERIODS.values(), ids=PERIODS)
 @pytest.mark.parametrize("kind", ["plain", "last round of some agents", "by visits of some"])
 def test_cpu_agrees_with_the_papers_where_step_sizes_and_periods_change(kind, periods) -> None:
@@ -145,7 +145,7 @@ def test_cpu_agrees_with_the_papers_where_step_sizes_and_periods_change(kind, pe
         )
 
 
-@CPU
+@on_cpu
 @pytest.mark.parametrize("kind", MANY)
 def test_cpu_agrees_with_the_papers_for_more_agents_than_a_block_holds(kind) -> None:
     assert_replays(
@@ -153,7 +153,7 @@ def test_cpu_agrees_with_the_papers_for_more_agents_than_a_block_holds(kind) -> 
     )
 
 
-@CPU
+@on_cpu
 @pytest.mark.parametrize(("num_agents", "K", "T"), [(5, 4, 15), (67, 4, 9), (3, 40, 90)])
 @pytest.mark.parametrize(
     "kind", ["last round by agent", "last round by kind", "momentum", "by visits", "rounding"]
@@ -164,19 +164,7 @@ def test_cpu_agrees_with_the_papers_on_a_large_table(kind, num_agents, K, T) -> 
     assert_replays(some, EVERY_METHOD[kind], engine="cpu", K=K, T=T, seeds=SEEDS[:1])
 
 
-@CPU
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [(name, kind) for name in FORMS for kind in MANY if name == "alg4" or kind != "by visits"],
-)
-def test_one_thread_and_two_give_the_same_bits(name, kind, assert_same_bits) -> None:
-    some = small(name, num_agents=400)
-    settings = {"alpha": ALPHA, "K": 20, "T": 50, "seeds": SEEDS[:1], "method": MANY[kind]}
-    one, two = (some.run(**settings, engine=fg.engines.Cpu(threads=n)) for n in (1, 2))
-    assert_same_bits(one, two)
-
-
-@CPU
+@on_cpu
 @pytest.mark.parametrize("kind", WITH_MEMORY)
 def test_an_engine_takes_over_from_another_within_a_method(kind) -> None:
     some, method = small("alg4"), EVERY_METHOD[kind]

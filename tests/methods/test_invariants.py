@@ -61,7 +61,8 @@ def test_variates_of_the_first_step_make_two_steps_as_if_synchronised_in_between
     two = averages(some, engine, K=2, method=fg.methods.fedhsa())
     one = averages(some, engine, K=1)
     np.testing.assert_allclose(two.average_params, one.average_params, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(two.sync_error, 0, rtol=0, atol=1e-24)
+    # The cpu engine takes the difference of two squares, which leaves the rounding of either.
+    np.testing.assert_allclose(two.sync_error, 0, rtol=0, atol=1e-15)
     assert_far(two, averages(some, engine, K=2), 1e-4)
 
 
