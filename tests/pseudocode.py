@@ -1,5 +1,5 @@
-"""Algorithms 1 to 5 of the paper, transcribed line by line: the oracle that every engine is held
-to.
+"""Algorithms 1 to 5 of the paper and TDC, transcribed line by line: the oracle that every engine is
+held to.
 
 Plain Python and NumPy, sharing no code with the library. Nothing is drawn here: the noise is
 replayed. Agent i's path is `states[i]` = S_0 .. S_{T+n-1} and `actions[i]` = A_0 .. A_{T+n-2};
@@ -234,6 +234,43 @@ def algorithm_5(
         if (t + 1) % K == 0:
             v[:] = v.mean(axis=0)
         trace.append(v)
+    return trace
+
+
+def tdc(
+    states: Paths,
+    actions: Paths,
+    *,
+    rewards,
+    gamma: float,
+    features,
+    target,
+    behavior,
+    ratio: float,
+    kinds,
+    alpha: float,
+    K: int,
+    T: int,
+    start=None,
+) -> Trace:
+    """Federated TDC (Sutton et al., 2009, their Section 5), one step; `ratio` is their beta over
+    alpha. The flat parameters are theta, then w."""
+    N, d, trace = len(states), features.shape[1], Trace()
+    flat = initial(start, N, 2 * d)
+    theta, w = flat[:, :d], flat[:, d:]
+    trace.append(flat)
+    for t in range(T):
+        for i in range(N):
+            (s, s_next), (a,) = window(states[i], t, 2), window(actions[i], t, 1)
+            phi, phi_next = features[s], features[s_next]
+            rho = target[s, a] / behavior[kinds[i]][s, a]
+            delta = rewards[kinds[i]][s, a] + gamma * theta[i] @ phi_next - theta[i] @ phi
+            dot = phi @ w[i]
+            theta[i] += alpha * (rho * delta * phi - gamma * rho * phi_next * dot)
+            w[i] += ratio * alpha * (rho * delta - dot) * phi
+        if (t + 1) % K == 0:
+            flat[:] = flat.mean(axis=0)
+        trace.append(flat)
     return trace
 
 

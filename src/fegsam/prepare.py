@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm
-from fegsam.algorithms.structure import TemporalDifference, structure_of
+from fegsam.algorithms.structure import TemporalDifference, TransitionOperator, structure_of
 from fegsam.blas_threads import one_blas_thread
 from fegsam.compilation import rule_key
 from fegsam.engines.job import (
@@ -267,9 +267,11 @@ def _truth(
 def _value_form(problem: Problem, algorithm: Algorithm, fixed: np.ndarray) -> ValueForm | None:
     """The distance from V^pi, weighted by the mixture of the agents' stationary distributions."""
     structure = structure_of(algorithm, problem)
-    if not isinstance(structure, TemporalDifference) or not isinstance(problem, Federation):
+    if not isinstance(structure, TemporalDifference | TransitionOperator):
         return None
-    if len(problem.mdps) > 1:
+    if not isinstance(problem, Federation) or len(problem.mdps) > 1:
+        return None
+    if structure.target_policy is None:
         return None
     value = policy_value(next(iter(problem.mdps)), structure.target_policy)
     stationary = stationary_laws(problem, algorithm.policies(problem))

@@ -29,6 +29,7 @@ from fegsam.algorithms.structure import (
     LinearOperator,
     Opaque,
     TemporalDifference,
+    TransitionOperator,
     structure_of,
 )
 from fegsam.algorithms.td import require_federation
@@ -108,7 +109,7 @@ def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
             discount = require_federation(problem, algorithm).discount
             rarest = float(visit_frequencies(problem, algorithm).min())
             return Contraction("sup", Norm("sup"), rarest * (1 - discount), 1.0)
-        case TemporalDifference() | LinearOperator():
+        case TemporalDifference() | LinearOperator() | TransitionOperator():
             return _searched_contraction(algorithm, problem)
         case Opaque() as known:
             given = given_contraction(known)
