@@ -163,6 +163,7 @@ def check_coverage(target: FloatArray, behaviors: FloatArray, who: str) -> None:
         kind, state, action = (int(i) for i in missing[0])
         raise ProblemError(
             f"{who}: agent kind {kind} never takes action {action} in state {state}, but "
-            f"target_policy does with probability {target[state, action]:g}: make "
+            f"target_policy does with probability {target[state, action]:g}, and with its own "
+            f"importance ratios the agents would learn the value of another policy: make "
             f"behavior_policies[{kind}, {state}, {action}] positive"
         )

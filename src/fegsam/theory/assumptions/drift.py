@@ -49,7 +49,7 @@ class Drift:
     Attributes
     ----------
     contraction : float
-        gamma_c; NaN where no norm is found.
+        gamma_c; NaN where no norm is found in which all agents contract.
     drift : float
         phi_2; NaN where no norm is found.
     beta : float
@@ -85,7 +85,7 @@ def drift(problem: Problem, algorithm: Algorithm) -> Drift:
     0.75
     """
     found = contraction(algorithm, problem)
-    if found is None or math.isnan(found.gap):
+    if found is None or not found.gap > 0:
         return NO_NORM
     return (
         sup_norm_drift(found.gap, algorithm.dimension(problem))
@@ -107,8 +107,10 @@ def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
             return Contraction("sup", Norm("sup"), gap, 1.0)
         case Control():
             discount = require_federation(problem, algorithm).discount
-            rarest = float(visit_frequencies(problem, algorithm).min())
-            return Contraction("sup", Norm("sup"), rarest * (1 - discount), 1.0)
+            visits = visit_frequencies(problem, algorithm)
+            rarest = float(visits[problem.kind_counts > 0 if len(visits) > 1 else slice(1)].min())
+            level = "sup" if rarest > 0 else "joint"
+            return Contraction(level, Norm("sup"), rarest * (1 - discount), 1.0)
         case TemporalDifference() | LinearOperator() | TransitionOperator():
             return _searched_contraction(algorithm, problem)
         case Opaque() as known:

@@ -108,8 +108,8 @@ class Contraction:
     Attributes
     ----------
     level : str
-        A level of the table above, "sup" for the sup-norm algorithms, or "given" for a rule of the
-        user's own.
+        A level of the table above, "sup" for the sup-norm algorithms, "joint" for Q-learning whose
+        agents try every action only together, or "given" for a rule of the user's own.
     norm : Norm
         The 2-norm if none is found.
     gap : float
