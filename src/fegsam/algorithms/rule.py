@@ -85,6 +85,19 @@ class Algorithm(Protocol):
         ...
 
 
+def require_fixed_policies(algorithm: Algorithm, what: str) -> None:
+    """Raise `ProblemError` if the agents' actions depend on their parameters.
+
+    An algorithm whose agents act by their own parameters has an attribute `acting`, one of
+    `fegsam.problem.acting`; its form is "cell" and its window 1.
+    """
+    if getattr(algorithm, "acting", None) is not None:
+        raise ProblemError(
+            f"The actions of {type(algorithm).__name__} depend on its parameters, and {what}; use "
+            "fegsam.run with engine='cpu' or 'reference' and sampling='markov'."
+        )
+
+
 def check_algorithm(algorithm: Algorithm, problem: Problem) -> None:
     """Raise `ProblemError` unless `algorithm` is an algorithm that runs on `problem`.
 

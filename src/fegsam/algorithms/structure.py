@@ -12,6 +12,8 @@ structure             the increment of an agent's parameters
 `Control`             ``R + gamma max_a Q(S', a) - Q(S, A)`` in cell (S, A) (Algorithm 4)
 `LinearOperator`      ``A(y) theta + b(y)`` on Markov noise (Algorithm 1)
 `TransitionOperator`  ``A theta + b`` with A and b of the transition (S, A, S') (TDC)
+`OnPolicyControl`     ``R + gamma Q(S', A') - Q(S, A)`` in cell (S, A), with actions by Q itself
+                      (`Sarsa`)
 `Opaque`              known only through the rule (Algorithm 1 with a user's function)
 ====================  ==============================================================================
 """
@@ -27,6 +29,7 @@ import numpy as np
 from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.td import require_federation
 from fegsam.errors import ProblemError, shown
+from fegsam.problem.acting import Acting
 from fegsam.problem.checks import finite_array
 from fegsam.problem.federation import Federation, MarkovNoise, Problem
 
@@ -115,6 +118,14 @@ class TransitionOperator:
 
 
 @dataclass(frozen=True)
+class OnPolicyControl:
+    """SARSA on the flat table of action values, by agents that act by their own values."""
+
+    acting: Acting
+    """how actions follow from the values"""
+
+
+@dataclass(frozen=True)
 class Opaque:
     """Only the rule is known, and the constants that its author states."""
 
@@ -124,7 +135,9 @@ class Opaque:
 
 Linear = TemporalDifference | LinearOperator | TransitionOperator
 """The structures that are linear in the parameters."""
-Structure = TemporalDifference | Control | LinearOperator | TransitionOperator | Opaque
+Structure = (
+    TemporalDifference | Control | LinearOperator | TransitionOperator | OnPolicyControl | Opaque
+)
 
 
 @runtime_checkable
@@ -158,7 +171,7 @@ def structure_of(algorithm: Algorithm, problem: Problem) -> Structure:
     match structure:
         case TemporalDifference():
             _check_temporal_difference(structure, algorithm, require_federation(problem, algorithm))
-        case Control():
+        case Control() | OnPolicyControl():
             federation = require_federation(problem, algorithm)
             cells = federation.num_states * federation.num_actions
             _check_equal("dimension", algorithm.dimension(problem), cells, algorithm)
@@ -171,8 +184,8 @@ def structure_of(algorithm: Algorithm, problem: Problem) -> Structure:
         case _:
             raise ProblemError(
                 f"The structure of {type(algorithm).__name__} is {shown(structure)}; return a "
-                "TemporalDifference, Control, LinearOperator, TransitionOperator or Opaque of "
-                "fegsam.algorithms.structure."
+                "TemporalDifference, Control, LinearOperator, TransitionOperator, OnPolicyControl "
+                "or Opaque of fegsam.algorithms.structure."
             )
     return structure
 

@@ -17,12 +17,14 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
     TransitionOperator,
     structure_of,
 )
 from fegsam.algorithms.td import require_federation
+from fegsam.exact.acting_field import ActingField
 from fegsam.exact.chains import visit_frequencies
 from fegsam.exact.linear_field import noise_field, projected_field
 from fegsam.exact.rule_field import rule_field
@@ -59,6 +61,8 @@ def mean_field(algorithm: Algorithm, problem: Problem) -> MeanField:
             return noise_field(operator, distinct_stationary_laws(problem, policies))
         case TransitionOperator() as operator:
             return transition_field(kind_transitions(problem, algorithm, operator))
+        case OnPolicyControl(acting=acting):
+            return ActingField(require_federation(problem, algorithm).mdps, acting)
         case Opaque() as known:
             return rule_field(algorithm, problem, known)
 

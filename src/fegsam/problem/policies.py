@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
+from fegsam.problem.acting import EpsilonGreedy, Softmax
 from fegsam.problem.checks import (
     FloatArray,
     array_shape,
@@ -22,7 +23,7 @@ from fegsam.problem.checks import (
     stochastic_rows,
 )
 
-__all__ = ["epsilon_greedy", "greedy", "random", "uniform"]
+__all__ = ["EpsilonGreedy", "Softmax", "epsilon_greedy", "greedy", "random", "uniform"]
 
 
 def uniform(states: int, actions: int) -> FloatArray:

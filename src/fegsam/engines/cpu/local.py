@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.algorithms.rule import Algorithm, Path, check_part
+from fegsam.algorithms.rule import Algorithm, Path, check_part, require_fixed_policies
 from fegsam.compilation import compiled, explained, renewed, rule_key
 from fegsam.engines.agent import State, StreamAgent
 from fegsam.engines.cpu.memory import StepLog, StepRange, Trace, Write
@@ -146,6 +146,7 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         sampling: Sampling = "markov",
     ) -> None:
         check_part(algorithm, problem)
+        require_fixed_policies(algorithm, "an agent of a federation draws its path without them")
         check_seeds((seed,))
         check_sampling(sampling)
         policies = algorithm.policies(problem)

@@ -27,7 +27,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm
-from fegsam.algorithms.structure import Opaque, Structure, TemporalDifference, structure_of
+from fegsam.algorithms.structure import (
+    OnPolicyControl,
+    Opaque,
+    Structure,
+    TemporalDifference,
+    structure_of,
+)
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.fixed_points import agent_fixed_points, fixed_point
@@ -43,7 +49,7 @@ from fegsam.theory.assumptions.horizons import has_threshold, horizon_threshold
 from fegsam.theory.assumptions.mixing import chain_mixing, mixing_rates
 from fegsam.theory.assumptions.norms import Contraction, can_search
 from fegsam.theory.assumptions.sharp import StepBounds, step_bounds
-from fegsam.theory.assumptions.stated import stated_constants
+from fegsam.theory.assumptions.stated import no_theorem, stated_constants
 
 _VERDICTS = {
     "sup": "The theorem applies, in the sup norm.",
@@ -271,6 +277,8 @@ def assumptions(
     structure = structure_of(algorithm, problem)
     # Checked first, so that the error names every missing constant and not gamma_c alone.
     stated = stated_constants(structure) if isinstance(structure, Opaque) else {}
+    if isinstance(structure, OnPolicyControl):
+        raise no_theorem(algorithm)
     found = contraction(algorithm, problem)
     assert found is not None
     dimension = algorithm.dimension(problem)

@@ -27,6 +27,7 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
     TransitionOperator,
@@ -97,7 +98,7 @@ def drift(problem: Problem, algorithm: Algorithm) -> Drift:
 def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
     """The norm in which the mean operators of all agents contract, and by how much.
 
-    None for a rule that does not state its contraction.
+    None for a rule that does not state its contraction, and where policies depend on parameters.
     """
     match structure_of(algorithm, problem):
         case TemporalDifference(features=None, horizon=horizon):
@@ -113,6 +114,8 @@ def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
             return Contraction(level, Norm("sup"), rarest * (1 - discount), 1.0)
         case TemporalDifference() | LinearOperator() | TransitionOperator():
             return _searched_contraction(algorithm, problem)
+        case OnPolicyControl():
+            return None
         case Opaque() as known:
             given = given_contraction(known)
             norm = Norm(algorithm.norm)

@@ -10,6 +10,7 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
     TransitionOperator,
@@ -42,7 +43,7 @@ def agent_noises(
             return state_noises(problem, operator, distributions, fixed_point)
         case TransitionOperator() as operator:
             return transition_noises(problem, algorithm, operator, fixed_point)
-        case Opaque():
+        case Opaque() | OnPolicyControl():
             raise ProblemError(
                 f"{type(algorithm).__name__} is not linear in its parameters, as far as its "
                 "structure says, so its small-step law is not known; use LinearSA, OnPolicyTD, "
