@@ -17,7 +17,17 @@ from helpers import increments
 
 KINDS, ACTIONS, FEATURES, DISCOUNT = 3, 3, 5, 0.8
 NOISE_STATES, NOISE_DIM = 4, 3
-ALGORITHMS = ("alg1-linear", "alg1-general", "alg2", "alg3", "alg4", "alg5", "alg5-preconditioned")
+TDC_RATIO = 1.75
+ALGORITHMS = (
+    "alg1-linear",
+    "alg1-general",
+    "alg2",
+    "alg3",
+    "alg4",
+    "alg5",
+    "alg5-preconditioned",
+    "tdc",
+)
 WITH_WINDOW = ("alg2", "alg3", "alg5", "alg5-preconditioned")
 
 
@@ -196,8 +206,17 @@ def case(
             bind(pseudocode.algorithm_4, tables),
             bind(increments.q_learning, tables),
         )
-    preconditioned = name == "alg5-preconditioned"
     off_policy["features"] = world.features
+    if name == "tdc":
+        del off_policy["n"]
+        return Case(
+            problem,
+            fg.TDC(TDC_RATIO),
+            1,
+            starts(2 * FEATURES),
+            bind(pseudocode.tdc, off_policy | {"ratio": TDC_RATIO}),
+        )
+    preconditioned = name == "alg5-preconditioned"
     if preconditioned:
         laws = zip(world.transitions[mdp_of], world.behavior[policy_of], strict=True)
         off_policy["preconditioners"] = [

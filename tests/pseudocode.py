@@ -1,5 +1,5 @@
-"""Algorithms 1 to 5 of the paper, transcribed line by line: the oracle that every engine is held
-to.
+"""Algorithms 1 to 5 of the paper, TDC and SARSA, transcribed line by line: the oracle that every
+engine is held to.
 
 Plain Python and NumPy, sharing no code with the library. Nothing is drawn here: the noise is
 replayed. Agent i's path is `states[i]` = S_0 .. S_{T+n-1} and `actions[i]` = A_0 .. A_{T+n-2};
@@ -234,6 +234,78 @@ def algorithm_5(
         if (t + 1) % K == 0:
             v[:] = v.mean(axis=0)
         trace.append(v)
+    return trace
+
+
+def tdc(
+    states: Paths,
+    actions: Paths,
+    *,
+    rewards,
+    gamma: float,
+    features,
+    target,
+    behavior,
+    ratio: float,
+    kinds,
+    alpha: float,
+    K: int,
+    T: int,
+    start=None,
+) -> Trace:
+    """Federated TDC (Sutton et al., 2009, their Section 5), one step; `ratio` is their beta over
+    alpha. The flat parameters are theta, then w."""
+    N, d, trace = len(states), features.shape[1], Trace()
+    flat = initial(start, N, 2 * d)
+    theta, w = flat[:, :d], flat[:, d:]
+    trace.append(flat)
+    for t in range(T):
+        for i in range(N):
+            (s, s_next), (a,) = window(states[i], t, 2), window(actions[i], t, 1)
+            phi, phi_next = features[s], features[s_next]
+            rho = target[s, a] / behavior[kinds[i]][s, a]
+            delta = rewards[kinds[i]][s, a] + gamma * theta[i] @ phi_next - theta[i] @ phi
+            dot = phi @ w[i]
+            theta[i] += alpha * (rho * delta * phi - gamma * rho * phi_next * dot)
+            w[i] += ratio * alpha * (rho * delta - dot) * phi
+        if (t + 1) % K == 0:
+            flat[:] = flat.mean(axis=0)
+        trace.append(flat)
+    return trace
+
+
+def sarsa(
+    first: Sequence[int],
+    move: Callable[[int, int, int, int], int],
+    act: Callable[[int, int, np.ndarray], int],
+    *,
+    rewards,
+    gamma: float,
+    kinds,
+    alpha: float,
+    K: int,
+    T: int,
+    start: np.ndarray,
+) -> Trace:
+    """Federated SARSA. Agent i begins in state first[i]; `move(i, t, s, a)` is S_{t+1}, and `act(i,
+    t, values)` is A_t by the action values of S_t, both from noise that is replayed."""
+    N, (num_states, num_actions), trace = len(first), rewards[0].shape, Trace()
+    flat = initial(start, N, num_states * num_actions)
+    Q = flat.reshape(N, num_states, num_actions)
+    trace.append(flat)
+    S = list(first)
+    A = [act(i, 0, Q[i, S[i]]) for i in range(N)]
+    for t in range(T):
+        for i in range(N):
+            s, a = S[i], A[i]
+            s_next = move(i, t, s, a)
+            a_next = act(i, t + 1, Q[i, s_next])
+            target = rewards[kinds[i]][s, a] + gamma * Q[i, s_next, a_next]
+            Q[i, s, a] = Q[i, s, a] + alpha * (target - Q[i, s, a])
+            S[i], A[i] = s_next, a_next
+        if (t + 1) % K == 0:
+            Q[:] = Q.mean(axis=0)
+        trace.append(flat)
     return trace
 
 

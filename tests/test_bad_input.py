@@ -199,8 +199,8 @@ PROBLEMS = {
         r"agent kind 0 never takes action 1 in state 0.*behavior_policies\[0, 0, 1\] positive",
     ),
     "an action never tried": (
-        lambda: run_policies(B1, NEVER_SECOND),
-        "agent kind 1 never takes action 1 in state 0.*positive",
+        lambda: run_policies(NEVER_SECOND, NEVER_SECOND),
+        "no agent ever takes action 1 in state 0.*positive",
     ),
     # features
     "rank": (

@@ -193,12 +193,16 @@ class Maker:
     def pair(self) -> tuple[Any, Any]:
         """A problem and an algorithm; sometimes two that do not go together."""
         tables = (fg.QLearning, fg.OnPolicyTD, fg.OffPolicyTabularTD, fg.OffPolicyLinearTD)
-        which = self.draw.randrange(7)
+        which = self.draw.randrange(9)
         if which < 4:
             algorithm = tables[which]() if which == 0 else tables[which](self.horizon())
             return self.federation(), algorithm
         if which == 4:
             return self.federation(), fg.OffPolicyLinearTD(preconditioned=True)
+        if which == 8:
+            return self.federation(), fg.Sarsa(fg.policies.Softmax(self.draw.choice((1, 1e-3))))
+        if which == 5:
+            return self.federation(), fg.TDC(self.draw.choice((1, 0.01, 100.0)))
         return self.noise(), self.own() if self.draw.random() < 0.2 else self.linear()
 
     def step_size(self) -> float:
@@ -349,6 +353,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Callable[[Maker], dict[str, Any]]]] =
         fg.OffPolicyLinearTD,
         lambda m: {"horizon": m.horizon(), "preconditioned": False},
     ),
+    "Sarsa": (fg.Sarsa, lambda m: {"policy": fg.policies.EpsilonGreedy(0.5)}),
+    "policies.Softmax": (fg.policies.Softmax, lambda m: {"temperature": 2}),
+    "policies.EpsilonGreedy": (fg.policies.EpsilonGreedy, lambda m: {"epsilon": 0.5}),
+    "TDC": (fg.TDC, lambda m: {"ratio": m.draw.choice((1, 0.5))}),
     "run": (fg.run, run_arguments),
     "run again": (fg.run, run_arguments),
     "run once more": (fg.run, run_arguments),

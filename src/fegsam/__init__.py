@@ -6,6 +6,8 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.sarsa import Sarsa
+from fegsam.algorithms.tdc import TDC
 from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
@@ -27,6 +29,7 @@ from fegsam.run import run
 
 __all__ = [
     "MDP",
+    "TDC",
     "ByVisits",
     "ControlVariates",
     "DivergenceWarning",
@@ -44,6 +47,7 @@ __all__ = [
     "ProblemError",
     "QLearning",
     "Rounding",
+    "Sarsa",
     "Server",
     "SomeCells",
     "SpecError",

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.rule import Algorithm, check_algorithm
-from fegsam.algorithms.structure import TemporalDifference, structure_of
+from fegsam.algorithms.rule import Algorithm, check_algorithm, require_fixed_policies
+from fegsam.algorithms.structure import TemporalDifference, TransitionOperator, structure_of
 from fegsam.blas_threads import one_blas_thread
 from fegsam.compilation import rule_key
 from fegsam.engines.job import (
@@ -90,6 +90,8 @@ def prepare(
     method = Method() if method is None else check_method(method)
     check_schedule(schedule)
     check_sampling(sampling)
+    if sampling == "iid":
+        require_fixed_policies(algorithm, "i.i.d. windows have no such policy")
     check_chains(problem, algorithm.policies(problem))
     dimension = algorithm.dimension(problem)
     initial = np.zeros(dimension)
@@ -107,6 +109,8 @@ def prepare(
         largest_step=_largest_step(step_size, schedule, discount, num_steps),
         periods=(*rounds.first, rounds.period),
     )
+    if method.participation is not None:
+        require_fixed_policies(algorithm, "agents that do not take part could not act")
     if isinstance(method.average, Mean):
         # This refuses a wrong number of weights.
         method.average.of_agents(problem.assignment, problem.num_kinds)
@@ -194,6 +198,7 @@ def _flatten(
         chain=lower_chain(problem, policies, settings.sampling),
         initial_params=initial,
         start=start,
+        acting=getattr(algorithm, "acting", None),
         truth=_truth(problem, algorithm, method, known),
         output_times=_output_times(settings),
         method=method,
@@ -267,9 +272,11 @@ def _truth(
 def _value_form(problem: Problem, algorithm: Algorithm, fixed: np.ndarray) -> ValueForm | None:
     """The distance from V^pi, weighted by the mixture of the agents' stationary distributions."""
     structure = structure_of(algorithm, problem)
-    if not isinstance(structure, TemporalDifference) or not isinstance(problem, Federation):
+    if not isinstance(structure, TemporalDifference | TransitionOperator):
         return None
-    if len(problem.mdps) > 1:
+    if not isinstance(problem, Federation) or len(problem.mdps) > 1:
+        return None
+    if structure.target_policy is None:
         return None
     value = policy_value(next(iter(problem.mdps)), structure.target_policy)
     stationary = stationary_laws(problem, algorithm.policies(problem))
@@ -287,7 +294,7 @@ def _describe(algorithm: Algorithm) -> str:
     scalars = [
         f"{name}={value!r}"
         for name, value in vars(algorithm).items()
-        if isinstance(value, int | float | str)
+        if isinstance(value, int | float | str) or dataclasses.is_dataclass(value)
     ]
     return f"{type(algorithm).__name__}({', '.join(scalars)})"
 

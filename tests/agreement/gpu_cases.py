@@ -44,7 +44,7 @@ MANY_STATES = 5000
 
 LOOK_AHEAD = ("on-policy TD", "off-policy tabular TD", "off-policy linear TD", "preconditioned TD")
 OVERLAID = ("off-policy tabular TD", "Q-learning")
-ALGORITHMS = ("linear SA", "large linear SA", "own operator", "Q-learning", *LOOK_AHEAD)
+ALGORITHMS = ("linear SA", "large linear SA", "own operator", "Q-learning", "TDC", *LOOK_AHEAD)
 
 
 class Case(NamedTuple):
@@ -238,6 +238,7 @@ def _problem(case: Case) -> tuple[Any, Any]:
         "Q-learning": fg.QLearning(),
         "large Q-learning": fg.QLearning(),
         "off-policy linear TD": fg.OffPolicyLinearTD(case.horizon),
+        "TDC": fg.TDC(0.5),
         "preconditioned TD": fg.OffPolicyLinearTD(case.horizon, preconditioned=True),
     }
     return problem, algorithms[case.algorithm]

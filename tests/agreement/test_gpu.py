@@ -40,4 +40,4 @@ def test_cuda_agrees_with_cpu_in_the_simulator() -> None:
 def test_every_case_is_named_once() -> None:
     for some in (list(cases()), list(quick_cases())):
         assert len({str(case) for case in some}) == len(some)
-    assert len(list(cases())) == 208
+    assert len(list(cases())) == 222

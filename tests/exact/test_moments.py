@@ -39,7 +39,11 @@ KERNELS = 0.1 + 0.7 * RNG.dirichlet(np.ones(STATES), (2, STATES))
 MATRICES = RNG.uniform(-0.5, 0.5, (2, STATES, 2, 2)) - 1.2 * np.eye(2)
 OFFSETS = RNG.normal(size=(2, STATES, 2))
 ALPHA = 0.2
-START = {2: np.array([0.7, -1.1]), 3: np.array([0.7, -1.1, 0.4])}
+START = {
+    2: np.array([0.7, -1.1]),
+    3: np.array([0.7, -1.1, 0.4]),
+    4: np.array([0.7, -1.1, 0.4, 0.2]),
+}
 
 ALGORITHMS = {
     "linear-sa": fg.LinearSA(MATRICES, OFFSETS),
@@ -51,6 +55,7 @@ ALGORITHMS = {
     "linear-n2": fg.OffPolicyLinearTD(horizon=2),
     "preconditioned-n1": fg.OffPolicyLinearTD(preconditioned=True),
     "preconditioned-n2": fg.OffPolicyLinearTD(horizon=2, preconditioned=True),
+    "tdc": fg.TDC(ratio=0.6),
 }
 ONE_STEP = [name for name in ALGORITHMS if not name.endswith("n2")]
 
@@ -104,7 +109,7 @@ def test_moments_are_those_of_the_joint_chain(name, assignment, K, T) -> None:
     assert_joint(*setting(name, assignment), ALPHA, K, T, order=len(assignment))
 
 
-@pytest.mark.parametrize("name", ["on-policy-n2", "tabular-n1", "linear-n2", "preconditioned-n1"])
+@pytest.mark.parametrize("name", ["on-policy-n2", "tabular-n1", "linear-n2", "tdc"])
 def test_moments_of_agents_in_different_worlds_are_those_of_the_joint_chain(name) -> None:
     assert_joint(*setting(name, (1, 0, 1), worlds=2), ALPHA, 3, 8, order=3)
 

@@ -13,7 +13,7 @@ from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
 from helpers.in_memory import InMemory, serve
 
-SHARED = ("alg2", "alg3", "alg4", "alg5", "alg5-preconditioned")
+SHARED = ("alg2", "alg3", "alg4", "alg5", "alg5-preconditioned", "tdc")
 
 
 def experiment_of(name, differ, sampling="markov"):

@@ -14,9 +14,10 @@ _LEARNT = {
     "off_policy_tabular_td": "horizon = 2",
     "q_learning": "",
     "off_policy_linear_td": "horizon = 2",
+    "tdc": "ratio = 0.5",
 }
 ALGORITHMS = tuple(_LEARNT)
-"""Algorithms 2 to 5."""
+"""Algorithms 2 to 5, and TDC."""
 
 
 def write_study(
@@ -31,7 +32,7 @@ def write_study(
     synchronisations."""
     features = (
         '[problem.features]\nkind = "random"\ndim = 3\nseed = 2\n'
-        if algorithm.endswith(("on_policy_td", "linear_td"))
+        if algorithm.endswith(("on_policy_td", "linear_td", "tdc"))
         else ""
     )
     text = f"""

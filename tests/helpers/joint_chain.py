@@ -67,7 +67,8 @@ def joint_moments(
     initial_params: np.ndarray | None = None,
     sampling: str = "markov",
 ) -> JointMoments:
-    """The moments of `fg.run` with the same arguments, for Algorithms 1 (linear), 2, 3 and 5."""
+    """The moments of `fg.run` with the same arguments, for Algorithms 1 (linear), 2, 3, 5 and
+    TDC."""
     theta_star = np.asarray(theta_star, dtype=float)
     N, d = problem.num_agents, len(theta_star)
     kinds = [agent_of(problem, algorithm, kind, sampling) for kind in range(problem.num_kinds)]
@@ -155,11 +156,8 @@ def agent_of(problem: Any, algorithm: Any, kind: int, sampling: str) -> Agent:
     """The modes and edges of an agent of some kind; with i.i.d. windows there is a single mode,
     nothing is remembered."""
     name = type(algorithm).__name__
-    agent, stationary = (
-        noise_agent(problem, algorithm, kind)
-        if name == "LinearSA"
-        else td_agent(problem, algorithm, kind)
-    )
+    make = {"LinearSA": noise_agent, "TDC": tdc_agent}.get(name, td_agent)
+    agent, stationary = make(problem, algorithm, kind)
     if sampling == "markov":
         return agent
     assert sampling == "iid"
@@ -244,6 +242,32 @@ def td_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray
     first = np.array([problem.initial_distribution[mode[0]] * chance(mode) for mode in modes])
     at_rest = np.array([law[mode[0]] * chance(mode) for mode in modes])
     return Agent(first, edges), at_rest
+
+
+def tdc_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray]:
+    """TDC: an edge is a transition, which moves theta (first block) and w (second)."""
+    mdp = problem.mdps[kind % len(problem.mdps)]
+    states, actions = mdp.rewards.shape
+    kernel = mdp.transitions.toarray().reshape(states, actions, states)
+    policy = problem.behavior_policies[kind % len(problem.behavior_policies)]
+    gamma, eta, d = mdp.discount, algorithm.ratio, problem.features.shape[1]
+    edges = []
+    for s, a, after in product(range(states), range(actions), range(states)):
+        chance = policy[s, a] * kernel[s, a, after]
+        if chance == 0:
+            continue
+        phi, ahead = problem.features[s], problem.features[after]
+        rho = problem.target_policy[s, a] / policy[s, a]
+        matrix, offset = np.zeros((2 * d, 2 * d)), np.zeros(2 * d)
+        matrix[:d, :d] = rho * np.outer(phi, gamma * ahead - phi)
+        matrix[:d, d:] = -gamma * rho * np.outer(ahead, phi)
+        matrix[d:, :d] = eta * rho * np.outer(phi, gamma * ahead - phi)
+        matrix[d:, d:] = -eta * np.outer(phi, phi)
+        offset[:d] = rho * mdp.rewards[s, a] * phi
+        offset[d:] = eta * rho * mdp.rewards[s, a] * phi
+        edges.append(Edge(s, after, chance, matrix, offset))
+    law = stationary(np.einsum("sa,sat->st", policy, kernel))
+    return Agent(np.array(problem.initial_distribution), edges), law
 
 
 def stationary(kernel: np.ndarray) -> np.ndarray:

@@ -109,7 +109,8 @@ def test_coverage_names_the_first_agent_kind_state_and_action_left_out():
     missing = np.array([[0.1, 0.9], [1.0, 0.0]])
     message = (
         r"OffPolicyTabularTD: agent kind 2 never takes action 1 in state 1, but target_policy "
-        r"does with probability 1: "
+        r"does with probability 1, and with its own importance ratios the agents would learn the "
+        r"value of another policy: "
         r"make behavior_policies\[2, 1, 1\] positive"
     )
     with pytest.raises(ProblemError, match=message):

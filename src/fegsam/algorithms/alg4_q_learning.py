@@ -5,8 +5,11 @@ own table,
 
     Q(S, A) += alpha * (R(S, A) + gamma * max_a Q(S', a) - Q(S, A)),
 
-and every K steps all agents replace their table by the average. The fixed point is Q* for every
-agent, provided that each behaviour policy tries every action. The theorem's norm is the sup norm.
+and every K steps all agents replace their table by the average. Q* is a rest point of every agent.
+The average converges to it if every action is tried in every state by some agent: with the mean
+over the agents m(s, a) of how often they visit a cell, the mean step of the average contracts in
+the sup norm by 1 - alpha (1 - gamma) min m. The theorem asks for more, that each agent alone tries
+every action. Its norm is the sup norm.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> 
 class QLearning:
     """Federated Q-learning: all agents learn Q* of the shared MDP, each from its own policy.
 
+    Every action must be tried in every state by some agent, not by each of them.
+
     The parameters are the flat table, with (s, a) in cell ``s * num_actions + a``.
 
     Examples
@@ -69,14 +74,19 @@ class QLearning:
         return q_learning_rule
 
     def check(self, problem: Problem) -> None:
+        self.policies(problem)
+
+    def check_together(self, problem: Problem) -> None:
         policies = self.policies(problem)
-        missing = np.argwhere(policies <= 0)
+        if len(policies) > 1:
+            policies = policies[problem.kind_counts > 0]
+        missing = np.argwhere(policies.max(axis=0) <= 0)
         if len(missing):
-            kind, state, action = missing[0]
+            state, action = missing[0]
             raise ProblemError(
-                f"Q-learning needs every action tried everywhere, but the behaviour policy of "
-                f"agent kind {kind} never takes action {action} in state {state}; give it a "
-                "positive probability there."
+                f"Q-learning needs every action tried in every state, but no agent ever takes "
+                f"action {action} in state {state}; give it a positive probability in one of the "
+                "behaviour policies."
             )
 
     def dimension(self, problem: Problem) -> int:

@@ -20,6 +20,7 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.tdc import TDC
 from fegsam.errors import ProblemError
 
 GROUP = "fegsam.algorithms"
@@ -32,6 +33,7 @@ _OWN: dict[str, type[Any]] = {
         OffPolicyTabularTD,
         QLearning,
         OffPolicyLinearTD,
+        TDC,
     )
 }
 

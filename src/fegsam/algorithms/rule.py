@@ -85,8 +85,33 @@ class Algorithm(Protocol):
         ...
 
 
+def require_fixed_policies(algorithm: Algorithm, what: str) -> None:
+    """Raise `ProblemError` if the agents' actions depend on their parameters.
+
+    An algorithm whose agents act by their own parameters has an attribute `acting`, one of
+    `fegsam.problem.acting`; its form is "cell" and its window 1.
+    """
+    if getattr(algorithm, "acting", None) is not None:
+        raise ProblemError(
+            f"The actions of {type(algorithm).__name__} depend on its parameters, and {what}; use "
+            "fegsam.run with engine='cpu' or 'reference' and sampling='markov'."
+        )
+
+
 def check_algorithm(algorithm: Algorithm, problem: Problem) -> None:
-    """Raise `ProblemError` unless `algorithm` is an algorithm that runs on `problem`."""
+    """Raise `ProblemError` unless `algorithm` is an algorithm that runs on `problem`.
+
+    An algorithm may have a method ``check_together(problem)``, which raises where what all agents
+    do together does not suffice.
+    """
+    check_part(algorithm, problem)
+    together = getattr(algorithm, "check_together", None)
+    if together is not None:
+        together(problem)
+
+
+def check_part(algorithm: Algorithm, problem: Problem) -> None:
+    """Like `check_algorithm`, for a `problem` that may have only some of the agents."""
     if isinstance(algorithm, type) or not callable(getattr(algorithm, "check", None)):
         raise ProblemError(
             f"The algorithm is {shown(algorithm)}; give one of fegsam's, for example "

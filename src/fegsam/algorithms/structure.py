@@ -11,13 +11,16 @@ structure             the increment of an agent's parameters
                       without importance ratios (Algorithms 2, 3 and 5)
 `Control`             ``R + gamma max_a Q(S', a) - Q(S, A)`` in cell (S, A) (Algorithm 4)
 `LinearOperator`      ``A(y) theta + b(y)`` on Markov noise (Algorithm 1)
+`TransitionOperator`  ``A theta + b`` with A and b of the transition (S, A, S') (TDC)
+`OnPolicyControl`     ``R + gamma Q(S', A') - Q(S, A)`` in cell (S, A), with actions by Q itself
+                      (`Sarsa`)
 `Opaque`              known only through the rule (Algorithm 1 with a user's function)
 ====================  ==============================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,6 +29,7 @@ import numpy as np
 from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.td import require_federation
 from fegsam.errors import ProblemError, shown
+from fegsam.problem.acting import Acting
 from fegsam.problem.checks import finite_array
 from fegsam.problem.federation import Federation, MarkovNoise, Problem
 
@@ -100,6 +104,27 @@ class LinearOperator:
         return np.repeat(self.matrices, repeats, axis=0), np.repeat(self.offsets, repeats, axis=0)
 
 
+@dataclass(frozen=True, eq=False)
+class TransitionOperator:
+    """The increment on a transition (s, a, s') of an MDP is ``matrix @ params + offset``."""
+
+    terms: Callable[[int, np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    """``terms(kind, s, a, s')`` for E transitions gives matrices (E, d, d) and offsets (E, d); they
+    are the same for kinds that share their environment and their policy"""
+    target_policy: np.ndarray | None = None
+    """(S, A): the policy that is evaluated, if any"""
+    features: np.ndarray | None = None
+    """(S, d): ``v(s) = features[s] @ params`` are the values of that policy"""
+
+
+@dataclass(frozen=True)
+class OnPolicyControl:
+    """SARSA on the flat table of action values, by agents that act by their own values."""
+
+    acting: Acting
+    """how actions follow from the values"""
+
+
 @dataclass(frozen=True)
 class Opaque:
     """Only the rule is known, and the constants that its author states."""
@@ -108,9 +133,11 @@ class Opaque:
     """constants of the theorem: some of gamma_c, A_1, A_2, B, m_1, m_2, m_3, m_4 and rho"""
 
 
-Linear = TemporalDifference | LinearOperator
+Linear = TemporalDifference | LinearOperator | TransitionOperator
 """The structures that are linear in the parameters."""
-Structure = TemporalDifference | Control | LinearOperator | Opaque
+Structure = (
+    TemporalDifference | Control | LinearOperator | TransitionOperator | OnPolicyControl | Opaque
+)
 
 
 @runtime_checkable
@@ -144,19 +171,21 @@ def structure_of(algorithm: Algorithm, problem: Problem) -> Structure:
     match structure:
         case TemporalDifference():
             _check_temporal_difference(structure, algorithm, require_federation(problem, algorithm))
-        case Control():
+        case Control() | OnPolicyControl():
             federation = require_federation(problem, algorithm)
             cells = federation.num_states * federation.num_actions
             _check_equal("dimension", algorithm.dimension(problem), cells, algorithm)
         case LinearOperator():
             _check_operator(structure, algorithm, problem)
+        case TransitionOperator():
+            _check_transitions(structure, algorithm, require_federation(problem, algorithm))
         case Opaque():
             check_assumptions(structure.assumptions)
         case _:
             raise ProblemError(
                 f"The structure of {type(algorithm).__name__} is {shown(structure)}; return a "
-                "TemporalDifference, Control, LinearOperator or Opaque of "
-                "fegsam.algorithms.structure."
+                "TemporalDifference, Control, LinearOperator, TransitionOperator, OnPolicyControl "
+                "or Opaque of fegsam.algorithms.structure."
             )
     return structure
 
@@ -237,6 +266,19 @@ def _check_operator(structure: LinearOperator, algorithm: Algorithm, problem: Pr
     shape = _kinds_of(structure.matrices, problem.num_kinds), problem.num_states, dim
     _check_equal("matrices of shape", structure.matrices.shape, (*shape, dim), algorithm)
     _check_equal("offsets of shape", structure.offsets.shape, shape, algorithm)
+
+
+def _check_transitions(
+    structure: TransitionOperator, algorithm: Algorithm, problem: Federation
+) -> None:
+    _check_equal("window", algorithm.window, 1, algorithm)
+    dim, none = algorithm.dimension(problem), np.empty(0, np.int64)
+    matrices, offsets = structure.terms(0, none, none, none)
+    _check_equal("matrices of shape", matrices.shape, (0, dim, dim), algorithm)
+    _check_equal("offsets of shape", offsets.shape, (0, dim), algorithm)
+    if structure.features is not None:
+        shape = problem.num_states, dim
+        _check_equal("features of shape", structure.features.shape, shape, algorithm)
 
 
 def _kinds_of(table: np.ndarray, num_kinds: int) -> int:

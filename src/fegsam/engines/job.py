@@ -20,6 +20,7 @@ from fegsam.history.settings import Settings
 from fegsam.methods.method import Method
 from fegsam.methods.rounds import Rounds
 from fegsam.methods.schedules import Schedule
+from fegsam.problem.acting import Acting
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import several
 from fegsam.problem.federation import Federation, Problem
@@ -85,6 +86,8 @@ class Job:
     truth: Truth
     output_times: np.ndarray
     """int64 (seeds): the time of each seed's output, drawn before the run"""
+    acting: Acting | None = None
+    """how actions follow from an agent's own parameters; None: by the policies of `chain`"""
     method: Method = field(default_factory=Method)
     schedule: Schedule | None = None
     """the shape of the step sizes; None: constant"""

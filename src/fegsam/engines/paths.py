@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.algorithms.rule import Algorithm, Path, check_algorithm
+from fegsam.algorithms.rule import Algorithm, Path, check_algorithm, require_fixed_policies
 from fegsam.engines.agent import State
 from fegsam.engines.job import (
     Agents,
@@ -63,6 +63,7 @@ def sample_path(
     (6, 5)
     """
     check_algorithm(algorithm, problem)
+    require_fixed_policies(algorithm, "a path is drawn without them")
     check_seeds((seed,))
     check_sampling(sampling)
     if integer(agent, "agent", least=-1) not in range(problem.num_agents):

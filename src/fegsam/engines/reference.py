@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fegsam.algorithms.rule import Path
+from fegsam.engines.acting import ActingStream
 from fegsam.engines.agent import StreamAgent
 from fegsam.engines.job import LARGEST, Job, takes_a_job
 from fegsam.engines.paths import SimulatedStream
@@ -126,11 +127,39 @@ class InterpretedAgent(StreamAgent[SimulatedStream]):
                 params += step_size * scale * job.tables.rows[index]
 
 
+class ActingAgent(InterpretedAgent):
+    """An agent whose actions follow from its own parameters."""
+
+    def __init__(self, job: Job, stream: ActingStream) -> None:
+        super().__init__(job, stream)
+        self._acts = stream
+
+    def local_steps(
+        self,
+        params: np.ndarray,
+        count: int,
+        step_sizes: np.ndarray | None = None,
+        correction: np.ndarray | None = None,
+    ) -> np.ndarray:
+        assert count == 1, "the next action depends on the step"
+        self._acts.params = params
+        return super().local_steps(params, 1, step_sizes, correction)
+
+
 def simulated_agent(job: Job, index: int, agent: int) -> InterpretedAgent:
     """The `agent`-th agent under the `index`-th seed, at the start of the job."""
     seed, sampling, start = job.settings.seeds[index], job.settings.sampling, job.start
-    stream = SimulatedStream(job.chain, job.agents, sampling, job.window, seed, agent)
+    place: dict[str, np.ndarray] = {}
     if start.states is not None:
         time = start.memory["clocks"][index, agent] if "clocks" in start.memory else start.time
-        stream.restore({"time": np.array(time), "state": start.states[index, agent]})
+        place = {"time": np.array(time), "state": start.states[index, agent]}
+    if job.acting is not None:
+        params = start.params[index]
+        acts = ActingStream(job.chain, job.agents, job.acting, job.window, seed, agent, params)
+        if place:
+            acts.restore(place)
+        return ActingAgent(job, acts)
+    stream = SimulatedStream(job.chain, job.agents, sampling, job.window, seed, agent)
+    if place:
+        stream.restore(place)
     return InterpretedAgent(job, stream)

@@ -11,6 +11,8 @@ algorithm                    fixed point
 5 `OffPolicyLinearTD`        ``sum_i Phi' D_i (r_n + gamma^n P^n Phi v - Phi v) = 0``, by n
 5 with preconditioned=True   eq. BEO_FA_off: ``sum_i H_i (r_n + gamma^n P^n Phi v) = N v``,
                              ``H_i = (Phi' D_i Phi)^-1 Phi' D_i``
+`TDC`                        that of `OffPolicyLinearTD` with n = 1, then zeros
+`Sarsa`                      Q = the value of the policy of Q, iterated
 ===========================  =======================================================================
 
 The fixed point of a user's algorithm follows from its structure (`fegsam.algorithms.structure`). If

@@ -17,14 +17,18 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
+    TransitionOperator,
     structure_of,
 )
 from fegsam.algorithms.td import require_federation
+from fegsam.exact.acting_field import ActingField
 from fegsam.exact.chains import visit_frequencies
 from fegsam.exact.linear_field import noise_field, projected_field
 from fegsam.exact.rule_field import rule_field
+from fegsam.exact.transitions import kind_transitions, transition_field
 from fegsam.exact.value_fields import QField, TabularField
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import Federation, Problem
@@ -55,6 +59,10 @@ def mean_field(algorithm: Algorithm, problem: Problem) -> MeanField:
             return QField(mdps, visit_frequencies(problem, algorithm) if len(mdps) > 1 else None)
         case LinearOperator() as operator:
             return noise_field(operator, distinct_stationary_laws(problem, policies))
+        case TransitionOperator() as operator:
+            return transition_field(kind_transitions(problem, algorithm, operator))
+        case OnPolicyControl(acting=acting):
+            return ActingField(require_federation(problem, algorithm).mdps, acting)
         case Opaque() as known:
             return rule_field(algorithm, problem, known)
 

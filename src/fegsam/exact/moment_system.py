@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm
-from fegsam.algorithms.structure import Linear, LinearOperator, structure_of
+from fegsam.algorithms.structure import (
+    Linear,
+    LinearOperator,
+    TransitionOperator,
+    structure_of,
+)
 from fegsam.algorithms.td import require_federation
 from fegsam.errors import ProblemError
 from fegsam.exact.algorithm_steps import (
@@ -25,6 +30,8 @@ from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.long_run import DENSE_ENTRIES
 from fegsam.exact.rounds import RoundMaps, StepMeans, round_costs
 from fegsam.exact.step_maps import StepMaps
+from fegsam.exact.transition_maps import independent_transition_maps, transition_maps
+from fegsam.exact.transitions import kind_transitions
 from fegsam.exact.windows import MOST_BYTES, chain_windows, num_distinct
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.checks import flat_params
@@ -163,6 +170,10 @@ def step_maps_of(
         assert isinstance(problem, MarkovNoise)
         stationary = distinct_stationary_laws(problem, algorithm.policies(problem))
         return _noise_maps(problem, structure, stationary, kinds, root, sampling == "iid")
+    if isinstance(structure, TransitionOperator):
+        every = kind_transitions(problem, algorithm, structure)
+        make = independent_transition_maps if sampling == "iid" else transition_maps
+        return make([every[kind % len(every)] for kind in kinds], root)
     return _window_maps(problem, algorithm, kinds, root, sampling == "iid")
 
 
@@ -201,8 +212,10 @@ def are_alike(problem: Problem, algorithm: Algorithm, structure: Linear) -> bool
     """Whether all kinds share one environment, policy and operator."""
     if isinstance(structure, LinearOperator):
         return problem.num_kinds == 1
-    federation = require_federation(problem, algorithm)
-    return num_distinct(federation, structure, algorithm.policies(problem)) == 1
+    federation, policies = require_federation(problem, algorithm), algorithm.policies(problem)
+    if isinstance(structure, TransitionOperator):
+        return max(len(federation.mdps), len(policies)) == 1
+    return num_distinct(federation, structure, policies) == 1
 
 
 def _needed_bytes(modes: int, pairs: int, size: int, order: int) -> float:

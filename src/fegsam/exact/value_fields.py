@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
+from fegsam.errors import ProblemError
 from fegsam.exact.chains import look_ahead, n_step_rewards, visit_shares
 from fegsam.exact.solvers import DENSE_STATES, discounted_value, optimal_q, sweep_to_the_end
 from fegsam.problem.checks import solve
@@ -69,7 +70,8 @@ class QField:
     """The mean field of Q-learning: ``mu_k(s) pi_k(a|s) (R_k + gamma P_k max_a Q - Q)(s, a)``.
 
     With one environment the root is Q* for all weights. With several, it is Q* of the MDP that
-    mixes them at each (s, a), in proportion to the kinds' shares of the visits to (s, a).
+    mixes them at each (s, a), in proportion to the kinds' shares of the visits to (s, a). Some kind
+    that has a weight must visit every cell.
     """
 
     mdps: tuple[MDP, ...]
@@ -84,6 +86,8 @@ class QField:
         """(S*A,): the root of the sum of the fields, weighted by `weights` (M or 1,)."""
         present = np.flatnonzero(weights)
         first = self.mdps[present[0]]
+        if self.visits is not None and len(present) == 1:
+            self._require_visits(int(present[0]))
         if self.visits is None or len(present) == 1:
             return optimal_q(first.transitions, first.rewards, first.discount)
         shares = visit_shares(weights, self.visits)
@@ -93,3 +97,15 @@ class QField:
             transitions = transitions + diags_array(shares[k]) @ self.mdps[k].transitions
             rewards += shares[k].reshape(rewards.shape) * self.mdps[k].rewards
         return optimal_q(csr_array(transitions), rewards, first.discount)
+
+    def _require_visits(self, kind: int) -> None:
+        """Raise unless a kind of agents alone visits every cell."""
+        assert self.visits is not None
+        missing = np.flatnonzero(self.visits[kind] <= 0)
+        if len(missing):
+            state, action = divmod(int(missing[0]), self.mdps[kind].num_actions)
+            raise ProblemError(
+                f"Agent kind {kind} never takes action {action} in state {state}, so in an MDP of "
+                "its own it has no single fixed point of its own; ask for fixed_point, which is "
+                "that of all agents, or give every kind every action."
+            )

@@ -12,10 +12,11 @@ import numpy as np
 from scipy import sparse
 
 from fegsam.algorithms.rule import Algorithm
-from fegsam.algorithms.structure import Linear, LinearOperator
+from fegsam.algorithms.structure import Linear, LinearOperator, TransitionOperator
 from fegsam.exact.algorithm_steps import WindowSteps, linear_increments, window_steps
 from fegsam.exact.moment_system import check_memory
 from fegsam.exact.step_maps import DenseMaps
+from fegsam.exact.transitions import kind_transitions
 from fegsam.exact.windows import Windows, chain_windows, continuations
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import MarkovNoise, Problem
@@ -38,6 +39,15 @@ def window_mode_maps(
         stationary = [laws[k % len(laws)] for k in kinds]
         chains = [problem.kernels[k] for k in kinds]
         initial = [np.asarray(problem.initial_distribution)] * len(kinds)
+    elif isinstance(structure, TransitionOperator):
+        every = kind_transitions(problem, algorithm, structure)
+        own = [every[k % len(every)] for k in kinds]
+        edges = sum(len(each.state) for each in own)
+        check_memory(edges, edges, len(kinds), len(root) + 1, 1)
+        increments = [linear_increments(*each.terms, root) for each in own]
+        stationary = [each.frequency for each in own]
+        initial = [each.initial[each.state] * each.probability for each in own]
+        chains = [each.edge_chain for each in own]
     else:
         windows = chain_windows(problem, algorithm, _memory_check(kinds, len(root)))
         steps = [window_steps(windows[k], root) for k in kinds]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from fegsam.errors import ProblemError
+from fegsam.problem.acting import EpsilonGreedy, Softmax
 from fegsam.problem.checks import (
     FloatArray,
     array_shape,
@@ -22,7 +23,7 @@ from fegsam.problem.checks import (
     stochastic_rows,
 )
 
-__all__ = ["epsilon_greedy", "greedy", "random", "uniform"]
+__all__ = ["EpsilonGreedy", "Softmax", "epsilon_greedy", "greedy", "random", "uniform"]
 
 
 def uniform(states: int, actions: int) -> FloatArray:
@@ -163,6 +164,7 @@ def check_coverage(target: FloatArray, behaviors: FloatArray, who: str) -> None:
         kind, state, action = (int(i) for i in missing[0])
         raise ProblemError(
             f"{who}: agent kind {kind} never takes action {action} in state {state}, but "
-            f"target_policy does with probability {target[state, action]:g}: make "
+            f"target_policy does with probability {target[state, action]:g}, and with its own "
+            f"importance ratios the agents would learn the value of another policy: make "
             f"behavior_policies[{kind}, {state}, {action}] positive"
         )

@@ -14,6 +14,7 @@ import numpy as np
 from numba.core import config
 
 from fegsam.compilation import renewed, rule_key
+from fegsam.engines.cpu.acting import run_acting
 from fegsam.engines.cpu.advance import make_advance
 from fegsam.engines.cpu.kernels import NEVER, fill_windows
 from fegsam.engines.cpu.layout import BLOCK, CpuLayout
@@ -71,6 +72,8 @@ class Cpu:
     def __call__(self, job: Job) -> History:
         settings = job.settings
         threads = self.threads or config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
+        if job.acting is not None:
+            return run_acting(job, threads)
         steps = job.num_agents * settings.num_steps
         lanes = min(threads, len(settings.seeds)) if steps > _WORTH_A_LANE else 1
         team = _team_size(job, threads // lanes)

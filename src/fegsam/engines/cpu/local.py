@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.algorithms.rule import Algorithm, Path, check_algorithm
+from fegsam.algorithms.rule import Algorithm, Path, check_part, require_fixed_policies
 from fegsam.compilation import compiled, explained, renewed, rule_key
 from fegsam.engines.agent import State, StreamAgent
 from fegsam.engines.cpu.memory import StepLog, StepRange, Trace, Write
@@ -145,7 +145,8 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         agent: int,
         sampling: Sampling = "markov",
     ) -> None:
-        check_algorithm(algorithm, problem)
+        check_part(algorithm, problem)
+        require_fixed_policies(algorithm, "an agent of a federation draws its path without them")
         check_seeds((seed,))
         check_sampling(sampling)
         policies = algorithm.policies(problem)

@@ -70,6 +70,11 @@ class Cuda:
     @takes_a_job
     def __call__(self, job: Job) -> History:
         require_plain(job, "cuda")
+        if job.acting is not None:
+            raise ProblemError(
+                "The cuda engine draws paths before the updates, and here actions depend on the "
+                "parameters; use engine='cpu'."
+            )
         _require_gpu()
         run = _GpuRun(job, self)
         run.all_seeds()

@@ -156,6 +156,7 @@ _OF_FIELDS: dict[str, type[Any]] = {
     "off_policy_tabular_td": fg.OffPolicyTabularTD,
     "q_learning": fg.QLearning,
     "off_policy_linear_td": fg.OffPolicyLinearTD,
+    "tdc": fg.TDC,
 }
 """The algorithms whose fields are the keys of their table."""
 

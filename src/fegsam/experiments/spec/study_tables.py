@@ -86,6 +86,11 @@ class LinearNStep(OnPolicyNStep):
     preconditioned: bool = False
 
 
+class TDCSpec(AlgorithmSpec):
+    needs = ("target", "features")
+    ratio: Positive = 1.0
+
+
 class QLearningSpec(AlgorithmSpec):
     """No keys of its own."""
 
@@ -120,6 +125,7 @@ ALGORITHMS: dict[str, type[AlgorithmSpec]] = {
     "off_policy_tabular_td": NStep,
     "q_learning": QLearningSpec,
     "off_policy_linear_td": LinearNStep,
+    "tdc": TDCSpec,
     "linear_sa": LinearSASpec,
     "stochastic_approximation": OwnRule,
 }

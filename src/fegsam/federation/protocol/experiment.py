@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.rule import Algorithm, check_algorithm, check_part, require_fixed_policies
 from fegsam.engines.cpu.local import SimulatedAgent
 from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
@@ -86,7 +86,9 @@ class Experiment:
     """the agents whose environments and policies `problem` has; None: all"""
 
     def __post_init__(self) -> None:
-        check_algorithm(self.algorithm, self.problem)
+        check = check_algorithm if self.present is None else check_part
+        check(self.algorithm, self.problem)
+        require_fixed_policies(self.algorithm, "agents of a federation draw paths without them")
         positive(self.step_size, "step_size")
         integer(self.sync_period, "sync_period")
         integer(self.num_steps, "num_steps")

@@ -27,7 +27,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm
-from fegsam.algorithms.structure import Opaque, Structure, TemporalDifference, structure_of
+from fegsam.algorithms.structure import (
+    OnPolicyControl,
+    Opaque,
+    Structure,
+    TemporalDifference,
+    structure_of,
+)
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.fixed_points import agent_fixed_points, fixed_point
@@ -43,7 +49,7 @@ from fegsam.theory.assumptions.horizons import has_threshold, horizon_threshold
 from fegsam.theory.assumptions.mixing import chain_mixing, mixing_rates
 from fegsam.theory.assumptions.norms import Contraction, can_search
 from fegsam.theory.assumptions.sharp import StepBounds, step_bounds
-from fegsam.theory.assumptions.stated import stated_constants
+from fegsam.theory.assumptions.stated import no_theorem, stated_constants
 
 _VERDICTS = {
     "sup": "The theorem applies, in the sup norm.",
@@ -57,6 +63,10 @@ _VERDICTS = {
     "2-norm, and the problem is too large to search for a weighted one. The average of the agents "
     "is stable, so the algorithm converges for small steps, and for K > 1 as long as alpha K is "
     "small.",
+    "joint": "The theorem does not apply: gamma_c is 1, because some agent alone never takes some "
+    "action in some state. Together the agents take every action in every state, so the algorithm "
+    "converges: the mean step of the average contracts in the sup norm by 1 - alpha (1 - gamma) "
+    "times the mean frequency of the rarest pair of state and action.",
     "unstable": "The theorem does not apply: the average of the agents is unstable, so the "
     "algorithm diverges.",
 }
@@ -79,8 +89,8 @@ class Assumptions:
     norm : "sup", "2" or "weighted"
         The c-norm. Where none is found it is the 2-norm, and beta is 1.
     level : str
-        "sup" for algorithms 3 and 4, "identity", "common", "average-only" or "unstable" for linear
-        ones, "given".
+        "sup" for algorithms 3 and 4, "joint" for Q-learning whose agents try every action only
+        together, "identity", "common", "average-only" or "unstable" for linear ones, "given".
     weight : (d, d) array or None
         Lambda of the weighted 2-norm.
     beta : float
@@ -267,6 +277,8 @@ def assumptions(
     structure = structure_of(algorithm, problem)
     # Checked first, so that the error names every missing constant and not gamma_c alone.
     stated = stated_constants(structure) if isinstance(structure, Opaque) else {}
+    if isinstance(structure, OnPolicyControl):
+        raise no_theorem(algorithm)
     found = contraction(algorithm, problem)
     assert found is not None
     dimension = algorithm.dimension(problem)
@@ -318,9 +330,9 @@ def _points(
     try:
         return point, found.norm.of(_own_points(problem, algorithm) - point)
     except ProblemError:
-        if found.level != "average-only":
+        if found.level not in ("average-only", "joint"):
             raise
-        return point, nothing  # one agent's own matrix may be singular
+        return point, nothing  # one agent's own point may not exist or not be unique
 
 
 def _own_points(problem: Problem, algorithm: Algorithm) -> np.ndarray:

@@ -27,8 +27,10 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
+    TransitionOperator,
     structure_of,
 )
 from fegsam.algorithms.td import require_federation
@@ -48,7 +50,7 @@ class Drift:
     Attributes
     ----------
     contraction : float
-        gamma_c; NaN where no norm is found.
+        gamma_c; NaN where no norm is found in which all agents contract.
     drift : float
         phi_2; NaN where no norm is found.
     beta : float
@@ -84,7 +86,7 @@ def drift(problem: Problem, algorithm: Algorithm) -> Drift:
     0.75
     """
     found = contraction(algorithm, problem)
-    if found is None or math.isnan(found.gap):
+    if found is None or not found.gap > 0:
         return NO_NORM
     return (
         sup_norm_drift(found.gap, algorithm.dimension(problem))
@@ -96,7 +98,7 @@ def drift(problem: Problem, algorithm: Algorithm) -> Drift:
 def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
     """The norm in which the mean operators of all agents contract, and by how much.
 
-    None for a rule that does not state its contraction.
+    None for a rule that does not state its contraction, and where policies depend on parameters.
     """
     match structure_of(algorithm, problem):
         case TemporalDifference(features=None, horizon=horizon):
@@ -106,10 +108,14 @@ def contraction(algorithm: Algorithm, problem: Problem) -> Contraction | None:
             return Contraction("sup", Norm("sup"), gap, 1.0)
         case Control():
             discount = require_federation(problem, algorithm).discount
-            rarest = float(visit_frequencies(problem, algorithm).min())
-            return Contraction("sup", Norm("sup"), rarest * (1 - discount), 1.0)
-        case TemporalDifference() | LinearOperator():
+            visits = visit_frequencies(problem, algorithm)
+            rarest = float(visits[problem.kind_counts > 0 if len(visits) > 1 else slice(1)].min())
+            level = "sup" if rarest > 0 else "joint"
+            return Contraction(level, Norm("sup"), rarest * (1 - discount), 1.0)
+        case TemporalDifference() | LinearOperator() | TransitionOperator():
             return _searched_contraction(algorithm, problem)
+        case OnPolicyControl():
+            return None
         case Opaque() as known:
             given = given_contraction(known)
             norm = Norm(algorithm.norm)

@@ -108,8 +108,8 @@ class Contraction:
     Attributes
     ----------
     level : str
-        A level of the table above, "sup" for the sup-norm algorithms, or "given" for a rule of the
-        user's own.
+        A level of the table above, "sup" for the sup-norm algorithms, "joint" for Q-learning whose
+        agents try every action only together, or "given" for a rule of the user's own.
     norm : Norm
         The 2-norm if none is found.
     gap : float
@@ -183,6 +183,9 @@ def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
     >>> round(gap, 6), round(beta, 6)
     (0.5, 2.0)
     """
+    # A power of two, so that no digit changes; the squares of large entries would overflow.
+    unit = math.ldexp(1.0, math.frexp(float(np.abs(matrices).max()))[1])
+    matrices = matrices / unit
     symmetric = matrices + matrices.transpose(0, 2, 1)
     squares = matrices.transpose(0, 2, 1) @ matrices
     if np.linalg.eigvalsh(symmetric).min() <= 0:
@@ -199,7 +202,7 @@ def smallest_contraction(matrices: np.ndarray) -> tuple[float, float] | None:
     )
     best = float(found.x)  # pyright: ignore[reportAttributeAccessIssue]
     gained = min(margin(best), 1.0)
-    return (gained / (1 + math.sqrt(1 - gained)), 1 / best) if gained > 0 else None
+    return (gained / (1 + math.sqrt(1 - gained)), unit / best) if gained > 0 else None
 
 
 def can_search(kinds: int, dim: int) -> bool:

@@ -29,16 +29,19 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
+    TransitionOperator,
     structure_of,
 )
 from fegsam.algorithms.td import require_federation
+from fegsam.exact.transitions import kind_transitions
 from fegsam.problem.chains import distinct_chains
 from fegsam.problem.federation import Federation, Problem
 from fegsam.theory.assumptions.moves import Moves, kind_moves
 from fegsam.theory.assumptions.norms import Contraction
-from fegsam.theory.assumptions.stated import stated_constants
+from fegsam.theory.assumptions.stated import no_theorem, stated_constants
 
 MOST_WINDOWS = 20_000_000
 """If there are more possible windows than this, A is bounded instead of computed."""
@@ -103,6 +106,12 @@ def step_bounds(
             return _control_bounds(require_federation(problem, algorithm), policies, point)
         case LinearOperator() as operator:
             return _operator_bounds(*operator.of_kinds(problem.num_kinds), point, found)
+        case TransitionOperator() as operator:
+            terms = [each.terms for each in kind_transitions(problem, algorithm, operator)]
+            matrices, offsets = (np.concatenate(parts) for parts in zip(*terms, strict=True))
+            return _operator_bounds(matrices, offsets, point, found)
+        case OnPolicyControl():
+            raise no_theorem(algorithm)
         case Opaque() as known:
             stated = stated_constants(known)
             A, B = max(stated["A_1"], stated["A_2"]), stated["B"]

@@ -6,6 +6,7 @@ an algorithm.
 
 from __future__ import annotations
 
+from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import Opaque
 from fegsam.errors import ProblemError
 from fegsam.exact.rule_field import given_contraction
@@ -13,6 +14,14 @@ from fegsam.exact.rule_field import given_contraction
 NEEDED = ("gamma_c", "A_1", "A_2", "B")
 MIXING = ("m_1", "m_2", "m_3", "m_4", "rho")
 """These follow from the chains if none of them is stated."""
+
+
+def no_theorem(algorithm: Algorithm) -> ProblemError:
+    """What to raise where no theorem is about an algorithm, since its noise is not Markovian."""
+    return ProblemError(
+        f"The theorems are about agents whose paths do not depend on their parameters, and those "
+        f"of {type(algorithm).__name__} do; measure the error with fegsam.run."
+    )
 
 
 def stated_constants(known: Opaque) -> dict[str, float]:

@@ -283,8 +283,10 @@ def warn_unless_finite(bound: Bound) -> None:
             if bound.violations
             else "since its constants are too large"
         )
+        contracts = all(c.holds for c in bound.conditions if c.name == "contraction")
+        cure = "use a smaller step_size" if contracts else "look at fegsam.theory.assumptions"
         warnings.warn(
-            f"The bound is {bound.total}, {why}: use a smaller step_size.",
+            f"The bound is {bound.total}, {why}: {cure}.",
             RuntimeWarning,
             stacklevel=3,
         )

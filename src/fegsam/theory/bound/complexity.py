@@ -239,6 +239,11 @@ def complexity_from_bound(assumptions: Assumptions, accuracy: float) -> Complexi
         if c.alpha * left < c.S_1
         else 0.0
     )
+    if not math.isfinite(wait):
+        raise ProblemError(
+            f"The bound's first term, {c.S_1:.3g} / {c.alpha:.3g}, is too large to count steps; "
+            "give features or rewards in a larger unit."
+        )
     tau = int(c.tau)
     steps = max(2 * tau + math.ceil(wait * (1 + 1e-12)) + 1, period + tau + 2)
     bound = bound_from(assumptions, step_size=step, sync_period=period, num_steps=steps)

@@ -169,9 +169,13 @@ def constants(
     # zeta_2 is rightly infinite if G has no noise.
     lost = [name for name, value in values.items() if not math.isfinite(value) and name != "zeta_2"]
     if lost:
+        cure = (
+            "use a smaller step_size, or rewards in a larger unit"
+            if found.holds
+            else "look at fegsam.theory.assumptions"
+        )
         warnings.warn(
-            f"The constants {', '.join(lost)} are not finite at step_size {step:g}; use a smaller "
-            "step_size, or rewards in a larger unit.",
+            f"The constants {', '.join(lost)} are not finite at step_size {step:g}; {cure}.",
             RuntimeWarning,
             stacklevel=2,
         )

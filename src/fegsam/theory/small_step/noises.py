@@ -10,8 +10,10 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import (
     Control,
     LinearOperator,
+    OnPolicyControl,
     Opaque,
     TemporalDifference,
+    TransitionOperator,
     structure_of,
 )
 from fegsam.algorithms.td import require_federation
@@ -20,6 +22,7 @@ from fegsam.exact.chains import kind_stationary_laws
 from fegsam.problem.federation import MarkovNoise, Problem
 from fegsam.theory.small_step.agent_noise import AgentNoise, state_noises, window_noises
 from fegsam.theory.small_step.cell_noise import cell_noises
+from fegsam.theory.small_step.transition_noise import transition_noises
 
 
 def agent_noises(
@@ -38,10 +41,12 @@ def agent_noises(
             assert isinstance(problem, MarkovNoise)
             distributions = kind_stationary_laws(problem, algorithm)
             return state_noises(problem, operator, distributions, fixed_point)
-        case Opaque():
+        case TransitionOperator() as operator:
+            return transition_noises(problem, algorithm, operator, fixed_point)
+        case Opaque() | OnPolicyControl():
             raise ProblemError(
                 f"{type(algorithm).__name__} is not linear in its parameters, as far as its "
                 "structure says, so its small-step law is not known; use LinearSA, OnPolicyTD, "
-                "OffPolicyTabularTD, OffPolicyLinearTD or QLearning, or give your algorithm a "
+                "OffPolicyTabularTD, OffPolicyLinearTD, TDC or QLearning, or give your algorithm a "
                 "linear structure."
             )

@@ -199,7 +199,7 @@ def small_step_law(
     Parameters
     ----------
     problem : Federation or MarkovNoise
-    algorithm : LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD or QLearning
+    algorithm : LinearSA, OnPolicyTD, OffPolicyTabularTD, OffPolicyLinearTD, TDC or QLearning
         Or an algorithm of your own with the structure of one of these.
     step_size : float
         alpha.
