@@ -63,7 +63,7 @@ def extrapolated(
     if fixed_point is not None:
         truth = flat_params(fixed_point, "fixed_point", found.sizes["param"])
         for name in list(found.data_vars):
-            error = np.square(found[name] - xr.DataArray(truth, dims="param")).sum("param")
+            error = ((found[name] - xr.DataArray(truth, dims="param")) ** 2).sum("param")
             found[str(name).replace("params", "squared_error_2")] = error
     return found
 
