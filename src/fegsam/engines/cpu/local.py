@@ -157,29 +157,21 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         chain, agents = lower_chain(problem, policies, sampling), lower_agents(problem, policies)
         stream = CompiledStream(chain, agents, sampling, algorithm.window, seed, agent)
         tables, dimension = algorithm.tables(problem), algorithm.dimension(problem)
-        run_steps, stride = compiled_local_steps(algorithm.form, algorithm.rule), stream.stride
+        run, stride = compiled_local_steps(algorithm.form, algorithm.rule), stream.stride
         out = np.zeros(dimension)
         nothing = StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
         trace = Trace(Write(False, False, False), nothing, 0, out)
 
-        def made(params: np.ndarray, rows: Path, begin: int, size: float, count: int) -> int:
-            reach = StepRange(np.uint64(begin * stride), np.uint64(stride), count)
-            with explained(algorithm.rule):
-                return run_steps(
-                    _Scratch(params, out), rows, tables, np.float64(size), reach, trace
-                )
-
         def steps(
             params: np.ndarray, rows: Path, sizes: np.ndarray, correction: np.ndarray | None
         ) -> int:
-            if correction is None and (sizes == sizes[0]).all():
-                return made(params, rows, 0, sizes[0], len(sizes))
-            for k, each in enumerate(sizes):
-                if made(params, rows, k, each, 1) == 0:
-                    return k
-                if correction is not None:
-                    params += each * correction
-            return len(sizes)
+            reach = StepRange(np.uint64(0), np.uint64(stride), len(sizes))
+            scratch = _Scratch(params, out)
+            with explained(algorithm.rule):
+                if correction is None and (sizes == sizes[0]).all():
+                    return run.equal(scratch, rows, tables, np.float64(sizes[0]), reach, trace)
+                added = nothing.old if correction is None else correction
+                return run.varied(scratch, rows, tables, sizes, reach, trace, added)
 
         super().__init__(stream, steps, dimension, size, STEPS_AT_ONCE)
 
@@ -190,8 +182,17 @@ class _Scratch(NamedTuple):
     """(d): what a dense rule fills"""
 
 
+class _Loops(NamedTuple):
+    """The compiled loops of one rule."""
+
+    equal: Any
+    """steps of one size"""
+    varied: Any
+    """steps of sizes of their own, each followed by a correction"""
+
+
 def make_local_steps(form, rule, key):
-    """The loop for one rule; `key` identifies the rule (see `compilation`)."""
+    """The loops for one rule; `key` identifies the rule (see `compilation`)."""
     steps = make_steps(form, rule, key)
 
     @compiled(key=key)
@@ -199,14 +200,27 @@ def make_local_steps(form, rule, key):
         """The steps `reach` on `scratch.params` along `path`; how many of them left it finite."""
         return steps(scratch, path, tables, step_size, reach, trace)
 
-    return local_steps
+    @compiled(key=key)
+    def varied_steps(scratch, path, tables, step_sizes, reach, trace, correction):
+        """The same with the `step_sizes` (steps), and a `correction` (d), or (0) for none."""
+        params, at = scratch.params, reach.at
+        for k in range(reach.steps):
+            once = StepRange(at, reach.stride, 1)
+            if steps(scratch, path, tables, step_sizes[k], once, trace) == 0:
+                return k
+            for j in range(correction.shape[0]):
+                params[j] += step_sizes[k] * correction[j]
+            at += reach.stride
+        return reach.steps
+
+    return _Loops(local_steps, varied_steps)
 
 
-_local_steps_of_rule: dict[Any, Any] = {}
+_local_steps_of_rule: dict[Any, _Loops] = {}
 
 
-def compiled_local_steps(form: str, rule: Any) -> Any:
-    """The compiled loop for a rule; kept per process, since a rule may be compiled only once."""
+def compiled_local_steps(form: str, rule: Any) -> _Loops:
+    """The compiled loops for a rule; kept per process, since a rule may be compiled only once."""
     key = rule_key(rule)
     slot = (form, key if key is not None else rule)
     if slot not in _local_steps_of_rule:
