@@ -156,6 +156,16 @@ def test_sizes_are_held_against_the_bytes_that_are_there():
             assert isinstance(judge(sealed(body, code=code)), Refused)
 
 
+@pytest.mark.parametrize("side", [2**32 + 1, 2**60, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("rest", [0, 8 * DIM])
+def test_an_empty_matrix_of_any_width_is_refused(side, rest):
+    body = body_of(VALID)
+    head = body[: -8 * DIM - 16]
+    for shape in ((0, side), (side, 0)):
+        sizes = b"".join(each.to_bytes(8, "little") for each in shape)
+        assert isinstance(judge(sealed(head + sizes + bytes(rest))), Refused)
+
+
 @pytest.mark.parametrize(
     "message",
     [Hello(FINGERPRINT, (0, 2**64 - 1)), Failure(FINGERPRINT, 3, (), Trouble.BUSY), VALID],

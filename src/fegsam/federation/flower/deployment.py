@@ -133,7 +133,8 @@ def init(
     rules, insecure = dict(rules or {}), entrance.insecure
     experiment = Experiment.from_spec(spec, seed, trust=trust)
     dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
-    _check_rules(rules, str(directory / "server" / SERVER_FILE)).check(experiment.num_agents)
+    checked = _check_rules(rules, str(directory / "server" / SERVER_FILE))
+    checked.check(experiment.num_agents, experiment.method)
     if not entrance.hosts:
         raise FederationError(
             "the server has no host: give the name or address under which nodes reach it."

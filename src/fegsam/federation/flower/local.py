@@ -32,7 +32,16 @@ from fegsam.history import load_history
 from fegsam.history.settings import Settings
 
 DEPLOYMENT = "deployment"
-_DECIDING = ("fingerprint", "seeds", "step_size", "sync_period", "num_steps")
+_DECIDING = (
+    "fingerprint",
+    "seeds",
+    "step_size",
+    "sync_period",
+    "periods",
+    "num_steps",
+    "method",
+    "schedule",
+)
 """Settings that identify the experiment of a history."""
 
 

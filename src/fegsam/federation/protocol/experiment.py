@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import pathlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +24,14 @@ from fegsam.algorithms.rule import Algorithm, check_algorithm, check_part, requi
 from fegsam.engines.cpu.local import SimulatedAgent
 from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
+from fegsam.federation.protocol.local_rounds import LocalRounds
 from fegsam.federation.protocol.node import Node
+from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
+from fegsam.methods.method import Method, check_method
+from fegsam.methods.plain import method_to_plain, schedule_to_plain
+from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
 from fegsam.prepare import content_fingerprint, prepare
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
@@ -43,6 +49,12 @@ class Terms:
     truth: Truth
     """the reference for the error of the average; NaN if it is unknown"""
     output_time: int
+    kinds: np.ndarray
+    """int64 (N): the kind of each agent, for weights, variates and local steps by kind"""
+    num_kinds: int
+    method: Method = field(default_factory=Method)
+    schedule: Schedule | None = None
+    discount: float | None = None
 
     @property
     def seed(self) -> int:
@@ -51,7 +63,20 @@ class Terms:
     @property
     def rounds(self) -> int:
         """The number of rounds; the last may be shorter, and its average is only measured."""
-        return -(-self.settings.num_steps // self.settings.sync_period)
+        return self.plan.count
+
+    @cached_property
+    def plan(self) -> RoundPlan:
+        """The times and step sizes of all rounds."""
+        settings = self.settings
+        return RoundPlan(
+            self.method,
+            settings.rounds,
+            settings.num_steps,
+            settings.step_size,
+            self.schedule,
+            self.discount,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +95,7 @@ class Experiment:
     problem: Federation | MarkovNoise
     algorithm: Algorithm
     step_size: float
-    sync_period: int
+    sync_period: SyncPeriod
     num_steps: int
     seed: int = 0
     sampling: Sampling = "markov"
@@ -84,14 +109,21 @@ class Experiment:
     """the fingerprint, if `problem` is only a part of the experiment"""
     present: tuple[int, ...] | None = None
     """the agents whose environments and policies `problem` has; None: all"""
+    method: Method = field(default_factory=Method)
+    schedule: Schedule | None = None
+    own_steps: tuple[tuple[int, float], ...] | None = None
+    """if `problem` is only a part: the local steps of each present agent in a round and the factor
+    of its change, where the method has unequal local steps"""
 
     def __post_init__(self) -> None:
         check = check_algorithm if self.present is None else check_part
         check(self.algorithm, self.problem)
         require_fixed_policies(self.algorithm, "agents of a federation draw paths without them")
         positive(self.step_size, "step_size")
-        integer(self.sync_period, "sync_period")
+        rounds_of(self.sync_period)
         integer(self.num_steps, "num_steps")
+        check_deployable(check_method(self.method))
+        schedule_to_plain(self.schedule)
         check_seeds((self.seed,))
         check_sampling(self.sampling)
 
@@ -117,6 +149,10 @@ class Experiment:
         if arguments.pop("stop_at_output"):
             raise ProblemError(
                 "run.stop_at_output is true, but a federation runs to its end: set it to false."
+            )
+        if arguments.pop("tail", None) is not None:
+            raise ProblemError(
+                "the study asks for a tail average, but a federation keeps none: leave it out."
             )
         seeds = arguments.pop("seeds")
         return Experiment(problem, algorithm, seed=seeds[0] if seed is None else seed, **arguments)
@@ -144,15 +180,33 @@ class Experiment:
         """SHA-256 of all that determines the parameters, equal for equal experiments everywhere."""
         if self.agreed is not None:
             return self.agreed
+        rounds = self.plan.rounds
         numbers = (
             float(self.step_size),
-            self.sync_period,
+            (*rounds.first, rounds.period) if rounds.first else rounds.period,
             self.num_steps,
             self.seed,
             self.sampling,
         )
         content = content_fingerprint(self.problem, self.algorithm, self.start)
-        return hashlib.sha256(f"{content} {numbers!r}".encode()).hexdigest()
+        agreed = f"{content} {numbers!r}"
+        if not self.method.is_plain or self.schedule is not None:
+            rule = [method_to_plain(self.method), schedule_to_plain(self.schedule)]
+            agreed += f" {json.dumps(rule, sort_keys=True)}"
+        return hashlib.sha256(agreed.encode()).hexdigest()
+
+    @cached_property
+    def plan(self) -> RoundPlan:
+        """The times and step sizes of all rounds."""
+        problem = self.problem
+        return RoundPlan(
+            self.method,
+            rounds_of(self.sync_period),
+            self.num_steps,
+            float(self.step_size),
+            self.schedule,
+            problem.discount if isinstance(problem, Federation) else None,
+        )
 
     def agent(self, agent: int) -> SimulatedAgent:
         """Agent number `agent` in its initial state."""
@@ -173,7 +227,9 @@ class Experiment:
     def node(self, agents: Iterable[int], state_dir: str | pathlib.Path) -> Node:
         """A node with these agents, without the environments and policies of the others."""
         part = self.only(agents)
-        return Node(self.fingerprint, part.present or (), part.agent, state_dir)
+        present, own = part.present or (), part.own_steps or ()
+        rounds = LocalRounds(part.plan, part.seed, dict(zip(present, own, strict=False)))
+        return Node(self.fingerprint, present, part.agent, state_dir, rounds)
 
     def only(self, agents: Iterable[int]) -> Experiment:
         """The experiment with the environments and behaviour policies of these agents alone.
@@ -189,14 +245,15 @@ class Experiment:
                     f"agents has {agent}, but this experiment has agents {_listed(self._here)}; "
                     "choose among them."
                 )
+        part = {"agreed": self.fingerprint, "present": agents, "own_steps": self._own(agents)}
         if not isinstance(problem, Federation):
-            return dataclasses.replace(self, agreed=self.fingerprint, present=agents)
+            return dataclasses.replace(self, **part)
         kinds, place = np.unique(problem.assignment[list(agents)], return_inverse=True)
         # Agents on other nodes get an arbitrary kind: they never run here.
         assignment = np.zeros(problem.num_agents, np.int64)
         assignment[list(agents)] = place
         policies = problem.behavior_policies
-        part = Federation(
+        own = Federation(
             [problem.mdps[kind] for kind in kinds] if len(problem.mdps) > 1 else problem.mdps,
             policies[kinds] if policies is not None and len(policies) > 1 else policies,
             num_agents=problem.num_agents,
@@ -205,7 +262,19 @@ class Experiment:
             features=problem.features,
             initial_distribution=problem.initial_distribution,
         )
-        return dataclasses.replace(self, problem=part, agreed=self.fingerprint, present=agents)
+        return dataclasses.replace(self, problem=own, **part)
+
+    def _own(self, agents: Sequence[int]) -> tuple[tuple[int, float], ...] | None:
+        """The local steps of some agents in a round, and the factors of their changes."""
+        local_steps = self.method.local_steps
+        if local_steps is None:
+            return None
+        if self.own_steps is not None:
+            known = dict(zip(self._here, self.own_steps, strict=True))
+            return tuple(known[agent] for agent in agents)
+        kinds = self.problem.assignment
+        steps, factors = local_steps.of_agents(kinds), local_steps.factors(kinds)
+        return tuple((int(steps[agent]), float(factors[agent])) for agent in agents)
 
     def terms(self, truth: bool = True) -> Terms:
         """The terms for the server; with `truth` the fixed point is solved for, unless given."""
@@ -224,6 +293,8 @@ class Experiment:
                 "initial_params",
                 "record",
                 "record_params",
+                "method",
+                "schedule",
             )
         }
         if not truth:
@@ -241,7 +312,18 @@ class Experiment:
             content = content_fingerprint(self.problem, self.algorithm, self.start)
             settings = dataclasses.replace(settings, fingerprint=content)
         settings = dataclasses.replace(settings, record=_at_synchronisations(settings))
-        return Terms(self.fingerprint, settings, self.start, known, int(job.output_times[0]))
+        return Terms(
+            self.fingerprint,
+            settings,
+            self.start,
+            known,
+            int(job.output_times[0]),
+            kinds=np.array(self.problem.assignment, np.int64),
+            num_kinds=self.problem.num_kinds,
+            method=self.method,
+            schedule=self.schedule,
+            discount=job.discount,
+        )
 
 
 def _listed(agents: Sequence[int]) -> str:
@@ -252,4 +334,5 @@ def _at_synchronisations(settings: Settings) -> np.ndarray:
     """The recorded times, each moved to the synchronisation before it; the end stays."""
     inside = settings.record[settings.record < settings.num_steps]
     ends = settings.record[settings.record == settings.num_steps]
-    return np.union1d(inside // settings.sync_period * settings.sync_period, ends)
+    rounds = settings.rounds
+    return np.union1d(rounds.start(rounds.containing(inside)), ends)

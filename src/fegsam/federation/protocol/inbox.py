@@ -117,7 +117,7 @@ class Inbox:
             Expected(
                 fingerprint=self._terms.fingerprint,
                 round=current.number,
-                steps=current.steps,
+                steps=current.steps_of(reply.agent),
                 shape=(len(current.stops), len(self._terms.initial_params)),
                 norm_bound=self._rules.norm_bound,
                 hosted=hosted,

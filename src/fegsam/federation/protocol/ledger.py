@@ -1,6 +1,7 @@
 """The server's files: its checkpoint, the recorded averages and a log of events.
 
-    DIR/checkpoint       the average after the last closed round, and the state of each agent
+    DIR/checkpoint       the average after the last closed round, what the method keeps beside it,
+                         and the state of each agent
     DIR/record-*         the averages of the history, one file each
     DIR/events.jsonl     one JSON object per line
     DIR/.lock, .lock.pid the process that uses the directory
@@ -17,7 +18,7 @@ import json
 import pathlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,16 @@ class FederationState:
     """replies that went into an average"""
     bytes_up: int = 0
     bytes_down: int = 0
+    heard: list[int] = field(default_factory=list)
+    """the number of rounds up to each agent's last reply that was used, or 0"""
+    memory: dict[str, np.ndarray] = field(default_factory=dict)
+    """what the method keeps beside the average (see `server_rounds`)"""
 
     @staticmethod
     def first(terms: Terms) -> FederationState:
-        agents = terms.settings.num_agents
+        none = [0] * terms.settings.num_agents
         return FederationState(
-            0, terms.initial_params.copy(), [0] * agents, [0] * agents, [0] * agents
+            0, terms.initial_params.copy(), [*none], [*none], [*none], heard=[*none]
         )
 
 
@@ -94,16 +99,14 @@ class Ledger:
                 f"{str(self.directory)!r} holds another experiment's federation; choose another "
                 "directory, or remove this one."
             )
-        return FederationState(average=arrays["average"].copy(), **header)
+        memory = {name: array.copy() for name, array in arrays.items()}
+        header.setdefault("heard", [0] * len(header["times"]))
+        return FederationState(average=memory.pop("average"), memory=memory, **header)
 
     def save(self, state: FederationState) -> None:
         header = asdict(state)
-        average = header.pop("average")
-        write_sealed(
-            self._checkpoint,
-            {"fingerprint": self._terms.fingerprint, **header},
-            {"average": average},
-        )
+        arrays = {"average": header.pop("average"), **header.pop("memory")}
+        write_sealed(self._checkpoint, {"fingerprint": self._terms.fingerprint, **header}, arrays)
 
     def record(self, name: str, average: np.ndarray, sync_error: float = 0.0) -> None:
         """Store an average under its time or as "output"; the next checkpoint makes it durable."""

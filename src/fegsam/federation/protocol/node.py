@@ -4,6 +4,7 @@ A transport calls only `Node.answer`: bytes in, bytes out. It guarantees the fol
 
 - A round is computed once. Asked again for its last round, an agent sends the same result again.
 - Before a result is sent, it is on the disk, with position, window and step counter in one file.
+- A control variate changes only by a round that the server used, as its next request says.
 - An agent refuses a round that is not after its last one (or the last one from other parameters),
   because the samples of that round are used up.
 - Only the messages of `wire.FROM_NODE` leave the node. Details of errors stay here, in
@@ -22,6 +23,7 @@ import numpy as np
 from fegsam.engines.agent import Agent
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
+from fegsam.federation.protocol.local_rounds import LocalRounds
 from fegsam.federation.protocol.state import AgentFile, ComputedRound, HeldError, append_event
 from fegsam.federation.protocol.wire import (
     FROM_SERVER,
@@ -50,6 +52,8 @@ class Node:
     state_dir : path
         The directory of the state, with a folder per experiment. An agent that moves to this node
         brings its file.
+    rounds : LocalRounds, optional
+        How the agents make their rounds; as in plain averaging by default.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class Node:
         agents: Iterable[int],
         make_agent: Callable[[int], Agent],
         state_dir: str | pathlib.Path,
+        rounds: LocalRounds | None = None,
     ) -> None:
         self.fingerprint = fingerprint
+        self._rounds = LocalRounds() if rounds is None else rounds
         self.agents = tuple(sorted(set(agents)))
         if not self.agents:
             raise FederationError("The node has no agents; give it at least one.")
@@ -105,27 +111,38 @@ class Node:
             return self._failure(agent, request, Trouble.ERROR, f"{type(error).__name__}: {error}")
 
     def _locked_work(self, agent: int, request: Request) -> Reply | Failure:
+        self._rounds.check(request)
         file, actor = self._files[agent], self._agent(agent)
-        kept = file.read()
-        if kept is not None:
-            state, last = kept
+        kept, digest = file.read(), request.digest(agent)
+        last = None if kept is None else kept[1]
+        if kept is not None and last is not None:
             try:
-                actor.restore(state)
+                actor.restore(kept[0])
             except ProblemError as error:
                 raise StateError(str(error)) from error
-            if (last.round, last.request) == (request.round, request.digest):
+            if (last.round, last.request) == (request.round, digest):
                 self._log("delivered again", agent=agent, round=request.round)
                 return self._reply(agent, request, actor.time, last.params)
             if request.round <= last.round:
                 return self._failure(
                     agent, request, Trouble.AHEAD, f"it computed round {last.round} already"
                 )
-        before = actor.time
-        params = _follow(actor, request)
-        computed = ComputedRound(request.round, request.digest, params)
-        file.write(actor.save(), computed)
+        before, variate = actor.time, self._variate(agent, request, last)
+        params, variates = self._rounds.follow(agent, actor, request, variate)
+        file.write(actor.save(), ComputedRound(request.round, digest, params, variates))
         self._log("computed", agent=agent, round=request.round, first=before, last=actor.time - 1)
         return self._reply(agent, request, actor.time, params)
+
+    def _variate(
+        self, agent: int, request: Request, last: ComputedRound | None
+    ) -> np.ndarray | None:
+        """(d): the agent's control variate, where it keeps one: that of the last round used."""
+        if not self._rounds.keeps_variates:
+            return None
+        if last is None:
+            return np.zeros(request.params.shape[1])
+        assert last.variates is not None
+        return last.variates[int(request.heard_of(agent) == last.round + 1)]
 
     def _agent(self, agent: int) -> Agent:
         """The agent, in its initial state if it has no file."""
@@ -134,7 +151,8 @@ class Node:
         return self._made[agent]
 
     def _reply(self, agent: int, request: Request, now: int, params: np.ndarray) -> Reply:
-        return Reply(self.fingerprint, request.round, agent, request.stops[-1], now, params)
+        steps = self._rounds.steps(agent, request)
+        return Reply(self.fingerprint, request.round, agent, steps, now, params)
 
     def _failure(self, agent: int, request: Request, trouble: Trouble, detail: str) -> Failure:
         self._log("failed", agent=agent, round=request.round, reason=trouble.value, detail=detail)
@@ -142,23 +160,3 @@ class Node:
 
     def _log(self, event: str, **details: Any) -> None:
         append_event(self._folder / "node.jsonl", {"event": event, "clock": time.time(), **details})
-
-
-def _follow(actor: Agent, request: Request) -> np.ndarray:
-    """(stops, d): the agent's parameters at each stop."""
-    if (
-        not request.stops
-        or 0 in request.stops
-        or list(request.stops) != sorted(set(request.stops))
-        or len(request.params) != 1
-    ):
-        raise FederationError(
-            f"The request has stops {request.stops} and {len(request.params)} rows of parameters; "
-            "give increasing stops and one row."
-        )
-    params, done, rows = request.params[0], 0, []
-    for stop in request.stops:
-        params = actor.local_steps(params, stop - done)
-        rows.append(params)
-        done = stop
-    return np.array(rows)

@@ -2,17 +2,17 @@
 
 A round works as follows.
 
-1. The participants are drawn from words of the experiment's seed (all agents, unless
-   `Rules.participants` is smaller).
+1. The participants are drawn from words of the experiment's seed (all agents, unless the method
+   has a participation or `Rules.participants` is smaller).
 2. Each participant is asked on its node. It is asked again when an answer is lost or refused, or
    its node comes back. Nodes compute a round once, so asking again is always safe.
 3. A reply is checked (`wire.check_reply`) before it is used. An agent with `Rules.offences` refused
    replies is quarantined.
 4. The round closes when all participants have answered. With a quorum, it also closes at its
    timeout, or when all connected participants have answered.
-5. The average is over the agents that answered, with equal weights and in the order of the agents,
-   so its bits do not depend on the order of arrival. It is on the disk before the next round is
-   requested.
+5. The average is over the agents that answered, in the order of the agents, so its bits do not
+   depend on the order of arrival. The server moves by it as the method says (`server_rounds`), and
+   its state is on the disk before the next round is requested.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import pathlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,10 +31,10 @@ from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.inbox import Inbox
 from fegsam.federation.protocol.ledger import Event, FederationState, Ledger
 from fegsam.federation.protocol.roster import Roster
+from fegsam.federation.protocol.server_rounds import ServerRounds
 from fegsam.federation.protocol.transport import Transport
 from fegsam.federation.protocol.wire import Accepted, Ask, Request, encode
 from fegsam.history.history import History
-from fegsam.methods.aggregate import Aggregator
 from fegsam.methods.method import Method
 
 _GREETINGS_APART = 10
@@ -48,7 +48,7 @@ class Rules:
     quorum: int | None = None
     """smallest number of replies of a round; None: all participants that are not quarantined"""
     participants: int | None = None
-    """number of agents that take part in a round; None: all"""
+    """number of agents that take part in a round; None: those of the method, or all"""
     round_timeout: float = 600.0
     """seconds after which a round closes with its quorum"""
     give_up: float = 3600.0
@@ -62,8 +62,16 @@ class Rules:
     norm_bound: float = 1e9
     """largest 2-norm of parameters that is accepted"""
 
-    def check(self, num_agents: int) -> None:
+    def check(self, num_agents: int, method: Method | None = None) -> None:
         asked = num_agents if self.participants is None else self.participants
+        participation = None if method is None else method.participation
+        if participation is not None:
+            if self.participants is not None:
+                raise FederationError(
+                    f"participants is {self.participants}, but the method has a participation of "
+                    "its own; leave one of them out."
+                )
+            asked = participation.agents or num_agents
         for name, value, most in (
             ("participants", asked, num_agents),
             ("quorum", self.quorum, asked),
@@ -107,6 +115,14 @@ class Round:
     retry_at: dict[int, float] = field(default_factory=dict)
     waiting: bool = False
     """whether its timeout has passed without a quorum"""
+    drawn: int | None = None
+    """number of agents that the method drew, quarantined or not; None: it draws none"""
+    local_steps: Mapping[int, int] = field(default_factory=dict)
+    """the steps of each agent in a round, where agents differ in that"""
+
+    def steps_of(self, agent: int) -> int:
+        """The number of steps that an agent should make."""
+        return min(self.steps, self.local_steps.get(agent, self.steps))
 
     def put_off(self, agents: list[int], now: float, retry_after: float) -> None:
         """Schedule these agents to be asked again later."""
@@ -146,13 +162,13 @@ class Server:
         self._terms, self._transport, self._clock = terms, transport, clock
         self._rules = Rules() if rules is None else rules
         self._num_agents = terms.settings.num_agents
-        self._rules.check(self._num_agents)
+        self._rules.check(self._num_agents, terms.method)
+        self._rounds = ServerRounds(terms)
         self._ledger = Ledger(terms, directory, on_event)
         self._roster = Roster(self._num_agents, self._ledger.event)
         self._state = FederationState.first(terms)
         self._greet_at: dict[str, float] = {}
         self._gathered = False
-        self._aggregator = Aggregator(Method(), np.zeros(self._num_agents, np.int64), 1)
 
     def run(self) -> Outcome:
         """Run to the end; `FederationError` if a round gets no quorum."""
@@ -188,24 +204,33 @@ class Server:
         self._ledger.record("0", self._state.average)
         self._ledger.save(self._state)
 
-    def _time(self, rounds: int) -> int:
-        return min(rounds * self._terms.settings.sync_period, self._terms.settings.num_steps)
-
     def _open(self) -> Round:
-        number = self._state.round
-        begin, end = self._time(number), self._time(number + 1)
+        number, plan = self._state.round, self._terms.plan
+        begin, end = plan.begin(number), plan.begin(number + 1)
         output = self._terms.output_time
         if output == begin:
             self._ledger.record("output", self._state.average)
         stops = (output - begin, end - begin) if begin < output < end else (end - begin,)
-        return Round(number, end - begin, stops, self._participants(number), self._clock())
+        drawn = self._rounds.drawn(number)
+        return Round(
+            number,
+            end - begin,
+            stops,
+            self._participants(number, drawn),
+            self._clock(),
+            drawn=None if drawn is None else len(drawn),
+            local_steps=self._rounds.local_steps(),
+        )
 
-    def _participants(self, number: int) -> frozenset[int]:
+    def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
+        """The agents to ask in a round, of which the method has `drawn` some."""
         good, count = self._good(), self._rules.participants
+        if drawn is not None:
+            return frozenset(good).intersection(drawn.tolist())
         if count is None or count >= len(good):
             return frozenset(good)
-        drawn = draw_participants(np.array(good), count, self._terms.seed, number)
-        return frozenset(drawn.tolist())
+        few = draw_participants(np.array(good), count, self._terms.seed, number)
+        return frozenset(few.tolist())
 
     def _good(self) -> list[int]:
         """Agents that are not quarantined."""
@@ -252,19 +277,18 @@ class Server:
         for node, agents in by_node.items():
             current.outstanding |= dict.fromkeys(agents, node)
             inbox.note_request(current.number, agents)
-            params = self._state.average[None]
-            self._send(
-                node,
-                encode(
-                    Request(
-                        self._terms.fingerprint,
-                        current.number,
-                        tuple(agents),
-                        current.stops,
-                        params,
-                    )
-                ),
-            )
+            self._send(node, encode(self._request(current, agents)))
+
+    def _request(self, current: Round, agents: list[int]) -> Request:
+        heard = self._state.heard if self._rounds.agents_keep_variates else ()
+        return Request(
+            self._terms.fingerprint,
+            current.number,
+            tuple(agents),
+            current.stops,
+            self._rounds.rows(self._state, agents),
+            tuple(heard[agent] for agent in agents) if heard else (),
+        )
 
     def _send(self, node: str, payload: bytes) -> None:
         self._state.bytes_down += len(payload)
@@ -275,9 +299,13 @@ class Server:
             self._greet_at[node] = self._clock() + self._rules.retry_after
 
     def _may_close(self, current: Round) -> bool:
+        if current.drawn == 0:
+            return True
         pending, now = self._pending(current), self._clock()
         reachable = len(current.answered) + len(pending)
         quorum = reachable if self._rules.quorum is None else self._rules.quorum
+        if current.drawn is not None:
+            quorum = min(quorum, current.drawn)
         if reachable < max(quorum, 1):
             raise self._gave_up(
                 current, f"only {reachable} of the agents asked are not quarantined"
@@ -315,38 +343,27 @@ class Server:
         )
 
     def _close(self, current: Round) -> None:
-        """Average over the agents that answered, store the average and log the round."""
-        state, settings = self._state, self._terms.settings
-        answered = sorted(current.answered)
-        params = np.array([current.answered[agent].reply.params for agent in answered])
-        averages = self._aggregator.mean(params, np.array(answered))
+        """Move by what the agents answered, store the state and log the round."""
+        state, answered = self._state, sorted(current.answered)
         missing = sorted(current.asked.difference(answered))
+        self._settle(current, answered)
+        state.round += 1
         for agent in missing:
-            state.unheard[agent] += current.steps
+            state.unheard[agent] += current.steps_of(agent)
             self._ledger.event("silent", round=current.number, agent=agent)
         for agent in answered:
             accepted = current.answered[agent]
             state.times[agent], state.unheard[agent] = accepted.reply.time, 0
+            state.heard[agent] = state.round
             if accepted.lost:
                 self._ledger.event(
                     "samples-lost", round=current.number, agent=agent, steps=accepted.lost
                 )
-        state.round += 1
-        state.average = averages[-1]
         state.communications += len(answered)
-        now = self._time(state.round)
-        if len(current.stops) > 1:
-            self._ledger.record("output", averages[0])
-        if now in settings.record:
-            apart = np.square(params[:, -1] - averages[-1]).sum(axis=1).mean()
-            # After a synchronisation the agents are equal; after a shorter last round they are not.
-            self._ledger.record(
-                str(now), state.average, 0.0 if now % settings.sync_period == 0 else float(apart)
-            )
         self._ledger.event(
             "round",
             round=current.number,
-            time=now,
+            time=self._terms.plan.begin(state.round),
             asked=sorted(current.asked),
             answered=answered,
             missing=missing,
@@ -358,6 +375,23 @@ class Server:
         # Log before saving: every closed round has its line, and a round that a restart closes
         # again has another one after it.
         self._ledger.save(state)
+
+    def _settle(self, current: Round, answered: list[int]) -> None:
+        """Form the averages of a round, and record those that the history needs."""
+        state, plan, agents = self._state, self._terms.plan, np.array(answered, np.int64)
+        params = np.array([current.answered[agent].reply.params for agent in answered])
+        params = params.reshape(len(answered), len(current.stops), len(state.average))
+        if len(current.stops) > 1:
+            self._ledger.record("output", self._rounds.measured(state, agents, params[:, 0])[0])
+        # After a synchronisation the agents are equal; after a shorter last round they are not.
+        sync_error = 0.0
+        if plan.is_whole(current.number):
+            self._rounds.synchronise(state, agents, params[:, -1])
+        else:
+            state.average, sync_error = self._rounds.measured(state, agents, params[:, -1])
+        now = plan.begin(current.number + 1)
+        if now in self._terms.settings.record:
+            self._ledger.record(str(now), state.average, sync_error)
 
     def _squared_error(self) -> float | None:
         truth = self._terms.truth

@@ -23,6 +23,14 @@ from fegsam.federation.protocol.experiment import Experiment, Terms
 from fegsam.federation.protocol.state import read_sealed, write_sealed
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
+from fegsam.methods.plain import (
+    method_from_plain,
+    method_to_plain,
+    schedule_from_plain,
+    schedule_to_plain,
+    sync_period_from_plain,
+    sync_period_to_plain,
+)
 from fegsam.problem.federation import Federation
 from fegsam.problem.mdp import MDP
 
@@ -72,9 +80,12 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
         "num_mdps": len(problem.mdps),
         "algorithm": [algorithm_name(type(part.algorithm)), options],
         "numbers": {
-            name: getattr(part, name)
-            for name in ("step_size", "sync_period", "num_steps", "seed", "sampling")
+            name: getattr(part, name) for name in ("step_size", "num_steps", "seed", "sampling")
         },
+        "sync_period": sync_period_to_plain(part.sync_period),
+        "method": method_to_plain(part.method),
+        "schedule": schedule_to_plain(part.schedule),
+        "own_steps": part.own_steps,
     }
     write_sealed(pathlib.Path(path), header, arrays)
 
@@ -94,7 +105,7 @@ def load_share(path: str | pathlib.Path) -> Experiment:
                 header["discount"],
             )
         )
-    name, options = header["algorithm"]
+    (name, options), own = header["algorithm"], header["own_steps"]
     problem = Federation(
         mdps, num_agents=header["num_agents"], **{part: arrays.get(part) for part in _OPTIONAL}
     )
@@ -103,6 +114,10 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         _algorithm(name, options, arrays),
         agreed=header["fingerprint"],
         present=tuple(header["present"]),
+        sync_period=sync_period_from_plain(header["sync_period"]),
+        method=method_from_plain(header["method"]),
+        schedule=schedule_from_plain(header["schedule"]),
+        own_steps=None if own is None else tuple((steps, factor) for steps, factor in own),
         **header["numbers"],
     )
 
@@ -152,6 +167,7 @@ def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
     arrays = {
         "record": settings.pop("record"),
         "start": terms.initial_params,
+        "kinds": terms.kinds,
         "fixed_point": terms.truth.fixed_point,
     }
     value = terms.truth.value
@@ -163,6 +179,10 @@ def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
         "settings": settings,
         "norm": terms.truth.norm,
         "output_time": terms.output_time,
+        "num_kinds": terms.num_kinds,
+        "discount": terms.discount,
+        "method": method_to_plain(terms.method),
+        "schedule": schedule_to_plain(terms.schedule),
     }
     write_sealed(pathlib.Path(path), header, arrays)
 
@@ -179,11 +199,18 @@ def load_terms(path: str | pathlib.Path) -> Terms:
     return Terms(
         fingerprint=header["fingerprint"],
         settings=Settings(
-            **{**plain, "seeds": tuple(plain["seeds"])}, record=arrays["record"].copy()
+            **{name: tuple(plain.pop(name)) for name in ("seeds", "periods")},
+            **plain,
+            record=arrays["record"].copy(),
         ),
         initial_params=arrays["start"],
         truth=Truth(arrays["fixed_point"], header["norm"], value),
         output_time=header["output_time"],
+        kinds=arrays["kinds"].copy(),
+        num_kinds=header["num_kinds"],
+        method=method_from_plain(header["method"]),
+        schedule=schedule_from_plain(header["schedule"]),
+        discount=header["discount"],
     )
 
 

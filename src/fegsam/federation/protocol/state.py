@@ -132,6 +132,8 @@ class ComputedRound:
     """digest of the request"""
     params: np.ndarray
     """(stops, d)"""
+    variates: np.ndarray | None = None
+    """(2, d): the agent's control variate in this round, and the next one if the round counts"""
 
 
 class AgentFile:
@@ -158,8 +160,8 @@ class AgentFile:
                 f"{header['fingerprint'][:16]}, "
                 f"not of agent {self._agent} of {self._fingerprint[:16]}; put the right file there."
             )
-        result = arrays.pop("result")
-        return arrays, ComputedRound(header["round"], header["request"], result)
+        result, variates = arrays.pop("result"), arrays.pop("variates", None)
+        return arrays, ComputedRound(header["round"], header["request"], result, variates)
 
     def write(self, state: Mapping[str, np.ndarray], computed: ComputedRound) -> None:
         """Store a state and the round that led to it, both or neither."""
@@ -169,4 +171,7 @@ class AgentFile:
             "round": computed.round,
             "request": computed.request,
         }
-        write_sealed(self.path, header, {**state, "result": computed.params})
+        result = {"result": computed.params}
+        if computed.variates is not None:
+            result["variates"] = computed.variates
+        write_sealed(self.path, header, {**state, **result})

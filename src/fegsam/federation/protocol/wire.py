@@ -32,6 +32,8 @@ _HEAD = struct.Struct("<4sBQ")
 _MAGIC = b"FGS1"
 _CHECKSUM = hashlib.sha256().digest_size
 _DTYPE = b"<f8\0"
+_LONGEST_SIDE = 2**32
+"""The most rows and columns of a matrix."""
 
 
 class WireError(ValueError):
@@ -67,15 +69,27 @@ class Request:
     stops: tuple[int, ...]
     """the steps after which parameters are reported, in order; the last is the round's length"""
     params: np.ndarray
-    """(1, d): the average"""
+    """(1, d): where they start; with control variates one more row for all agents, or for each"""
+    heard: tuple[int, ...] = ()
+    """where agents keep control variates: the number of rounds up to each one's last reply that
+    was used, or 0"""
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of all that an answer depends on, which excludes the other agents asked."""
-        content = (
-            repr((self.fingerprint, self.round, self.stops)).encode()
-            + self.params.astype("<f8").tobytes()
-        )
+    def variate(self, agent: int) -> np.ndarray:
+        """(d): the row beside the parameters that belongs to an agent."""
+        return self.params[1 if len(self.params) == 2 else 1 + self.agents.index(agent)]
+
+    def heard_of(self, agent: int) -> int:
+        """The number of rounds up to the agent's last reply that was used, or 0."""
+        return self.heard[self.agents.index(agent)]
+
+    def digest(self, agent: int) -> str:
+        """SHA-256 of all that an agent's answer depends on, which excludes the other agents."""
+        content = repr((self.fingerprint, self.round, self.stops)).encode()
+        content += self.params[0].astype("<f8").tobytes()
+        if len(self.params) > 1:
+            content += self.variate(agent).astype("<f8").tobytes()
+        if self.heard:
+            content += repr(self.heard_of(agent)).encode()
         return hashlib.sha256(content).hexdigest()
 
 
@@ -192,7 +206,8 @@ class _Reader:
         if self.take(4) != _DTYPE:
             raise WireError("wrong dtype")
         rows, columns = self.number(), self.number()
-        if 8 * rows * columns != len(self.rest):
+        # An empty matrix may claim any length of its other side, which NumPy cannot hold.
+        if max(rows, columns) > _LONGEST_SIDE:
             raise WireError("wrong length")
         return np.frombuffer(self.take(8 * rows * columns), "<f8").reshape(rows, columns)
 
