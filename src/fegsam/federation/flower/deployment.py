@@ -35,7 +35,7 @@ from fegsam.federation.flower.credentials import (
 )
 from fegsam.federation.flower.gate import Tls
 from fegsam.federation.protocol.experiment import Experiment
-from fegsam.federation.protocol.server import Rules
+from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.share import save_share, save_terms
 from fegsam.safe_files import read_plain
 

@@ -26,7 +26,7 @@ from fegsam.federation.flower.superlink import HOST
 from fegsam.federation.flower.supervisor import Supervisor
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Event
-from fegsam.federation.protocol.server import Rules
+from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.share import load_terms
 from fegsam.history import load_history
 from fegsam.history.settings import Settings

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.ledger import FederationState, Ledger
+from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
+from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.transport import Lost
 from fegsam.federation.protocol.wire import (
     FROM_NODE,
@@ -22,9 +24,6 @@ from fegsam.federation.protocol.wire import (
     check_reply,
     decode,
 )
-
-if TYPE_CHECKING:
-    from fegsam.federation.protocol.server import Round, Rules
 
 
 class Inbox:

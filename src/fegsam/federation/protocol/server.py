@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import pathlib
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,59 +29,16 @@ from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.inbox import Inbox
 from fegsam.federation.protocol.ledger import Event, FederationState, Ledger
+from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
+from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server_rounds import ServerRounds
 from fegsam.federation.protocol.transport import Transport
-from fegsam.federation.protocol.wire import Accepted, Ask, Request, encode
+from fegsam.federation.protocol.wire import Ask, Request, encode
 from fegsam.history.history import History
-from fegsam.methods.method import Method
 
 _GREETINGS_APART = 10
 """Time before a node without an answer is greeted again, in units of `retry_after`."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The rules of a server: participation, timeouts and refusals."""
-
-    quorum: int | None = None
-    """smallest number of replies of a round; None: all participants that are not quarantined"""
-    participants: int | None = None
-    """number of agents that take part in a round; None: those of the method, or all"""
-    round_timeout: float = 600.0
-    """seconds after which a round closes with its quorum"""
-    give_up: float = 3600.0
-    """seconds after which a round without its quorum ends the server; a restart resumes it"""
-    retry_after: float = 5.0
-    """seconds before an agent is asked again; doubled each time"""
-    poll: float = 0.5
-    """seconds to wait for messages at a time"""
-    offences: int = 3
-    """number of refused replies after which an agent is quarantined"""
-    norm_bound: float = 1e9
-    """largest 2-norm of parameters that is accepted"""
-
-    def check(self, num_agents: int, method: Method | None = None) -> None:
-        asked = num_agents if self.participants is None else self.participants
-        participation = None if method is None else method.participation
-        if participation is not None:
-            if self.participants is not None:
-                raise FederationError(
-                    f"participants is {self.participants}, but the method has a participation of "
-                    "its own; leave one of them out."
-                )
-            asked = participation.agents or num_agents
-        for name, value, most in (
-            ("participants", asked, num_agents),
-            ("quorum", self.quorum, asked),
-        ):
-            if value is not None and not 1 <= value <= most:
-                raise FederationError(
-                    f"{name} is {value}; give a number from 1 to {most} for {num_agents} agents."
-                )
-        for name in ("round_timeout", "give_up", "retry_after", "poll", "offences", "norm_bound"):
-            if not getattr(self, name) > 0:
-                raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,39 +53,6 @@ class Outcome:
     """number of replies that went into an average"""
     bytes_up: int
     bytes_down: int
-
-
-@dataclass(eq=False)
-class Round:
-    """An open round."""
-
-    number: int
-    steps: int
-    stops: tuple[int, ...]
-    asked: frozenset[int]
-    begun: float
-    answered: dict[int, Accepted] = field(default_factory=dict)
-    outstanding: dict[int, str] = field(default_factory=dict)
-    """agent -> node that was asked and has not answered"""
-    failures: Counter[int] = field(default_factory=Counter)
-    retry_at: dict[int, float] = field(default_factory=dict)
-    waiting: bool = False
-    """whether its timeout has passed without a quorum"""
-    drawn: int | None = None
-    """number of agents that the method drew, quarantined or not; None: it draws none"""
-    local_steps: Mapping[int, int] = field(default_factory=dict)
-    """the steps of each agent in a round, where agents differ in that"""
-
-    def steps_of(self, agent: int) -> int:
-        """The number of steps that an agent should make."""
-        return min(self.steps, self.local_steps.get(agent, self.steps))
-
-    def put_off(self, agents: list[int], now: float, retry_after: float) -> None:
-        """Schedule these agents to be asked again later."""
-        for agent in agents:
-            self.outstanding.pop(agent, None)
-            self.retry_at[agent] = now + retry_after * 2 ** min(self.failures[agent], 6)
-            self.failures[agent] += 1
 
 
 class Server:
