@@ -16,7 +16,7 @@ COMPILED = [
     ("alg4", "by visits"),
     ("alg4", "lost at random"),
     ("alg5", "last round by kind"),
-    ("alg1-linear", "first step by agent"),
+    ("alg1-linear", "momentum"),
 ]
 BOTH = pytest.mark.parametrize(("name", "kind"), COMPILED)
 
@@ -39,7 +39,7 @@ def test_a_large_table_gives_the_same_bits_for_one_thread_and_two(assert_same_bi
     """Blocks of agents touch few of its cells, and add up in lists."""
     states = 3000
     fed = fg.Federation(
-        fg.examples.garnet(states, 2, 3, discount=0.8, seed=1),
+        fg.examples.garnet(states, 2, 3, discount=0.8, seed=1, connected=True),
         fg.policies.uniform(states, 2),
         num_agents=900,
     )

@@ -77,6 +77,7 @@ class QLearning:
         self.policies(problem)
 
     def check_together(self, problem: Problem) -> None:
+        """Refuse a state and an action that no agent tries."""
         policies = self.policies(problem)
         if len(policies) > 1:
             policies = policies[problem.kind_counts > 0]
