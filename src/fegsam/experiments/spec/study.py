@@ -3,9 +3,11 @@
     [study]      name, title, seeds (a number or a list), engine
     [problem]    generator and its arguments; initial_distribution, assignment
     [problem.behavior], [problem.target], [problem.features], [problem.environments]
+    [methods.NAME]
+                 average, correction, server, participation, rounding, local_steps
     [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for your own rule
-    [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output,
-                 initial_params, fixed_point, common_paths
+    [run]        num_steps, sync_period, method, schedule, tail, record, record_params, sampling,
+                 output_decay, stop_at_output, initial_params, fixed_point, common_paths
     [grid]       num_agents, sync_period, step_size and other axes (see `grid`);
                  step_size = "corollary" and sync_period = "corollary" or "advised" take the value
                  that `fegsam.theory.schedule` gives for the cell
@@ -74,7 +76,7 @@ step_size = [0.1, 0.05]
 
 MOST_BYTES = 1 << 26
 """Largest size of a spec's text; larger arrays belong in separate files."""
-TABLES = ("study", "problem", "algorithm", "run", "grid", "figures", "claim")
+TABLES = ("study", "problem", "algorithm", "methods", "run", "grid", "figures", "claim")
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +286,15 @@ def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[Fig
                 ("figures", number, "by"),
                 f"is {show(figure.by)}, which is not an axis of [grid]{nearest(figure.by, axes)}",
             )
+        if figure.kind == "floor" and figure.by is not None:
+            other = next((each for each in axes[figure.by] if isinstance(each, str)), None)
+            if other is not None:
+                raise source.error(
+                    ("figures", number, "by"),
+                    f"is {show(figure.by)}, which has the value {show(other)}, but a floor is "
+                    "drawn over numbers: choose another axis, and each value of this one is a "
+                    "curve",
+                )
     return figures
 
 
