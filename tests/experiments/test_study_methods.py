@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 import fegsam as fg
@@ -12,7 +13,7 @@ from fegsam.errors import SpecError
 from fegsam.experiments.spec.study import EXAMPLE, parse_study
 from fegsam.experiments.sweep.sweep import load_results, run_sweep
 from fegsam.methods import schedules
-from helpers.malformed_specs import one_sentence
+from helpers.malformed_specs import NOISE, one_sentence
 
 GRID = "num_agents = [1, 4]"
 STUDY = EXAMPLE.replace('name = "speed-up"', 'name = "speed-up"\nengine = "reference"')
@@ -380,6 +381,34 @@ class TestSweeps:
         page = report_study(tmp_path).read_text(encoding="utf-8")
         for name in ("plain", "scafflsa", "some"):
             assert f"method = {name}" in page
+
+
+def test_exact_curves_are_those_of_the_method(tmp_path):
+    pytest.importorskip("plotly")
+    from fegsam.report.exact_answers import ExactAnswers
+
+    tables = '[methods.mine]\ncorrection.of = "kind"\n\n[run]\ntail = 0.5\n'
+    text = NOISE.replace("[run]\n", tables).replace("num_steps = 1000", "num_steps = 40")
+    text = text.replace('sync_period = ["corollary", "advised", 1]', "sync_period = [[2, 4]]")
+    text = text.replace('"corollary"', "0.1").replace(
+        "[grid]", '[grid]\nmethod = ["plain", "mine"]'
+    )
+    text = text.replace('name = "coin"', 'name = "coin"\nseeds = 2\nengine = "reference"')
+    results = run_sweep(parse_study(text), tmp_path, workers=1)
+    exact = ExactAnswers(results)
+    for cell in results.cells[::2]:
+        problem, algorithm = cell.build()
+        expected = fg.exact.moments(
+            problem,
+            algorithm,
+            step_size=0.1,
+            sync_period=(2, 4),
+            times=results.history(cell).data.time.values,
+            method=cell.method,
+            initial_params=[2.0],
+        )
+        np.testing.assert_allclose(exact.curve(cell), expected.mse, rtol=1e-9)
+        assert (exact.bound(cell) is None) == (not cell.is_plain)
 
 
 def test_a_federation_gets_no_new_arguments_from_a_plain_cell():

@@ -35,12 +35,14 @@ from fegsam.experiments.spec.cell_maker import CellMaker
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.foreign_code import Trust, code_of
 from fegsam.experiments.spec.grid import Axis, flat_grids, read_grids
+from fegsam.experiments.spec.method_tables import chosen_method, read_methods
 from fegsam.experiments.spec.problems import ProblemSpec
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, FigureSpec, StudyTable
 from fegsam.experiments.spec.toml_lines import Key
 from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.experiments.spec.wording import nearest, show
+from fegsam.methods.method import Method
 from fegsam.safe_files import read_plain, whole
 
 EXAMPLE = """\
@@ -141,6 +143,15 @@ class Study:
     def algorithm(self) -> AlgorithmSpec:
         """The algorithm of the first cell; a grid may change it in others."""
         return self._cells[0].algorithm
+
+    def method(self, name: str) -> Method:
+        """The method of a table [methods.NAME], or a published one.
+
+        >>> parse_study(EXAMPLE).method("scafflsa").correction
+        ControlVariates(of='agent', source='last_round')
+        """
+        methods = read_methods(self.source, self.source.tables.get("methods", {}), {})
+        return chosen_method(self.source, name, methods, ("methods", name)) or Method()
 
     @property
     def files(self) -> tuple[str, ...]:
