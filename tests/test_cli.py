@@ -148,9 +148,18 @@ def test_a_plan_is_printed_with_its_verification_and_the_trade_off(spec, capsys)
         assert said in out
 
 
+def test_plans_of_methods_are_printed_as_a_table(spec, capsys) -> None:
+    assert main(["plan", str(spec), "--accuracy", "0.05", "--methods", "plain"]) == 0
+    _, title, header, row = capsys.readouterr().out.splitlines()
+    assert title == "Squared error (2-norm) 0.05 with the fewest communications"
+    assert header.split("  ")[0] == "method"
+    assert row.split()[0] == "plain"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["--accuracy", "0.1", "--methods", "scaflsa"], "methods.scaflsa is 'scaflsa', which is"),
         (["--accuracy", "-1"], "accuracy is -1.0; give a positive number."),
         (["--accuracy", "nan"], "accuracy is nan; give a positive number."),
         (["--accuracy", "1e-9", "--budget", "10"], "out of reach within 10 steps"),

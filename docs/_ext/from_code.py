@@ -127,6 +127,8 @@ _WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 def _default(value: Any) -> str:
     if value is None or str(value).startswith("Pydantic"):
         return "none"
+    if hasattr(value, "model_fields"):
+        return "``{}``"
     if isinstance(value, tuple) and len(value) > 5:
         return f"``{value[0]}`` to ``{value[-1]}``"
     return f"``{str(value).lower() if isinstance(value, bool) else repr(value)}``"
@@ -149,6 +151,10 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
         return "a number of seeds, or a list of them"
     if "_record" in checks:
         return "a number of steps, a list of times, or the table below"
+    if "_rounds" in checks:
+        return "a whole number, a list of them, a table, or a word (see below)"
+    if "_tail" in checks:
+        return "a number, or the table below"
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _kind(arguments[0], arguments[1:])

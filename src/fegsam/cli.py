@@ -181,7 +181,13 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
         help="largest number of steps (goal communications; by default 16 times the smallest "
         "possible) or of communications (goal samples)",
     )
-
+    parser.add_argument(
+        "--methods",
+        nargs="*",
+        metavar="NAME",
+        help="compare methods: those named, of the study's [methods] or published ones; without a "
+        "name, plain averaging and the common alternatives",
+    )
     _add_trust(parser)
 
 
@@ -290,12 +296,17 @@ def _report(given: argparse.Namespace) -> int:
 
 def _plan(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec.study import load_study
-    from fegsam.planning import plan
+    from fegsam.planning import plan, plan_methods
 
-    cells = load_study(given.spec, trust=given.trust or None).cells()
-    cell = max(cells, key=lambda cell: cell.num_agents)
+    study = load_study(given.spec, trust=given.trust or None)
+    cell = max(study.cells(), key=lambda cell: cell.num_agents)
     problem, algorithm = cell.build()
-    found = plan(problem, algorithm, accuracy=given.accuracy, goal=given.goal, budget=given.budget)
+    wanted = {"accuracy": given.accuracy, "goal": given.goal, "budget": given.budget}
+    if given.methods is None:
+        found = plan(problem, algorithm, **wanted)
+    else:
+        named = {name: study.method(name) for name in given.methods} or None
+        found = plan_methods(problem, algorithm, methods=named, **wanted)
     print(f"{type(algorithm).__name__}, agents: {cell.num_agents}\n{found}")
     return 0
 
@@ -371,11 +382,13 @@ examples:
         """\
 Find the step size, the sync period and the number of steps that bring the squared error down to
 an accuracy with the fewest communications (or samples), and verify them by a run. The trade-off
-between communications and samples is printed too.""",
+between communications and samples is printed too. With --methods, do so for several methods and
+print their plans, the best first.""",
         """\
 examples:
   fegsam plan study.toml --accuracy 0.01
-  fegsam plan study.toml --accuracy 0.01 --goal samples --budget 500  at most 500 communications""",
+  fegsam plan study.toml --accuracy 0.01 --goal samples --budget 500  at most 500 communications
+  fegsam plan study.toml --accuracy 0.01 --methods plain scafflsa     the better of the two""",
         _plan_arguments,
         _plan,
     ),

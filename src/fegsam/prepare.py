@@ -36,6 +36,7 @@ from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.methods.average import Mean
 from fegsam.methods.method import Method, check_method
+from fegsam.methods.rounds import Rounds
 from fegsam.methods.schedules import Schedule, SyncPeriod, check_schedule, rounds_of
 from fegsam.methods.tail import Tail, tail_of
 from fegsam.problem.chains import check_chains, stationary_laws
@@ -101,19 +102,7 @@ def prepare(
     if fixed_point is not None:
         known = flat_params(fixed_point, "fixed_point", dimension)
     discount = problem.discount if isinstance(problem, Federation) else None
-    method.check(
-        num_agents=problem.num_agents,
-        num_kinds=problem.num_kinds,
-        form=algorithm.form,
-        dimension=dimension,
-        largest_step=_largest_step(step_size, schedule, discount, num_steps),
-        periods=(*rounds.first, rounds.period),
-    )
-    if method.participation is not None:
-        require_fixed_policies(algorithm, "agents that do not take part could not act")
-    if isinstance(method.average, Mean):
-        # This refuses a wrong number of weights.
-        method.average.of_agents(problem.assignment, problem.num_kinds)
+    check_rounds(problem, algorithm, method, schedule, rounds, step_size, num_steps)
     if averaged.fraction and stop_at_output:
         raise ProblemError(
             "A tail average needs the run to its end; leave out tail or stop_at_output."
@@ -143,6 +132,40 @@ def prepare(
     )
     job = _flatten(problem, algorithm, method, settings, initial, known, resume_from)
     return dataclasses.replace(job, schedule=schedule, discount=discount)
+
+
+def check_rounds(
+    problem: Problem,
+    algorithm: Algorithm,
+    method: Method,
+    schedule: Schedule | None,
+    rounds: Rounds,
+    step_size: float,
+    num_steps: int,
+) -> None:
+    """Raise `ProblemError` where a method or a schedule does not fit the problem and the run.
+
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> few = Method(participation=fg.Participation(agents=5))
+    >>> check_rounds(fed, fg.QLearning(), few, None, Rounds((), 10), 0.1, 100)
+    Traceback (most recent call last):
+    fegsam.errors.ProblemError: participation asks for 5 agents of 4; give at most 4.
+    """
+    discount = problem.discount if isinstance(problem, Federation) else None
+    method.check(
+        num_agents=problem.num_agents,
+        num_kinds=problem.num_kinds,
+        form=algorithm.form,
+        dimension=algorithm.dimension(problem),
+        largest_step=_largest_step(step_size, schedule, discount, num_steps),
+        periods=(*rounds.first, rounds.period),
+    )
+    if method.participation is not None:
+        require_fixed_policies(algorithm, "agents that do not take part could not act")
+    if isinstance(method.average, Mean):
+        # This refuses a wrong number of weights.
+        method.average.of_agents(problem.assignment, problem.num_kinds)
 
 
 def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> None:

@@ -192,7 +192,7 @@ MALFORMED = {
         "line 30: run.num_steps is datetime.date",
     ),
     "text in an axis": (replaced("[1, 4]", '[1, "4"]'), "line 35: grid.num_agents[1] is '4'"),
-    "list in an axis": (replaced("[1, 10]", "[1, [10]]"), "line 36: grid.sync_period[1] is a list"),
+    "list in an axis": (replaced("[1, 4]", "[1, [4]]"), "line 35: grid.num_agents[1] is a list"),
     "text for truth": (
         replaced("exact = true", 'exact = "yes"'),
         "line 47: figures[1].exact is 'yes'",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fegsam.planning.compare import MethodPlans, plan_methods
 from fegsam.planning.plan import Plan, plan
 
-__all__ = ["Plan", "plan"]
+__all__ = ["MethodPlans", "Plan", "plan", "plan_methods"]

@@ -12,6 +12,7 @@ from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.exact.moments import moments
 from fegsam.exact.rounds import Costs
 from fegsam.experiments.estimates import Estimate, mean_estimate
+from fegsam.methods.method import Method
 from fegsam.planning.round_law import RoundLaw
 from fegsam.planning.settings import Setting
 from fegsam.problem.federation import Problem
@@ -29,6 +30,7 @@ def run_errors(
     times: np.ndarray,
     seeds: range,
     engine: str | Engine,
+    method: Method | None = None,
 ) -> np.ndarray:
     """(seeds, times): the squared 2-norm error of runs, NaN where a run diverged.
 
@@ -49,12 +51,18 @@ def run_errors(
             seeds=seeds,
             record=times,
             engine=engine,
+            method=method,
         )
     return history.data["squared_error_2"].values
 
 
 def verified(
-    problem: Problem, algorithm: Algorithm, setting: Setting, seeds: range, engine: str | Engine
+    problem: Problem,
+    algorithm: Algorithm,
+    setting: Setting,
+    seeds: range,
+    engine: str | Engine,
+    method: Method | None = None,
 ) -> Estimate:
     """The last iterate's mean squared error over the seeds, with its 95 percent interval.
 
@@ -65,11 +73,9 @@ def verified(
     True
     """
     times = np.array([setting.num_steps])
-    return mean_estimate(
-        run_errors(
-            problem, algorithm, setting.step_size, setting.sync_period, times, seeds, engine
-        )[:, -1]
-    )
+    step, period = setting.step_size, setting.sync_period
+    errors = run_errors(problem, algorithm, step, period, times, seeds, engine, method)
+    return mean_estimate(errors[:, -1])
 
 
 def exact_error(

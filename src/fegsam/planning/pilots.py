@@ -4,7 +4,8 @@ For these, only runs show whether a setting reaches an accuracy. A pilot is a ru
 the same for all pilots, so that they share their paths. Its curve shows after how many rounds the
 upper confidence limit of the error is low enough. The search first finds the fewest steps with a
 synchronisation after each step. Then, at that step size and at smaller ones, it finds the fewest
-rounds that still reach the accuracy.
+rounds that still reach the accuracy. A method other than plain averaging is searched in the same
+way.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import math
 import numpy as np
 
 from fegsam.algorithms.rule import Algorithm
+from fegsam.methods.average import ByVisits
+from fegsam.methods.method import Method
 from fegsam.planning.measured import run_errors
 from fegsam.planning.settings import MORE_STEPS, Goal, Setting
 from fegsam.problem.federation import Problem
@@ -34,6 +37,8 @@ reached its floor."""
 _ROUNDS_NEAR = 1.1
 """Numbers of rounds are found to within this factor."""
 _RECORDS = 300
+_METHOD_RECORDS = 60
+"""Under a method other than plain averaging a record takes longer than a round."""
 _AGENT_STEPS = 10**10
 """The agent-steps of a pilot if there is no budget: some minutes."""
 
@@ -59,6 +64,7 @@ class PilotSearch:
         accuracy: float,
         engine: str | Engine,
         caution: float = _LARGEST_STEP,
+        method: Method | None = None,
     ) -> None:
         self.problem, self.algorithm, self.accuracy, self.engine = (
             problem,
@@ -68,6 +74,10 @@ class PilotSearch:
         )
         self.caution = caution
         """the largest step size to try, as a multiple of `_LARGEST_STEP`"""
+        self.method = method
+        by_visits = method is not None and isinstance(method.average, ByVisits)
+        self._below = 1.0 if by_visits else math.inf
+        """every step size is below this number"""
         self._failed: list[Setting] = []
         """the final settings and errors of pilots that did not reach the accuracy"""
 
@@ -96,10 +106,10 @@ class PilotSearch:
 
         The best step size does not rise with the number of steps.
         """
-        steps, tried = (
-            min(_FIRST_STEPS, limit),
-            [self.caution * _LARGEST_STEP / 2**k for k in range(9)],
-        )
+        largest = self.caution * _LARGEST_STEP
+        while largest >= self._below:
+            largest /= 2
+        steps, tried = min(_FIRST_STEPS, limit), [largest / 2**k for k in range(9)]
         while True:
             found = [
                 setting for step in tried if (setting := self._first(step, 1, steps)) is not None
@@ -116,7 +126,7 @@ class PilotSearch:
 
         All steps are used. The number of rounds is bisected on a logarithmic scale.
         """
-        once = self._first(step, None, limit)
+        once = self._single_round(step, limit)
         if once is not None:
             return [once]
         # We do not use `bisection`: a run that reaches the accuracy early shortens the bracket
@@ -132,17 +142,36 @@ class PilotSearch:
                 good = min(middle, setting.communications)
         return found
 
+    def _single_round(self, step: float, limit: int) -> Setting | None:
+        """One round of at most `limit` steps, if that is enough.
+
+        Plain averaging shows the result of a round of any length within one run: it is the agents'
+        mean. For other methods the length is halved for as long as it is enough.
+        """
+        if self.method is None:
+            return self._first(step, None, limit)
+        found = None
+        while limit and (shorter := self._first(step, limit, limit)) is not None:
+            found, limit = shorter, limit // 2
+        return found
+
     def _first(self, step: float, period: int | None, limit: int) -> Setting | None:
         """The first synchronisation up to `limit` at which the error is low enough.
 
         With no period, the first time at which it is, as a single round.
         """
         rounds = limit // (period or 1)
-        times = (period or 1) * np.unique(
-            np.linspace(1, rounds, min(rounds, _RECORDS)).astype(np.int64)
-        )
+        records = min(rounds, _RECORDS if self.method is None else _METHOD_RECORDS)
+        times = (period or 1) * np.unique(np.linspace(1, rounds, records).astype(np.int64))
         errors = run_errors(
-            self.problem, self.algorithm, step, period or limit + 1, times, _SEEDS, self.engine
+            self.problem,
+            self.algorithm,
+            step,
+            period or limit + 1,
+            times,
+            _SEEDS,
+            self.engine,
+            self.method,
         )
         errors = np.where(np.isfinite(errors).all(axis=0), errors, np.inf)
         with np.errstate(invalid="ignore"):

@@ -12,6 +12,7 @@ from fegsam.algorithms.structure import Linear, structure_of
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.experiments.estimates import Estimate
+from fegsam.methods.method import Method, check_method
 from fegsam.planning.exact_search import ExactSearch
 from fegsam.planning.measured import verified
 from fegsam.planning.pilots import PilotSearch
@@ -35,6 +36,10 @@ _CAUTION = 0.7
 _CURVE = "Trade-off: other settings predicted to reach it"
 
 
+class OutOfReachError(ProblemError):
+    """An accuracy that no setting within the limits reaches."""
+
+
 class Tradeoff(NamedTuple):
     """A point of the trade-off curve."""
 
@@ -52,7 +57,8 @@ class Plan:
     ----------
     step_size : float
     sync_period, num_steps, communications : int
-        K, T and T / K: the last step is followed by a communication.
+        K, T and T / K: the last step is followed by a communication. A method that communicates
+        twice a round has twice as many.
     accuracy, goal, budget : float, str, int or None
         The arguments of `plan`.
     predicted : float
@@ -68,6 +74,8 @@ class Plan:
     tradeoff : tuple of Tradeoff
         Settings that are predicted to reach the accuracy, from the fewest communications to the
         fewest steps.
+    method : Method or None
+        The method, if it is not plain averaging.
 
     Examples
     --------
@@ -93,6 +101,7 @@ class Plan:
     verify_seeds: int
     met: bool
     tradeoff: tuple[Tradeoff, ...]
+    method: Method | None = None
 
     @property
     def _title(self) -> str:
@@ -108,7 +117,9 @@ class Plan:
         said = {"exact": "exact moments", "small_step": "small-step law", "pilot": "pilot runs"}[
             self.source
         ]
+        method = [] if self.method is None else [["method", repr(self.method)]]
         return [
+            *method,
             ["step size", f"{self.step_size:.4g}"],
             ["sync period", str(self.sync_period)],
             ["steps", str(self.num_steps)],
@@ -151,6 +162,7 @@ def plan(
     budget: int | None = None,
     verify_seeds: int = 200,
     engine: str | Engine = "cpu",
+    method: Method | None = None,
 ) -> Plan:
     """Find settings that reach an accuracy with the fewest communications or samples.
 
@@ -172,8 +184,8 @@ def plan(
         most communications (goal "samples"; by default any number).
     verify_seeds : int
         The number of seeds that verify the plan.
-    engine
-        As in `fegsam.run`.
+    engine, method
+        As in `fegsam.run`. For a method other than plain averaging the search uses pilot runs.
 
     Raises
     ------
@@ -194,24 +206,26 @@ def plan(
     """
     check_algorithm(algorithm, problem)
     accuracy, seeds = positive(accuracy, "accuracy"), integer(verify_seeds, "verify_seeds", least=2)
-    wanted = _goal(goal, budget)
-    start = fixed_point(problem, algorithm)
+    method = _searchable(method)
+    exchanges = 1 if method is None else method.exchanges
+    wanted = _goal(goal, budget, exchanges)
+    start = fixed_point(problem, algorithm, method=method)
     if accuracy >= start @ start:
         raise ProblemError(
             f"The start already has a squared error of {start @ start:.3g}; ask for an accuracy "
             "below that."
         )
-    propose = _proposer(problem, algorithm, wanted, seeds, engine)
+    propose = _proposer(problem, algorithm, wanted, seeds, engine, method)
     level, caution, found = accuracy, 1.0, None
     for attempt in range(_ATTEMPTS):
         proposal = propose(level, caution)
         if isinstance(proposal, Setting):
             if found is None:
-                raise ProblemError(_out_of_reach(accuracy, wanted, proposal))
+                raise OutOfReachError(_out_of_reach(accuracy, wanted, proposal, exchanges))
             break
         fresh = range(attempt * seeds, (attempt + 1) * seeds)
-        estimate = verified(problem, algorithm, proposal.chosen, fresh, engine)
-        found = _plan(proposal, accuracy, goal, budget, estimate, seeds)
+        estimate = verified(problem, algorithm, proposal.chosen, fresh, engine, method)
+        found = _plan(proposal, accuracy, goal, budget, estimate, seeds, method)
         reached = _shown(proposal, estimate)
         if reached <= accuracy:
             break
@@ -234,15 +248,31 @@ def _shown(proposal: _Proposal, estimate: Estimate) -> float:
     return max(estimate.value, mean + (estimate.high - estimate.value))
 
 
-def _goal(goal: str, budget: int | None) -> Goal:
+def _searchable(method: Method | None) -> Method | None:
+    """The method of a plan, or None for plain averaging."""
+    if method is None or check_method(method).is_plain:
+        return None
+    if method.local_steps is not None:
+        raise ProblemError(
+            "local_steps fixes the steps of a round, which a plan searches for; plan for a method "
+            "without it."
+        )
+    return method
+
+
+def _goal(goal: str, budget: int | None, exchanges: int) -> Goal:
     if not isinstance(goal, str) or goal not in ("communications", "samples"):
         raise ProblemError(f'goal is {shown(goal)}; give "communications" or "samples".')
     most = math.inf if budget is None else integer(budget, "budget")
-    return (
-        Goal(goal, most_steps=most)
-        if goal == "communications"
-        else Goal(goal, most_communications=most)
-    )
+    if goal == "communications":
+        return Goal(goal, most_steps=most)
+    if most < exchanges:
+        raise ProblemError(
+            f"budget is {budget}, but the method communicates {exchanges} times in a round; give "
+            "at least as many."
+        )
+    # The search counts rounds.
+    return Goal(goal, most_communications=most if math.isinf(most) else most // exchanges)
 
 
 def _plan(
@@ -252,14 +282,15 @@ def _plan(
     budget: int | None,
     estimate: Estimate,
     seeds: int,
+    method: Method | None,
 ) -> Plan:
-    chosen = proposal.chosen
+    chosen, exchanges = proposal.chosen, 1 if method is None else method.exchanges
     curve = frontier([*proposal.settings, chosen])
     return Plan(
         step_size=chosen.step_size,
         sync_period=chosen.sync_period,
         num_steps=chosen.num_steps,
-        communications=chosen.communications,
+        communications=chosen.communications * exchanges,
         accuracy=accuracy,
         goal=goal,
         budget=budget,
@@ -269,14 +300,16 @@ def _plan(
         verify_seeds=seeds,
         met=estimate.value <= accuracy,
         tradeoff=tuple(
-            Tradeoff(s.communications, s.num_steps, s.step_size, s.sync_period) for s in curve
+            Tradeoff(s.communications * exchanges, s.num_steps, s.step_size, s.sync_period)
+            for s in curve
         ),
+        method=method,
     )
 
 
-def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
+def _out_of_reach(accuracy: float, goal: Goal, best: Setting, exchanges: int) -> str:
     limit = (
-        f"{goal.most_communications} communications"
+        f"{goal.most_communications * exchanges} communications"
         if goal.what == "samples"
         else f"{goal.most_steps} steps"
     )
@@ -292,20 +325,25 @@ def _out_of_reach(accuracy: float, goal: Goal, best: Setting) -> str:
 
 
 def _proposer(
-    problem: Problem, algorithm: Algorithm, goal: Goal, seeds: int, engine: str | Engine
+    problem: Problem,
+    algorithm: Algorithm,
+    goal: Goal,
+    seeds: int,
+    engine: str | Engine,
+    method: Method | None,
 ) -> Callable[[float, float], _Proposal | Setting]:
     """A function that proposes a setting for an accuracy and a caution.
 
     If the accuracy is out of reach, the function returns the best setting within reach.
     """
     linear = isinstance(structure_of(algorithm, problem), Linear)
-    if linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
+    if method is None and linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
         law = RoundLaw(problem, algorithm)
         return lambda accuracy, caution: _by_law(
             problem, algorithm, law, accuracy, caution, goal, seeds
         )
     return lambda accuracy, caution: _by_pilots(
-        PilotSearch(problem, algorithm, accuracy, engine, caution), goal
+        PilotSearch(problem, algorithm, accuracy, engine, caution, method), goal
     )
 
 

@@ -12,6 +12,7 @@ from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.foreign_code import code_of
 from fegsam.experiments.spec.study_tables import OwnRule
 from fegsam.experiments.sweep.sweep import Results
+from fegsam.methods.schedules import rounds_of
 
 
 class ExactAnswers:
@@ -41,8 +42,8 @@ class ExactAnswers:
         return not refused
 
     def bound(self, cell: Cell) -> float | None:
-        """The theorem's bound in the 2-norm."""
-        if not self._may_build(cell):
+        """The theorem's bound in the 2-norm; None for what the theorem is not about."""
+        if not cell.is_plain or not self._may_build(cell):
             return None
         settings = {
             "step_size": cell.step_size,
@@ -63,12 +64,19 @@ class ExactAnswers:
     def excess(self, cell: Cell) -> float | None:
         """How far the exact curve is above its limit late in the run; None if it is unknown."""
         curve, times = self.curve(cell), self._times(cell)
+        if curve is None or cell.schedule is not None:
+            return None
         # The limit is known for errors right after a synchronisation, under Markov sampling.
-        late = (times >= cell.num_steps / 2) & (times % cell.sync_period == 0)
-        if curve is None or cell.sampling != "markov" or not late.any():
+        late = (times >= cell.num_steps / 2) & rounds_of(cell.sync_period).is_sync(times)
+        if cell.sampling != "markov" or not late.any():
             return None
         problem, algorithm = cell.build()
-        settings = {"step_size": cell.step_size, "sync_period": cell.sync_period, "order": 1}
+        settings = {
+            "step_size": cell.step_size,
+            "sync_period": cell.sync_period,
+            "method": cell.method,
+            "order": 1,
+        }
         try:
             return float(
                 curve[late].mean() - fg.exact.stationary_error(problem, algorithm, **settings)
@@ -86,6 +94,8 @@ def _exact_curve(cell: Cell, times: np.ndarray) -> np.ndarray | None:
     settings = {
         "step_size": cell.step_size,
         "sync_period": cell.sync_period,
+        "method": cell.method,
+        "schedule": cell.schedule,
         "sampling": cell.sampling,
     }
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import Estimate, curve_estimate
 from fegsam.experiments.spec.cells import Cell
-from fegsam.experiments.spec.study_tables import FigureSpec
+from fegsam.experiments.spec.study_tables import POINT, FigureSpec
 from fegsam.experiments.sweep.sweep import Results, load_results
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.figures import save
@@ -122,8 +122,8 @@ def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
 
 def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     series = []
-    for name, cells in _families(results, "sync_period").items():
-        met = [cell.num_steps // cell.sync_period for cell in cells]
+    for name, cells in _families(results, "sync_period", _rarely_first).items():
+        met = [cell.communications for cell in cells]
         series += _late_errors(name, met, late, cells, spec)
     what, notice = _what(late, spec, "The error that is left", "The error")
     caption = (f"{what}, against how often the agents communicate.", notice)
@@ -142,7 +142,7 @@ def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
 def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
     axis, series = spec.by or "sync_period", []
     for name, cells in _families(results, axis).items():
-        series += _late_errors(name, [float(cell.axes[axis]) for cell in cells], late, cells, spec)
+        series += _late_errors(name, [_number(cell, axis) for cell in cells], late, cells, spec)
     what, notice = _what(late, spec, "floor of the error", "error at the last time")
     caption = (
         "The error that is left once the start is forgotten." if late.settled(spec.exact) else ""
@@ -216,7 +216,23 @@ def _label(results: Results, cell: Cell, without: str | None = None) -> str:
     return ", ".join(f"{_SHORT.get(axis, axis)} = {cell.axes[axis]}" for axis in varied)
 
 
-def _families(results: Results, axis: str) -> dict[str, list[Cell]]:
+def _rarely_first(cell: Cell, axis: str) -> float:
+    return -cell.communications
+
+
+def _number(cell: Cell, axis: str) -> float:
+    """A coordinate of a cell, for a figure that runs over it."""
+    value = getattr(cell, axis) if axis in POINT else cell.axes[axis]
+    if not isinstance(value, int | float):
+        raise ProblemError(
+            f"A figure runs over {axis}, which has the value {value}; choose an axis of numbers."
+        )
+    return float(value)
+
+
+def _families(
+    results: Results, axis: str, order: Callable[[Cell, str], float] = _number
+) -> dict[str, list[Cell]]:
     """Groups of cells that differ only in `axis`, in its order; the keys say what they share."""
     if axis not in results.study.axes:
         raise ProblemError(
@@ -227,6 +243,5 @@ def _families(results: Results, axis: str) -> dict[str, list[Cell]]:
     for cell in results.cells:
         families.setdefault(_label(results, cell, without=axis), []).append(cell)
     return {
-        name: sorted(cells, key=lambda cell: float(cell.axes[axis]))
-        for name, cells in families.items()
+        name: sorted(cells, key=lambda cell: order(cell, axis)) for name, cells in families.items()
     }

@@ -19,6 +19,9 @@ from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import OwnAlgorithm
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
+from fegsam.methods.method import Method
+from fegsam.methods.schedules import rounds_of
+from fegsam.prepare import check_rounds
 from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Problem
@@ -41,6 +44,42 @@ def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
         if cell.problem.environment.assignment is not None:
             build_checked(source, max(cells, key=lambda other: other.num_agents))
             break
+    _check_methods(source, cells)
+
+
+def _check_methods(source: SpecText, cells: Sequence[Cell]) -> None:
+    """Check that methods and schedules fit the problems, each of which is built once."""
+    groups: dict[Any, dict[Any, Cell]] = {}
+    for cell in cells:
+        if not cell.is_plain:
+            which = json.dumps(canonical(cell.algorithm), sort_keys=True)
+            group = groups.setdefault((cell.problem.digest, which, cell.num_agents), {})
+            memo = cell.method, repr(cell.schedule), cell.sync_period
+            if memo not in group or cell.step_size > group[memo].step_size:
+                group[memo] = cell
+    for group in itertools.islice(groups.values(), MOST_BUILT):
+        built = build_checked(source, next(iter(group.values())))
+        for cell in group.values():
+            try:
+                check_rounds(
+                    *built,
+                    Method() if cell.method is None else cell.method,
+                    cell.schedule,
+                    rounds_of(cell.sync_period),
+                    cell.step_size,
+                    cell.num_steps,
+                )
+            except ProblemError as error:
+                what = f"does not fit num_agents = {cell.num_agents} and this problem"
+                raise source.error(_rounds_key(source, cell), f"{what} ({inner(error)})") from None
+
+
+def _rounds_key(source: SpecText, cell: Cell) -> Key:
+    """The key that chose the cell's method or, without a method, its schedule."""
+    name = "schedule" if cell.method is None else "method"
+    grids = [("grid",), *(("grid", number) for number in range(len(source.tables["grid"])))]
+    keys = [*((*grid, name) for grid in grids), ("run", name)]
+    return next(filter(source.has, keys), ("run", name))
 
 
 def build_checked(source: SpecText, cell: Cell) -> tuple[Problem, Algorithm]:

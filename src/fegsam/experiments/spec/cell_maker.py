@@ -17,12 +17,27 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.spec.build_checks import build_checked, inner
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.grid import Axis, moves, overridden
+from fegsam.experiments.spec.method_tables import chosen_method, read_methods, value_of
 from fegsam.experiments.spec.own_algorithms import read_algorithm
 from fegsam.experiments.spec.problems import ProblemSpec, read_problem
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, RunTable
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
+from fegsam.methods.method import Method
+
+_METHOD = ("run", "method")
+_PERIOD = ("run", "sync_period")
+_AS_WRITTEN = (
+    "record",
+    "record_params",
+    "sampling",
+    "output_decay",
+    "stop_at_output",
+    "initial_params",
+    "fixed_point",
+)
+"""The keys of [run] that a cell has as they are."""
 
 
 class CellMaker:
@@ -40,10 +55,13 @@ class CellMaker:
 
     def _cell(self, axes: tuple[Axis, ...], indices: tuple[int, ...]) -> Cell:
         point = {axis.name: axis.values[index] for axis, index in zip(axes, indices, strict=True)}
-        places = {axis.name: axis.places[index] for axis, index in zip(axes, indices, strict=True)}
+        places = {
+            axis.target: axis.places[index] for axis, index in zip(axes, indices, strict=True)
+        }
         problem: ProblemSpec = self._table("problem", axes, indices)
         algorithm: AlgorithmSpec = self._table("algorithm", axes, indices)
         run: RunTable = self._table("run", axes, indices)
+        methods: dict[str, Method] = self._table("methods", axes, indices)
         self._check_times(run)
         cell = Cell(
             problem=problem,
@@ -56,23 +74,24 @@ class CellMaker:
             engine=self.engine,
             axes=point,
             trust=self.source.trust,
-            **{
-                name: getattr(run, name)
-                for name in RunTable.model_fields
-                if name not in ("num_steps", "common_paths")
-            },
+            method=chosen_method(self.source, run.method, methods, places.get(_METHOD, _METHOD)),
+            schedule=value_of(run.schedule),
+            tail=value_of(run.tail),
+            **{name: getattr(run, name) for name in _AS_WRITTEN},
         )
+        periods = "sync_period", run.sync_period, places.get(_PERIOD, _PERIOD)
+        steps = "step_size", point["step_size"], places["step_size",]
         return replace(
             cell,
-            sync_period=self._scheduled(cell, "sync_period", point["sync_period"], places),
-            step_size=self._scheduled(cell, "step_size", point["step_size"], places),
+            sync_period=self._scheduled(cell, *periods),
+            step_size=self._scheduled(cell, *steps),
         )
 
     def _table(self, root: str, axes: tuple[Axis, ...], indices: tuple[int, ...]) -> Any:
         changes = list(moves(axes, indices, root))
         memo = (root, *((id(axis), index) for axis, index in changes))
         if memo not in self.made:
-            table, moved = overridden(self.source.tables.get(root, {}), changes)
+            table, moved = overridden(self.source, self.source.tables.get(root, {}), changes)
             self.made[memo] = self._read(root, table, moved)
         return self.made[memo]
 
@@ -81,6 +100,8 @@ class CellMaker:
             return read_problem(self.source, table, moved)
         if root == "algorithm":
             return read_algorithm(self.source, table, moved)
+        if root == "methods":
+            return read_methods(self.source, table, moved)
         return self.source.check(table, RunTable, ("run",), moved)
 
     def _check_times(self, run: RunTable) -> None:
@@ -90,11 +111,15 @@ class CellMaker:
                 ("run", "record"),
                 f"has time {last}, but num_steps is {run.num_steps}: drop later times",
             )
+        if run.tail is not None and run.stop_at_output:
+            raise self.source.error(
+                ("run", "tail"), "needs the run to its end: leave out tail or stop_at_output"
+            )
 
-    def _scheduled(self, cell: Cell, name: str, value: Any, places: Mapping[str, Key]) -> Any:
+    def _scheduled(self, cell: Cell, name: str, value: Any, place: Key) -> Any:
         """The value itself, or the number that the corollary gives for a word."""
         if not isinstance(value, str):
-            return value
+            return value_of(value)
         which = json.dumps(canonical(cell.algorithm), sort_keys=True)
         memo = "schedule", cell.problem.digest, which, cell.num_agents, cell.num_steps
         if memo not in self.made:
@@ -103,7 +128,7 @@ class CellMaker:
                 self.made[memo] = fg.theory.schedule(*built, num_steps=cell.num_steps)
             except ProblemError as error:
                 raise self.source.error(
-                    places[name], f"is {value!r}, which does not work here ({inner(error)})"
+                    place, f"is {value!r}, which does not work here ({inner(error)})"
                 ) from None
         found = self.made[memo]
         return found.advised_sync_period if value == "advised" else getattr(found, name)

@@ -19,6 +19,9 @@ from fegsam.experiments.spec.foreign_code import Trust, check_trust
 from fegsam.experiments.spec.problems import ProblemSpec, build_algorithm
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
 from fegsam.experiments.spec.tables import canonical
+from fegsam.methods.method import Method
+from fegsam.methods.schedules import Growing, Schedule, rounds_of
+from fegsam.methods.tail import Tail
 from fegsam.problem.federation import Problem
 
 FORMAT = 1
@@ -38,7 +41,10 @@ class Cell:
     problem, algorithm
         The specs of what `build` returns.
     num_agents, sync_period, step_size, num_steps
-        N, K, alpha and T; a schedule of the corollary is already a number.
+        N, K, alpha and T; a schedule of the corollary is already a number. Rounds of different
+        lengths are a tuple or `schedules.Growing`.
+    method, schedule, tail
+        As in `fegsam.run`; None for plain averaging, a constant step size and no tail.
     seeds : tuple of int
     engine : str
     record : Record or None
@@ -65,11 +71,14 @@ class Cell:
     problem: ProblemSpec
     algorithm: AlgorithmSpec
     num_agents: int
-    sync_period: int
+    sync_period: int | tuple[int, ...] | Growing
     step_size: float
     num_steps: int
     seeds: tuple[int, ...]
     engine: str = "cpu"
+    method: Method | None = None
+    schedule: Schedule | None = None
+    tail: Tail | None = None
     record: Record | None = None
     record_params: bool = False
     sampling: Literal["markov", "iid"] = "markov"
@@ -112,6 +121,17 @@ class Cell:
         return self.num_agents * self.num_steps * len(self.seeds)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it averages plainly, with equal rounds and a constant step size."""
+        return self.method is None and self.schedule is None and isinstance(self.sync_period, int)
+
+    @property
+    def communications(self) -> int:
+        """The number of times that agents and server communicate."""
+        exchanges = 1 if self.method is None else self.method.exchanges
+        return rounds_of(self.sync_period).count(self.num_steps) * exchanges
+
+    @property
     def record_count(self) -> int:
         """Largest number of times to record; 0 if the spec leaves it to `fegsam.run`."""
         record = self.record
@@ -141,11 +161,16 @@ class Cell:
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
 
     def arguments(self, dimension: int) -> dict[str, Any]:
-        """The arguments of `fegsam.run` other than problem, algorithm and engine."""
+        """The arguments of `fegsam.run` other than problem, algorithm and engine.
+
+        The method, the schedule and the tail are among them only if the study has them.
+        """
         times = self.record_count * (dimension if self.record_params else 1)
         require_memory(8 * len(self.seeds) * max(times, dimension), "run.record")
         initial = None if self.initial_params is None else load_array(self.initial_params)
+        rounds = {"method": self.method, "schedule": self.schedule, "tail": self.tail}
         return {
+            **{name: value for name, value in rounds.items() if value is not None},
             "step_size": self.step_size,
             "sync_period": self.sync_period,
             "num_steps": self.num_steps,

@@ -1,10 +1,11 @@
 """[grid]: its axes, and the keys that each axis sets.
 
 Every key of [grid] is an axis: a list of values, or one value. Every grid has `num_agents`,
-`sync_period` and `step_size`. The axes `horizon`, `heterogeneity`, `num_steps` and `sampling` set
-keys of other tables, and any key of [problem], [algorithm] or [run] is an axis under its full name,
-as in ``problem.discount = [0.5, 0.9]``. A value of an axis replaces the value in that table. A
-study with several ``[[grid]]`` tables has the cells of each in turn.
+`step_size`, and `sync_period` unless [run] has it. The axes `method`, `schedule`, `tail`,
+`horizon`, `heterogeneity`, `num_steps` and `sampling` set keys of other tables, and any key of
+[problem], [algorithm], [run] or [methods] is an axis under its full name, as in
+``problem.discount = [0.5, 0.9]``. A value of an axis replaces the value in that table. A study with
+several ``[[grid]]`` tables has the cells of each in turn.
 """
 
 from __future__ import annotations
@@ -19,18 +20,24 @@ from typing import Any
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import POINT
 from fegsam.experiments.spec.toml_lines import Key
-from fegsam.experiments.spec.wording import nearest, show
+from fegsam.experiments.spec.wording import nearest, show, show_key
 
 MOST_CELLS = 100_000
 
 SHORT: dict[str, Key] = {
     **{name: (name,) for name in POINT},
+    "sync_period": ("run", "sync_period"),
+    "method": ("run", "method"),
+    "schedule": ("run", "schedule"),
+    "tail": ("run", "tail"),
     "num_steps": ("run", "num_steps"),
     "sampling": ("run", "sampling"),
     "horizon": ("algorithm", "horizon"),
     "heterogeneity": ("problem", "behavior", "heterogeneity"),
 }
-ROOTS = ("problem", "algorithm", "run")
+WHOLE = (*POINT, "schedule", "tail")
+"""The axes of which a table is one value."""
+ROOTS = ("problem", "algorithm", "run", "methods")
 
 
 @dataclass(frozen=True)
@@ -86,25 +93,35 @@ def moves(
     )
 
 
-def overridden(table: Any, changes: list[tuple[Axis, int]]) -> tuple[Any, Mapping[Key, Key]]:
+def overridden(
+    source: SpecText, table: Any, changes: list[tuple[Axis, int]]
+) -> tuple[Any, Mapping[Key, Key]]:
     """A table with the values of some axes, and the keys of those values in the text."""
     if not changes or not isinstance(table, dict):
         return table, {}
     changed = copy.deepcopy(table)
     for axis, index in changes:
         inner = changed
-        for name in axis.target[1:-1]:
+        for end, name in enumerate(axis.target[1:-1], 2):
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
-                return table, {}
+                raise source.error(
+                    axis.places[index],
+                    f"sets a key of {show_key(axis.target[:end])}, which is {show(inner)} and not "
+                    "a table: change one of them",
+                )
         inner[axis.target[-1]] = axis.values[index]
     return changed, {axis.target: axis.places[index] for axis, index in changes}
 
 
 def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[Axis, ...]:
     axes = tuple(_axis(source, name, value, place) for name, value, place in _flat(table, key))
+    run = source.tables.get("run", {})
+    run = run if isinstance(run, dict) else {}
     for name in POINT:
-        if not any(axis.name == name for axis in axes):
+        known = SHORT[name]
+        given = known[0] == "run" and known[1] in run
+        if not given and not any(axis.target[: len(known)] == known for axis in axes):
             raise source.error((*key, name), "is missing: give a number or a list of numbers")
     targets = [axis.target for axis in axes]
     for axis in axes:
@@ -112,24 +129,40 @@ def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[Axis, ...]
             raise source.error(
                 axis.places[0], "sets the same key as another axis of this grid: keep one of them"
             )
+    _check_methods_used(source, axes, run)
     return axes
 
 
-def _flat(table: dict[str, Any], key: Key) -> Iterator[tuple[str, Any, Key]]:
+def _check_methods_used(source: SpecText, axes: tuple[Axis, ...], run: dict[str, Any]) -> None:
+    """Check that axes over keys of methods change some cell."""
+    chosen = next((axis.values for axis in axes if axis.target == SHORT["method"]), None)
+    used = (run.get("method"),) if chosen is None else chosen
+    for axis in axes:
+        if axis.target[0] == "methods" and axis.target[1] not in used:
+            raise source.error(
+                axis.places[0],
+                f"sets a key of the method {show(axis.target[1])}, which no cell of this grid "
+                "uses: name it as method",
+            )
+
+
+def _flat(
+    table: dict[str, Any], key: Key, whole: tuple[str, ...] = WHOLE
+) -> Iterator[tuple[str, Any, Key]]:
     """Name, value and key of each axis; dotted keys, which TOML nests, are joined again."""
     for name, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value and name not in whole:
             yield from (
                 (f"{name}.{inner}", entry, place)
-                for inner, entry, place in _flat(value, (*key, name))
+                for inner, entry, place in _flat(value, (*key, name), ())
             )
         else:
             yield name, value, (*key, name)
 
 
 def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
-    way = tuple(name.split("."))
-    if name not in SHORT and (way[0] not in ROOTS or len(way) < 2):
+    first, *rest = name.split(".")
+    if first not in SHORT and (first not in ROOTS or not rest):
         raise source.error(place, f"is not a known axis{nearest(name, SHORT)}")
     if isinstance(value, list):
         if not value:
@@ -143,11 +176,14 @@ def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
     else:
         values, places = (value,), (place,)
     if name in POINT:
-        values = tuple(
-            vars(source.check({"value": entry}, POINT[name], where, {(*where, "value"): where}))[
-                "value"
-            ]
+        checked = (
+            vars(source.check({"value": entry}, POINT[name], where, {(*where, "value"): where}))
             for entry, where in zip(values, places, strict=True)
+        )
+        # Lists and tables stay as they are written, as in the other axes.
+        values = tuple(
+            each["value"] if isinstance(entry, int | float | str) else entry
+            for entry, each in zip(values, checked, strict=True)
         )
     seen: set[str] = set()
     for entry, where in zip(values, places, strict=True):
@@ -157,4 +193,4 @@ def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
                 where, f"is {show(entry)}, which the list already has: name each value once"
             )
         seen.add(shown)
-    return Axis(name, SHORT.get(name, way), values, places)
+    return Axis(name, (*SHORT.get(first, (first,)), *rest), values, places)

@@ -3,9 +3,11 @@
     [study]      name, title, seeds (a number or a list), engine
     [problem]    generator and its arguments; initial_distribution, assignment
     [problem.behavior], [problem.target], [problem.features], [problem.environments]
+    [methods.NAME]
+                 average, correction, server, participation, rounding, local_steps
     [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for your own rule
-    [run]        num_steps, record, record_params, sampling, output_decay, stop_at_output,
-                 initial_params, fixed_point, common_paths
+    [run]        num_steps, sync_period, method, schedule, tail, record, record_params, sampling,
+                 output_decay, stop_at_output, initial_params, fixed_point, common_paths
     [grid]       num_agents, sync_period, step_size and other axes (see `grid`);
                  step_size = "corollary" and sync_period = "corollary" or "advised" take the value
                  that `fegsam.theory.schedule` gives for the cell
@@ -33,12 +35,14 @@ from fegsam.experiments.spec.cell_maker import CellMaker
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.foreign_code import Trust, code_of
 from fegsam.experiments.spec.grid import Axis, flat_grids, read_grids
+from fegsam.experiments.spec.method_tables import chosen_method, read_methods
 from fegsam.experiments.spec.problems import ProblemSpec
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, FigureSpec, StudyTable
 from fegsam.experiments.spec.toml_lines import Key
 from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.experiments.spec.wording import nearest, show
+from fegsam.methods.method import Method
 from fegsam.safe_files import read_plain, whole
 
 EXAMPLE = """\
@@ -74,7 +78,7 @@ step_size = [0.1, 0.05]
 
 MOST_BYTES = 1 << 26
 """Largest size of a spec's text; larger arrays belong in separate files."""
-TABLES = ("study", "problem", "algorithm", "run", "grid", "figures", "claim")
+TABLES = ("study", "problem", "algorithm", "methods", "run", "grid", "figures", "claim")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +143,15 @@ class Study:
     def algorithm(self) -> AlgorithmSpec:
         """The algorithm of the first cell; a grid may change it in others."""
         return self._cells[0].algorithm
+
+    def method(self, name: str) -> Method:
+        """The method of a table [methods.NAME], or a published one.
+
+        >>> parse_study(EXAMPLE).method("scafflsa").correction
+        ControlVariates(of='agent', source='last_round')
+        """
+        methods = read_methods(self.source, self.source.tables.get("methods", {}), {})
+        return chosen_method(self.source, name, methods, ("methods", name)) or Method()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -284,6 +297,15 @@ def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[Fig
                 ("figures", number, "by"),
                 f"is {show(figure.by)}, which is not an axis of [grid]{nearest(figure.by, axes)}",
             )
+        if figure.kind == "floor" and figure.by is not None:
+            other = next((each for each in axes[figure.by] if isinstance(each, str)), None)
+            if other is not None:
+                raise source.error(
+                    ("figures", number, "by"),
+                    f"is {show(figure.by)}, which has the value {show(other)}, but a floor is "
+                    "drawn over numbers: choose another axis, and each value of this one is a "
+                    "curve",
+                )
     return figures
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
+from fegsam.experiments.spec.method_tables import Schedule, SomeRounds, SomeTail
 from fegsam.experiments.spec.tables import (
     Array,
     BeforeValidator,
@@ -161,6 +162,14 @@ class RunTable(Table):
     """[run]: mostly the arguments of `fegsam.run` that are not axes."""
 
     num_steps: Long
+    sync_period: SomeRounds | None = None
+    """Instead of an axis of that name; rounds of different lengths, for example."""
+    method: Text = "plain"
+    """The name of a table [methods.NAME], or of a published method."""
+    schedule: Schedule | None = None
+    """The shape of the step sizes over time."""
+    tail: SomeTail | None = None
+    """Keep the mean over this last fraction of the run."""
     record: Annotated[Record | None, BeforeValidator(_record)] = None
     record_params: bool = False
     sampling: Literal["markov", "iid"] = "markov"
@@ -191,7 +200,7 @@ class NumAgents(Table):
 
 
 class SyncPeriod(Table):
-    value: Annotated[Long, either("corollary", "advised")]
+    value: SomeRounds
 
 
 class StepSize(Table):

@@ -31,6 +31,7 @@ __all__ = [
     "Field",
     "Table",
     "ValidationError",
+    "WrapValidator",
     "canonical",
     "create_model",
     "either",
@@ -61,15 +62,15 @@ def _directory(info: ValidationInfo) -> Path:
     return (info.context or {}).get("directory", Path())
 
 
-def either(*words: str) -> WrapValidator:
-    """A number, or one of these words instead."""
+def either(*words: str, other: str = "a number") -> WrapValidator:
+    """A number, or what else `other` says, or one of these words instead."""
 
     def check(value: Any, number: Any) -> Any:
         if not isinstance(value, str):
             return number(value)
         if value not in words:
             raise ValueError(
-                f"is {show(value)}, but must be a number or {' or '.join(map(repr, words))}: give "
+                f"is {show(value)}, but must be {other} or {' or '.join(map(repr, words))}: give "
                 "either"
             )
         return value
