@@ -215,6 +215,7 @@ def case(
             1,
             starts(2 * FEATURES),
             bind(pseudocode.tdc, off_policy | {"ratio": TDC_RATIO}),
+            bind(increments.tdc, off_policy | {"ratio": TDC_RATIO}),
         )
     preconditioned = name == "alg5-preconditioned"
     if preconditioned:

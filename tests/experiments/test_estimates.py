@@ -26,6 +26,7 @@ from fegsam.experiments.estimates import (
     time_to_reach,
 )
 from fegsam.history import intervals
+from fegsam.methods.rounds import Rounds
 
 STUDIES = 400
 SEEDS = 20
@@ -54,6 +55,8 @@ def history(
         num_steps=steps,
         sync_period=sync_period,
         communications=steps // sync_period,
+        exchanges=1,
+        rounds=Rounds((), sync_period),
     )
     return SimpleNamespace(data=data, settings=settings)
 

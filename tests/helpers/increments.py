@@ -93,3 +93,30 @@ def n_step_td(
         return E * (direction if preconditioners is None else preconditioners[kinds[i]] @ direction)
 
     return Field(F, (lambda i, k: window(states[i], k, 1 + n)[0]) if tabular else None)
+
+
+def tdc(
+    states: Paths,
+    actions: Paths,
+    *,
+    rewards,
+    gamma: float,
+    features,
+    target,
+    behavior,
+    ratio,
+    kinds,
+) -> Field:
+    """TDC; the flat parameters are theta, then w."""
+
+    def F(i: int, k: int, flat: np.ndarray) -> np.ndarray:
+        (s, s_next), (a,) = window(states[i], k, 2), window(actions[i], k, 1)
+        theta, w = np.split(flat, 2)
+        rho = target[s, a] / behavior[kinds[i]][s, a]
+        values = features @ theta
+        delta = rewards[kinds[i]][s, a] + gamma * values[s_next] - values[s]
+        dot = features[s] @ w
+        main = rho * delta * features[s] - gamma * rho * dot * features[s_next]
+        return np.concatenate([main, ratio * (rho * delta - dot) * features[s]])
+
+    return Field(F)
