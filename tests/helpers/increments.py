@@ -104,7 +104,7 @@ def tdc(
     features,
     target,
     behavior,
-    ratio,
+    ratio: float,
     kinds,
 ) -> Field:
     """TDC; the flat parameters are theta, then w."""
