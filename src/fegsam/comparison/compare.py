@@ -15,8 +15,18 @@ from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 from fegsam.run import Engine
 
 PACKAGE = "fegsam.comparison"
-CLAIMS: tuple[str, ...] = ()
-"""The modules of the claims after (a): each has ``examine(spec) -> Section``."""
+CLAIMS = (
+    "drift",
+    "longer_rounds",
+    "importance",
+    "momentum",
+    "participation",
+    "client_sampling",
+    "first_step",
+    "extrapolation",
+    "unstable",
+)
+"""The modules of the claims after (a): each has ``examine(spec, engine) -> Section``."""
 
 
 def compare(
@@ -80,7 +90,7 @@ def compare(
     for name in claims:
         with _Timed(progress, f"claim: {name.replace('_', ' ')}"):
             module = importlib.import_module(f"{PACKAGE}.{name}")
-            sections.append(module.examine(claim_spec(name, quick, PACKAGE)))
+            sections.append(module.examine(claim_spec(name, quick, PACKAGE), engine))
     sections += [
         contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
     ]

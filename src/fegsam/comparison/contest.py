@@ -132,7 +132,9 @@ def section(contest: Contest, number: int, sizes: SimpleNamespace) -> Section:
     """The frontiers on one problem; its letter is its number."""
     axes = {"communications": contest.by_communications, "samples": contest.by_samples}
     figures = [
-        _figure(contest.entry, curves, axis, part) for axis, curves in axes.items() for part in _PARTS
+        _figure(contest.entry, curves, axis, part)
+        for axis, curves in axes.items()
+        for part in _PARTS
     ]
     trials = len(sizes.step_sizes) * len(sizes.sync_periods)
     return Section(
@@ -159,9 +161,7 @@ def _choices(contest: Contest, budget: int) -> str:
     return f"Chosen within {budget} communications: {'; '.join(parts)}."
 
 
-def _figure(
-    entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str
-) -> FigureData:
+def _figure(entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str) -> FigureData:
     series = []
     for each, curve in curves.items():
         if len(curve.budgets) and (each.figure == part or each.key == "plain"):

@@ -85,14 +85,14 @@ CONTESTANTS = (
     Contestant("scafflsa", "SCAFFLSA", "local", lambda agents: scafflsa(), has_exact=False),
     Contestant("by_kind", "SCAFFLSA by kind", "local", by_kind),
     Contestant("fedhsa", "FedHSA", "local", lambda agents: fedhsa(), has_exact=False),
-    Contestant("half", "half take part", "local", lambda agents: Method(participation=half(agents))),
+    Contestant(
+        "half", "half take part", "local", lambda agents: Method(participation=half(agents))
+    ),
     Contestant(
         "half_variates",
         "half take part, variates by kind",
         "local",
-        lambda agents: Method(
-            participation=half(agents), correction=ControlVariates(of="kind")
-        ),
+        lambda agents: Method(participation=half(agents), correction=ControlVariates(of="kind")),
     ),
     Contestant("fedavgm", "FedAvgM, momentum 0.9", "server", lambda agents: fedavgm(0.9)),
     Contestant(

@@ -1,7 +1,8 @@
-"""(h) Two step sizes, extrapolated to zero, have a bias of second order."""
+"""(i) Two step sizes, extrapolated to zero, have a bias of second order."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,7 @@ def norms(spec: ClaimSpec, key: str) -> tuple[list[float], list[float]]:
         for size in fine
     ]
     plain = [float(np.linalg.norm(each)) for each in found[:-1]]
-    both = [
-        float(np.linalg.norm(2 * half - whole))
-        for whole, half in zip(found, found[1:], strict=False)
-    ]
+    both = [float(np.linalg.norm(2 * half - whole)) for whole, half in itertools.pairwise(found)]
     return plain, both
 
 

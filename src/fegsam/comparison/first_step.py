@@ -1,4 +1,4 @@
-"""(g) Control variates from one observation have a variance that does not fall with the step."""
+"""(h) Control variates from one observation have a variance that does not fall with the step."""
 
 from __future__ import annotations
 

@@ -63,8 +63,9 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         spec.letter,
         spec.title,
         "Momentum β at the server makes steps 1 / (1 − β) times as long in the end. Against plain "
-        "averaging with steps that are as long from the beginning, it is not sooner but later; "
-        "what it does buy are smaller local steps, and so a smaller long-run error.",
+        "averaging with steps that are as long from the beginning, it is not sooner but later. "
+        "What it may buy is a smaller long-run error, from smaller local steps; not where mixing "
+        "is slow.",
         tuple(verdicts),
         (_figure(spec, *found[0]),),
         ("At one step size for both, momentum looks ten times as fast, and has the noise for it.",),

@@ -62,9 +62,7 @@ def garnet(seed: int = 2) -> fg.MDP:
     >>> garnet().num_states
     6
     """
-    return fg.examples.garnet(
-        _STATES, _ACTIONS, 3, discount=_DISCOUNT, seed=seed, connected=True
-    )
+    return fg.examples.garnet(_STATES, _ACTIONS, 3, discount=_DISCOUNT, seed=seed, connected=True)
 
 
 def smooth_features() -> np.ndarray:
