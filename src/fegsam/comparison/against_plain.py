@@ -46,8 +46,9 @@ def _verdict(spec: ClaimSpec, contest: Contest, each: Contestant) -> Verdict:
     found, base = curves[each].at(budget), plain.at(budget)
     ratio, detail = certain(math.nan), "No setting runs within the budget."
     if found is not None and base is not None:
-        ratio = error_ratio(found[1], base[1])
-        detail = f"{found[0]}; {PLAIN}: {base[0]}"
+        same = np.allclose(found[1], base[1], rtol=1e-9, atol=0.0)
+        ratio = certain(math.nan) if same else error_ratio(found[1], base[1])
+        detail = "It is plain averaging here." if same else f"{found[0]}; {PLAIN}: {base[0]}"
     return spec.verdict(
         "better", contest.entry.title, ratio, detail, budget=budget, method=each.name
     )

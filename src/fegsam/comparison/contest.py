@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -12,8 +12,9 @@ from fegsam.comparison.contestants import CONTESTANTS, Contestant
 from fegsam.comparison.frontier import Setting, best_within, grid
 from fegsam.comparison.suite import Entry
 from fegsam.comparison.trials import Trials
-from fegsam.experiments.estimates import mean_estimate
+from fegsam.progress import Progress
 from fegsam.report import FigureData, Section, Series
+from fegsam.reproduction.runs import sampled
 from fegsam.reproduction.thresholds import fresh_seeds
 from fegsam.run import Engine
 
@@ -76,26 +77,21 @@ def contestants_for(entry: Entry) -> list[Contestant]:
     return [each for each in CONTESTANTS if entry.has_cells or not each.for_cells]
 
 
-def compete(
-    entry: Entry,
-    sizes: SimpleNamespace,
-    engine: str | Engine,
-    say: Callable[[str], None] = lambda name: None,
-) -> Contest:
-    """Tune every contestant on the pilots' seeds, and run its choices on fresh ones.
-
-    `say` is called with each contestant's name before it begins.
-    """
+def compete(entry: Entry, sizes: SimpleNamespace, engine: str | Engine) -> Contest:
+    """Tune every contestant on the pilots' seeds, and run its choices on fresh ones."""
     communications, samples = {}, {}
-    for each in contestants_for(entry):
-        say(each.name)
-        trials = Trials(entry, each, sizes.agents, engine)
-        communications[each], samples[each] = _curves(trials, sizes)
+    everyone = contestants_for(entry)
+    with Progress(len(everyone), "method", smoothing=0.0) as progress:
+        for done, each in enumerate(everyone):
+            progress.show(done, each.name)
+            trials = Trials(entry, each, sizes.agents, engine)
+            communications[each], samples[each] = _curves(trials, sizes)
     return Contest(entry, communications, samples)
 
 
 def _curves(trials: Trials, sizes: SimpleNamespace) -> tuple[Curve, Curve]:
-    settings = grid(sizes.step_sizes, sizes.sync_periods, sizes.lengths)
+    own = trials.contestant.scale * np.array(sizes.step_sizes)
+    settings = grid(own, sizes.sync_periods, sizes.lengths)
     pilots = range(sizes.first_pilot, sizes.first_pilot + sizes.pilot_seeds)
     with np.errstate(over="ignore", invalid="ignore"):
         means = trials.errors(settings, pilots).mean(axis=1)
@@ -146,19 +142,23 @@ def section(contest: Contest, number: int, sizes: SimpleNamespace) -> Section:
             f"Every method has the same {trials} trials, {len(sizes.step_sizes)} step sizes times "
             f"{len(sizes.sync_periods)} sync periods, each on {sizes.pilot_seeds} pilot seeds. The "
             "setting of the smallest error within a budget is run again on "
-            f"{sizes.seeds} other seeds, and drawn. A run may stop early.",
-            _choices(contest, sizes.judged),
+            f"{sizes.seeds} other seeds, and drawn. A run has at most {max(sizes.lengths)} steps, "
+            "and may stop early. Step sizes have the same range for all methods in terms of the "
+            "effective one: that of momentum β is α / (1 − β), that of a server step η is η α.",
+            _choices(contest, sizes),
         ),
     )
 
 
-def _choices(contest: Contest, budget: int) -> str:
-    parts = []
+def _choices(contest: Contest, sizes: SimpleNamespace) -> str:
+    """What the pilots chose, and which choices lie at an end of the grid."""
+    ends, parts = np.array([min(sizes.step_sizes), max(sizes.step_sizes)]), []
     for each, curve in contest.by_communications.items():
-        found = curve.at(budget)
+        found = curve.at(sizes.judged)
         if found is not None:
-            parts.append(f"{each.name}: {found[0]}")
-    return f"Chosen within {budget} communications: {'; '.join(parts)}."
+            at_end = np.isclose(found[0].step_size, each.scale * ends).any()
+            parts.append(f"{each.name}: {found[0]}{' (an end of the grid)' if at_end else ''}")
+    return f"Chosen within {sizes.judged} communications: {'; '.join(parts)}."
 
 
 def _figure(entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str) -> FigureData:
@@ -178,9 +178,7 @@ def _figure(entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str)
 
 
 def _series(each: Contestant, curve: Curve) -> list[Series]:
-    found = [mean_estimate(errors, positive=True) for errors in curve.errors]
-    columns = ([getattr(one, key) for one in found] for key in ("value", "low", "high"))
-    series = [Series(each.name, curve.budgets, *columns)]
+    series = [sampled(each.name, curve.budgets.tolist(), list(curve.errors))]
     known = np.isfinite(curve.exact)
     if known.any():
         x, y = curve.budgets[known], curve.exact[known]

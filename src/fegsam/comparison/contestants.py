@@ -16,6 +16,7 @@ from fegsam.methods.server import Server
 PLAIN = "plain averaging"
 TAIL = 0.5
 """The last part of a run whose mean is the output of contestants that take one."""
+_MOMENTUM, _STEP, _OFFSET = 0.9, 1.5, 64.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Contestant:
         The last average, its mean over the tail, or that of two step sizes, extrapolated.
     for_cells : bool
         Whether it is defined for cell rules alone.
+    scale : float
+        What multiplies the step sizes of the grid, so that every method is tuned over the same
+        range of effective step sizes: eta alpha / (1 - beta) at the server, the first step of a
+        schedule.
     has_exact : bool
         Whether its error on linear problems is computed exactly in reasonable time.
 
@@ -50,6 +55,7 @@ class Contestant:
     schedule: Schedule | None = None
     output: Literal["last", "tail", "extrapolated"] = "last"
     for_cells: bool = False
+    scale: float = 1.0
     has_exact: bool = True
 
     @property
@@ -94,9 +100,19 @@ CONTESTANTS = (
         "local",
         lambda agents: Method(participation=half(agents), correction=ControlVariates(of="kind")),
     ),
-    Contestant("fedavgm", "FedAvgM, momentum 0.9", "server", lambda agents: fedavgm(0.9)),
     Contestant(
-        "server_step", "server step 1.5", "server", lambda agents: Method(server=Server(step=1.5))
+        "fedavgm",
+        "FedAvgM, momentum 0.9",
+        "server",
+        lambda agents: fedavgm(_MOMENTUM),
+        scale=1 - _MOMENTUM,
+    ),
+    Contestant(
+        "server_step",
+        "server step 1.5",
+        "server",
+        lambda agents: Method(server=Server(step=_STEP)),
+        scale=1 / _STEP,
     ),
     Contestant(
         "importance",
@@ -106,12 +122,16 @@ CONTESTANTS = (
         for_cells=True,
     ),
     Contestant(
+        "tail", "tail mean", "server", lambda agents: Method(), output="tail", has_exact=False
+    ),
+    Contestant(
         "polynomial",
-        "step size t^-0.5, tail mean",
+        "falling step size, tail mean",
         "server",
         lambda agents: Method(),
-        schedule=Polynomial(power=0.5),
+        schedule=Polynomial(power=0.5, offset=_OFFSET),
         output="tail",
+        scale=_OFFSET**0.5,
         has_exact=False,
     ),
     Contestant(

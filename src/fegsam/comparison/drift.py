@@ -124,7 +124,7 @@ def _figure(spec: ClaimSpec) -> FigureData:
                 for period in sizes.periods
             ]
             # Nothing but rounding is left below this.
-            seen = np.where(np.array(norms) > 1e-8, norms, np.nan)
+            seen = np.where(np.array(norms) > 1e-6, norms, np.nan)
             if np.isfinite(seen).any():
                 series.append(Series(f"{name}, {draw} draws", sizes.periods, seen, style="exact"))
     return FigureData(
