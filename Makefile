@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PARALLEL := --numprocesses auto --dist loadfile
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo test test-all coverage lint docs bench clean
+.PHONY: setup demo compare test test-all coverage lint docs bench clean
 
 setup: $(READY)
 
@@ -30,6 +30,9 @@ $(DEMO): pyproject.toml constraints.txt
 
 demo: $(DEMO)
 	$(BIN)/fegsam reproduce --quick --output demo-output
+
+compare: $(DEMO)
+	$(BIN)/fegsam compare --quick --output compare-output
 
 test: $(READY)
 	$(BIN)/python -m pytest $(PARALLEL)
@@ -63,5 +66,5 @@ bench: $(READY)
 	$(BIN)/python benchmarks/exact.py
 
 clean:
-	rm -rf $(VENV) demo-output docs/_build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) demo-output compare-output docs/_build .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find . -name __pycache__ -prune -exec rm -rf {} +

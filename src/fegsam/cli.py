@@ -124,6 +124,22 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _compare_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="shorter runs and fewer seeds: minutes instead of an hour",
+    )
+    add_path(
+        parser,
+        "-o",
+        "--output",
+        default=Path("comparison"),
+        metavar="DIR",
+        help="directory of the report",
+    )
+
+
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_path(parser, "spec", help="a TOML file")
     add_path(
@@ -261,6 +277,20 @@ def _reproduce(given: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(given: argparse.Namespace) -> int:
+    from fegsam.comparison import compare
+    from fegsam.report import summary
+
+    sections, page = compare(given.output, quick=given.quick)
+    print(summary([section for section in sections if section.verdicts]))
+    print(
+        "A claim that does not hold is a finding, not a failure of the run; the report shows the "
+        "evidence and the reason."
+    )
+    print(f"report: {page}")
+    return 0
+
+
 def _run(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec.foreign_code import code_of
     from fegsam.experiments.spec.study import load_study
@@ -350,6 +380,19 @@ examples:
   fegsam reproduce -o ~/claims              everything: half an hour on two cores""",
         _reproduce_arguments,
         _reproduce,
+    ),
+    "compare": _Command(
+        "compare all methods, tuned alike, and judge their published claims",
+        """\
+Tune every method with the same trials on every problem of a suite, draw the error that it reaches
+against communications and against samples, and judge the published claims about it. Figures (SVG,
+PDF, PNG) and report.html are written to the directory.""",
+        """\
+examples:
+  fegsam compare --quick                    minutes; writes to comparison
+  fegsam compare -o ~/methods               everything: about an hour on two cores""",
+        _compare_arguments,
+        _compare,
     ),
     "run": _Command(
         "run the study of a TOML file; a killed run resumes where it stopped",

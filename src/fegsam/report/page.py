@@ -86,7 +86,7 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
             f"claim-{section.claim}",
             f"({section.claim}) {section.title}",
             "claim.html.j2",
-            section.outcome if verdicts else None,
+            section.outcome if section.verdicts else None,
             section,
         )
         for section in sections

@@ -184,11 +184,9 @@ class ClaimSpec:
         )
 
 
-def claim_spec(name: str, quick: bool) -> ClaimSpec:
-    """The contents of ``specs/<name>.toml``."""
-    text = (
-        files("fegsam.reproduction").joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
-    )
+def claim_spec(name: str, quick: bool, package: str = "fegsam.reproduction") -> ClaimSpec:
+    """The contents of ``specs/<name>.toml`` in a package."""
+    text = files(package).joinpath("specs", f"{name}.toml").read_text(encoding="utf-8")
     tables: Mapping[str, Any] = tomllib.loads(text)
     checks = {key: _check(given) for key, given in tables["check"].items()}
     sizes = tables.get("both", {}) | tables["quick" if quick else "full"]

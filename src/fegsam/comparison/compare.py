@@ -1,0 +1,130 @@
+"""`compare`: the suite, then the published claims, their figures, and the report."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fegsam.comparison import against_plain, contest
+from fegsam.comparison.suite import Entry, entries, refusal
+from fegsam.report import Section, save
+from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
+from fegsam.run import Engine
+
+PACKAGE = "fegsam.comparison"
+CLAIMS = (
+    "drift",
+    "longer_rounds",
+    "importance",
+    "momentum",
+    "participation",
+    "client_sampling",
+    "first_step",
+    "extrapolation",
+    "unstable",
+)
+"""The modules of the claims after (a): each has ``examine(spec, engine) -> Section``."""
+
+
+def compare(
+    directory: str | Path,
+    *,
+    quick: bool = False,
+    progress: bool = True,
+    engine: str | Engine | None = None,
+    spec: ClaimSpec | None = None,
+    suite: Sequence[Entry] | None = None,
+    claims: Sequence[str] = CLAIMS,
+) -> tuple[list[Section], Path]:
+    """Compare all methods, and write figures and ``report.html`` to `directory`.
+
+    Parameters
+    ----------
+    directory : path
+        Created if it is missing. The figures are SVG, PDF and PNG files.
+    quick : bool
+        Shorter runs and fewer seeds: minutes instead of an hour.
+    progress : bool
+        Whether to report each problem and each claim on standard error.
+    engine : optional
+        As for `fegsam.run`; all cores by default.
+    spec : ClaimSpec, optional
+        Other sizes of the contest than those of the quick or the full run.
+    suite : sequence of Entry, optional
+        Some of the problems; all by default.
+    claims : sequence of str
+        Some of the claims; all by default.
+
+    Returns
+    -------
+    sections : list of Section
+        The verdicts first, then one section for each problem.
+    page : Path
+        The path of the report.
+    """
+    from fegsam.report.figures import require_matplotlib
+    from fegsam.report.interactive import require_plotly
+    from fegsam.report.page import require_jinja2, write_report
+
+    # A missing package is reported before the work, not after it.
+    require_matplotlib()
+    require_plotly()
+    require_jinja2()
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    spec = claim_spec("contest", quick, PACKAGE) if spec is None else spec
+    contests, left_out = [], []
+    for number, entry in enumerate(entries() if suite is None else suite, start=1):
+        why = refusal(entry, spec.sizes.agents)
+        if why:
+            left_out.append(f"{entry.title} is left out: {why}")
+            _say(progress, left_out[-1])
+            continue
+        with _Timed(progress, f"problem {number}: {entry.title}"):
+            contests.append(contest.compete(entry, spec.sizes, engine or "cpu"))
+    sections = [against_plain.examine(spec, contests, left_out)]
+    for name in claims:
+        with _Timed(progress, f"claim: {name.replace('_', ' ')}"):
+            module = importlib.import_module(f"{PACKAGE}.{name}")
+            sections.append(module.examine(claim_spec(name, quick, PACKAGE), engine))
+    sections += [
+        contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
+    ]
+    for figure in (figure for found in sections for figure in found.figures):
+        save(figure, target / "figures")
+    settings = {
+        "run": "quick" if quick else "full",
+        "seeds": f"pilots from {spec.sizes.first_pilot} on, evaluation from {FIRST_SEED} on",
+        "step sizes": spec.sizes.step_sizes,
+        "sync periods": spec.sizes.sync_periods,
+        "lengths of runs": spec.sizes.lengths,
+        "agents": spec.sizes.agents,
+        "engine": "cpu" if engine is None else str(getattr(engine, "name", engine)),
+        "seconds": f"{time.perf_counter() - begin:.0f}",
+    }
+    title = "Methods of federated stochastic approximation, compared"
+    return sections, write_report(sections, target, title=title, settings=settings)
+
+
+class _Timed:
+    """Prints what begins, and how long it took; lines stay visible, unlike a bar."""
+
+    def __init__(self, wanted: bool, what: str) -> None:
+        self._wanted = wanted
+        self._begin = time.perf_counter()
+        _say(wanted, f"{what} ...", end="")
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        _say(self._wanted, f" ({time.perf_counter() - self._begin:.0f} s)")
+
+
+def _say(wanted: bool, text: str, end: str = "\n") -> None:
+    if wanted:
+        print(text, end=end, file=sys.stderr, flush=True)

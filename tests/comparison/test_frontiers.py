@@ -1,0 +1,205 @@
+"""Frontiers by hand, verdicts on synthetic errors, and the command on a tiny suite."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fegsam.cli import main
+from fegsam.comparison import against_plain, compare
+from fegsam.comparison.contest import Contest, Curve, compete, section
+from fegsam.comparison.contestants import CONTESTANTS, contestant
+from fegsam.comparison.frontier import Setting, best_within, grid
+from fegsam.comparison.suite import Entry, entries, entry, refusal
+from fegsam.comparison.trials import Trials
+from fegsam.errors import ProblemError
+from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+
+TINY = {
+    "agents": 2,
+    "step_sizes": [0.1],
+    "sync_periods": [1, 4],
+    "lengths": [4, 8],
+    "budgets": [1, 2, 8],
+    "pilot_seeds": 2,
+    "seeds": 3,
+    "exact_rounds": 8,
+    "judged": 2,
+}
+
+
+def tiny_spec() -> ClaimSpec:
+    return claim_spec("contest", True, "fegsam.comparison").resized(**TINY)
+
+
+# --- Frontiers ------------------------------------------------------------------------------------
+
+
+def test_frontier_of_six_runs_by_hand() -> None:
+    """Two step sizes; K = 2 or 8 and T = 8 or 16 cost 4, 8, 1 or 2 communications."""
+    settings = grid([0.1, 0.4], [2, 8], [8, 16])
+    costs = [each.communications() for each in settings]
+    assert costs == [4, 8, 1, 2] * 2
+    errors = [3.0, 1.0, 5.0, 4.0, 2.0, 1.5, np.nan, 4.5]
+    chosen = best_within(costs, errors, [0, 1, 2, 4, 7, 8, 100])
+    assert chosen.tolist() == [-1, 2, 3, 4, 4, 1, 1]
+
+
+def test_runs_that_diverged_are_never_chosen() -> None:
+    assert best_within([1, 1, 2], [np.inf, np.nan, np.nan], [1, 2]).tolist() == [-1, -1]
+    assert best_within([], [], [1]).tolist() == [-1]
+
+
+def test_two_exchanges_in_a_round_are_two_communications() -> None:
+    assert {each.key: each.exchanges for each in CONTESTANTS if each.exchanges != 1} == {
+        "fedhsa": 2
+    }
+    assert Setting(0.1, 4, 64).communications(2) == 32
+
+
+def test_one_run_has_the_errors_of_its_shorter_ones() -> None:
+    trials = Trials(entry("alike"), contestant("plain"), 2, "reference")
+    settings = [Setting(0.1, 4, 8), Setting(0.1, 4, 4), Setting(0.2, 4, 8)]
+    together = trials.errors(settings, range(3))
+    alone = np.concatenate([trials.errors([each], range(3)) for each in settings])
+    np.testing.assert_array_equal(together, alone)
+    assert (together[0] != together[1]).all()
+
+
+def test_a_tail_mean_is_of_its_own_run() -> None:
+    trials = Trials(entry("alike"), contestant("polynomial"), 2, "reference")
+    settings = [Setting(0.1, 4, 8), Setting(0.1, 4, 16)]
+    together = trials.errors(settings, range(3))
+    np.testing.assert_array_equal(together[:1], trials.errors(settings[:1], range(3)))
+    assert (together[0] != together[1]).all()
+
+
+def test_exact_error_is_the_mean_of_many_seeds() -> None:
+    trials = Trials(entry("environments"), contestant("by_kind"), 2, "reference")
+    setting = Setting(0.2, 4, 16)
+    errors = trials.errors([setting], range(300))[0]
+    off = errors.mean() - trials.exact(setting, 4)
+    assert abs(off) < 4 * errors.std() / np.sqrt(len(errors))
+    assert np.isnan(trials.exact(setting, 3))
+
+
+# --- Verdicts -------------------------------------------------------------------------------------
+
+
+def contest(factor: float, noise: float = 0.1) -> Contest:
+    """SCAFFLSA has `factor` times the error of plain averaging."""
+    base = 1 + noise * np.random.default_rng(0).standard_normal(20)
+    other = factor * (1 + noise * np.random.default_rng(1).standard_normal(20))
+    curves = {
+        contestant(key): Curve(
+            np.array([2]), (Setting(0.1, 4, 8),), errors[None], np.array([np.nan])
+        )
+        for key, errors in (("plain", base), ("scafflsa", other))
+    }
+    return Contest(entry("alike"), curves, curves)
+
+
+@pytest.mark.parametrize(
+    ("factor", "noise", "outcome"),
+    [
+        (0.5, 0.1, "holds"),
+        (2.0, 0.1, "does not hold"),
+        (1.0, 0.3, "cannot be told"),
+        (np.nan, 0.1, "cannot be told"),
+    ],
+)
+def test_a_method_is_better_if_its_error_is_smaller(factor, noise, outcome) -> None:
+    found = against_plain.examine(tiny_spec(), [contest(factor, noise)], ["One is left out."])
+    assert [verdict.outcome for verdict in found.verdicts] == [outcome]
+    assert "SCAFFLSA" in found.verdicts[0].sentence
+    assert found.notes[-1] == "One is left out."
+
+
+def test_a_method_that_is_plain_averaging_here_is_not_better() -> None:
+    [verdict] = against_plain.examine(tiny_spec(), [contest(1.0, 0.0)], []).verdicts
+    assert (verdict.outcome, verdict.detail) == ("cannot be told", "It is plain averaging here.")
+
+
+def test_all_methods_are_tuned_over_the_same_effective_step_sizes() -> None:
+    scales = {each.key: each.scale for each in CONTESTANTS if each.scale != 1}
+    assert scales == {
+        "fedavgm": pytest.approx(0.1),
+        "server_step": pytest.approx(1 / 1.5),
+        "polynomial": pytest.approx(8),
+    }
+    schedule = contestant("polynomial").schedule
+    assert schedule is not None
+    assert 8 * schedule.factors(np.zeros(1), None)[0] == pytest.approx(1)
+
+
+def test_a_budget_that_no_setting_meets_cannot_be_told() -> None:
+    spec = tiny_spec().resized(judged=1)
+    [verdict] = against_plain.examine(spec, [contest(0.5)], []).verdicts
+    assert verdict.outcome == "cannot be told"
+    assert "No setting" in verdict.detail
+
+
+# --- The whole ------------------------------------------------------------------------------------
+
+
+def test_every_contestant_is_tuned_run_and_drawn() -> None:
+    found = compete(entry("alike"), tiny_spec().sizes, "reference")
+    assert len(found.by_communications) == len(CONTESTANTS)
+    drawn = section(found, 1, tiny_spec().sizes)
+    assert [figure.key for figure in drawn.figures] == [
+        f"alike-{axis}-{part}"
+        for axis in ("communications", "samples")
+        for part in ("local", "server")
+    ]
+    names = {name for figure in drawn.figures for name in figure.groups}
+    assert names == {each.name for each in CONTESTANTS}
+
+
+def test_the_suite_accepts_its_problems() -> None:
+    assert [each.key for each in entries() if refusal(each, 4)] == []
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
+    def run(directory: pathlib.Path, *, quick: bool) -> object:
+        assert quick
+        refused = dataclasses.replace(entry("alike"), title="Refused", problem=refuse)
+        suite: list[Entry] = [entry("environments"), refused]
+        return compare(
+            directory,
+            quick=True,
+            engine="reference",
+            spec=tiny_spec(),
+            suite=suite,
+            claims=("first_step",),
+        )
+
+    monkeypatch.setattr("fegsam.comparison.compare", run)
+    return run
+
+
+def refuse(agents: int) -> object:
+    raise ProblemError("It is not a problem.")
+
+
+def test_command_writes_the_report_and_says_what_is_left_out(tiny, tmp_path, capsys) -> None:
+    assert main(["compare", "--quick", "-o", str(tmp_path / "new")]) == 0
+    printed = capsys.readouterr()
+    assert "does not hold" in printed.out
+    assert "Refused is left out: It is not a problem." in printed.err
+    page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+    for words in ("Environments that differ", "Refused is left out", "FedHSA"):
+        assert words in page
+    drawn = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
+    assert {"environments-communications-local.png", "first-step.svg"} <= drawn
+
+
+def test_default_claims_exist() -> None:
+    module = importlib.import_module("fegsam.comparison.compare")
+    for name in module.CLAIMS:
+        assert callable(importlib.import_module(f"fegsam.comparison.{name}").examine)
