@@ -87,8 +87,7 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
             "At one step size the two methods are not compared, only their slopes: by visits, a "
             "cell moves further in a round.",
             "What importance averaging gains where agents visit different cells is in the "
-            "verdicts of (a): it is a gain where an agent visits a cell often in a round, and "
-            "none where α times the visits is below one.",
+            "verdicts of (a).",
         ),
     )
 
