@@ -15,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -150,9 +151,7 @@ def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path)
     _check_links(out)
     shown = (out / "api.html").read_text(encoding="utf-8")
     for name in [
-        name
-        for name in fegsam.__all__
-        if name not in ("engines", "exact", "examples", "policies", "theory")
+        name for name in fegsam.__all__ if not isinstance(getattr(fegsam, name), types.ModuleType)
     ]:
         assert f'id="fegsam.{name}"' in shown, name
     for name in (
