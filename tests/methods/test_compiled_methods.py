@@ -1,5 +1,5 @@
-"""The compiled loops of some methods, one for each form of update and each kind of state; the other
-combinations are compiled by the slow tests and interpreted by `test_interpreted`."""
+"""The compiled loops of some methods; the other combinations are compiled by the slow tests and
+interpreted by `test_interpreted`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ COMPILED = [
     ("alg4", "weights of kinds"),
     ("alg4", "last round by agent"),
     ("alg4", "by visits"),
-    ("alg4", "lost at random"),
     ("alg5", "last round by kind"),
-    ("alg1-linear", "momentum"),
 ]
 BOTH = pytest.mark.parametrize(("name", "kind"), COMPILED)
 
@@ -43,7 +41,7 @@ def test_a_large_table_gives_the_same_bits_for_one_thread_and_two(assert_same_bi
         fg.policies.uniform(states, 2),
         num_agents=900,
     )
-    for kind in ("last round by agent", "by visits", "lost at random"):
+    for kind in ("last round by agent", "by visits"):
         one, two = (
             fg.run(
                 fed,

@@ -55,6 +55,7 @@ def found() -> Any:
     )
 
 
+@pytest.mark.slow
 class TestDrift:
     def test_variates_need_fewer_rounds_than_any_plain_averaging(self, found) -> None:
         least = least_rounds()
