@@ -226,6 +226,7 @@ def test_agents_that_wait_by_coins_of_their_own_have_their_moments(more) -> None
     assert abs(gone_on.mse[-1] / truth.mse[-1] - 1) > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_stationary_error_is_the_limit(name) -> None:
     problem, algorithm = noise_problem(3)

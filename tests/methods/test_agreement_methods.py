@@ -14,8 +14,10 @@ from helpers.method_cases import AGENTS, EVERY_METHOD, METHODS, methods_of
 from helpers.replayed import ALPHA, ENGINES, SEEDS, assert_replays, on_cpu, replay
 
 T, K = 15, 4
+# One algorithm for each form of update: cell, row, dense.
+FORMS = ("alg4", "alg5", "alg1-linear")
 MATRIX = [
-    pytest.param(name, kind, id=f"{name}-{kind}")
+    pytest.param(name, kind, id=f"{name}-{kind}", marks=() if name in FORMS else pytest.mark.slow)
     for name in ALGORITHMS
     for kind in methods_of(name)
 ]
@@ -35,8 +37,6 @@ WITH_MEMORY = (
     "last round of some agents",
     "last round with nesterov",
 )
-# One algorithm for each form of update: cell, row, dense.
-FORMS = ("alg4", "alg5", "alg1-linear")
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES)
 
 

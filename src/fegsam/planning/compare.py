@@ -30,6 +30,11 @@ class MethodPlans:
         before those that did not.
     out_of_reach : dict of str
         The methods that no setting within the limits brings to the accuracy, each with a sentence.
+
+    Examples
+    --------
+    >>> MethodPlans({}, {"plain": "No setting reaches it."}).out_of_reach["plain"]
+    'No setting reaches it.'
     """
 
     plans: Mapping[str, Plan]
