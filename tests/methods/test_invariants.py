@@ -15,6 +15,21 @@ from helpers.replayed import ALPHA, ENGINES, SEEDS, rules
 T = 23
 EVERY = pytest.mark.parametrize("name", ALGORITHMS)
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES)
+
+
+@EACH_ENGINE
+def test_a_round_may_be_longer_than_the_run(engine) -> None:
+    """It takes no memory for the steps that are not made."""
+    some = case("alg4", n=2)
+    for method in (fg.methods.scafflsa(), fg.methods.importance_averaging()):
+        long, exact = (
+            some.run(alpha=ALPHA, K=K, T=9, seeds=SEEDS, method=method, engine=engine, tail=0.5)
+            for K in (10**12, 10)
+        )
+        np.testing.assert_array_equal(long.data.average_params, exact.data.average_params)
+        np.testing.assert_array_equal(long.data.tail_params, exact.data.tail_params)
+
+
 OF = pytest.mark.parametrize("of", ["agent", "kind"])
 CELL_RULES = pytest.mark.parametrize("name", ["alg3", "alg4"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
@@ -51,7 +52,7 @@ class Lane:
 L = TypeVar("L", bound=Lane)
 
 
-class SeedRun(Generic[L]):
+class SeedRun(ABC, Generic[L]):
     """All seeds of one job; a subclass says how a lane runs one of them."""
 
     def __init__(self, job: Job) -> None:
@@ -63,16 +64,16 @@ class SeedRun(Generic[L]):
         self._memory: dict[str, np.ndarray] = {}
         self.stopped = threading.Event()
 
-    def make_lane(self) -> L:
-        raise NotImplementedError
+    @abstractmethod
+    def make_lane(self) -> L: ...
 
+    @abstractmethod
     def warm_up(self, lane: L) -> None:
         """Make a call without steps, which compiles or loads from the cache."""
-        raise NotImplementedError
 
+    @abstractmethod
     def one_seed(self, lane: L, index: int, end: int) -> None:
         """Run the `index`-th seed up to time `end`."""
-        raise NotImplementedError
 
     def checkpoint(self) -> Checkpoint | None:
         if self.settings.stop_at_output:

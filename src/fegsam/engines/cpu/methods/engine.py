@@ -210,7 +210,8 @@ class MethodRun(SeedRun[MethodLane]):
         while time < end:
             number = int(rounds.containing(np.asarray(time)))
             begin, stop = (int(rounds.start(np.asarray(r))) for r in (number, number + 1))
-            length, last = stop - begin, stop > end
+            last = stop > end
+            length = min(stop, end) - begin
             points = between(inner, time, min(stop, end))
             most = self.layout.call_rows
             for first in range(0, len(points), most):

@@ -64,7 +64,8 @@ class MethodLayout:
         iid = job.settings.sampling == "iid"
         per_step = job.window + 1 if iid else 1
         room = max(1, STEPS_PER_TILE // per_step)
-        longest = max(1, min(self.longest, job.settings.num_steps - job.start.time))
+        # A round may be longer than the run.
+        self.steps = longest = max(1, min(self.longest, job.settings.num_steps - job.start.time))
         tile, span = max(1, min(TILE, job.num_agents, room // longest)), min(longest, room)
         self.tile_agents, self.tile_length = tile, span * per_step + self.ahead + 1
         # The rounding of sums depends on this, so it must not depend on the run's length.
@@ -72,7 +73,7 @@ class MethodLayout:
         self.listed = cells and BLOCK * self.longest < self.dim
         self.rows = len(job.agents.mdps) if features.variates == "kind" else 1
         self.most_blocks = -(-job.num_agents // BLOCK) + self.rows
-        self.room = BLOCK * self.longest * (2 if features.sums_variates else 1) + BLOCK
+        self.room = BLOCK * self.steps * (2 if features.sums_variates else 1) + BLOCK
         self.width = min(self.longest, self.dim) if features.form == "cell" else self.dim
         self.call_rows = max(1, ROW_BYTES // (8 * self.dim))
         self.call_steps = max(1, STEPS_PER_CALL // job.num_agents)
@@ -194,7 +195,7 @@ class MethodLayout:
             params=private((dim,)),
             correction=private((dim if features.variates else 0,)),
             out=private((dim if features.form == "dense" else 0,)),
-            log=private((self.longest if cell else 0,), np.uint32),
+            log=private((self.steps if cell else 0,), np.uint32),
             visits=private((dim if features.visits else 0,)),
             keys=private((dim if features.rounding == "cells" else 0,), np.uint64),
             sums=private((slots, dim if self.listed else 0)),
@@ -205,5 +206,5 @@ class MethodLayout:
             clocks=private((TILE,), np.uint64),
             odd=private((TILE,), np.uint64),
             words=tile.words.reshape(-1),
-            counts=private((self.longest if features.tail else 0,)),
+            counts=private((self.steps if features.tail else 0,)),
         )
