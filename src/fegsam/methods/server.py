@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import flag, fraction, positive
 
 
@@ -31,8 +32,11 @@ class Server:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", positive(self.step, "step"))
-        if self.momentum != 0:
-            object.__setattr__(self, "momentum", fraction(self.momentum, "momentum"))
+        momentum = self.momentum
+        if not isinstance(momentum, int | float | np.integer | np.floating) or momentum < 0:
+            raise ProblemError(f"momentum is {shown(momentum)}; give a number from 0 up to 1.")
+        if momentum > 0:
+            object.__setattr__(self, "momentum", fraction(momentum, "momentum"))
         object.__setattr__(self, "nesterov", flag(self.nesterov, "nesterov"))
 
     def update(
