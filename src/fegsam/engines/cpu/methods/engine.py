@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from fegsam.engines.cpu.methods.rounds import make_advance_method
 from fegsam.engines.cpu.sampling import first_states
 from fegsam.engines.cpu.seeds import Lane, SeedRun
 from fegsam.engines.job import Job
-from fegsam.engines.schedule import between
+from fegsam.engines.method_schedule import MethodSchedule, RoundCall, tail_length
 from fegsam.history.recorder import SERVER_KIND
 
 _loops_of_rule: dict[Any, Any] = {}
@@ -98,14 +97,13 @@ class MethodLane(Lane):
             constants, own = self.layout.constants, self._owns[0]
             fill_carried(constants, self._problem, shared, own, seed, start.time)
 
-    def call(
-        self, seed: np.uint64, call: MethodCall, times: np.ndarray, inside: bool, tail: TailRange
-    ) -> None:
-        """Whole rounds with the synchronisations at `times`, or times `inside` one round."""
-        sizes, layout = self._step_sizes(call), self.layout
+    def call(self, seed: np.uint64, asked: RoundCall, tail: TailRange) -> None:
+        """Whole rounds with some synchronisations recorded, or times inside one round."""
+        call = MethodCall(*map(np.int64, (asked.number, asked.time, asked.stop, asked.length)))
+        times, sizes, layout = asked.times, self._step_sizes(call), self.layout
         recording = Recording(times, self.rows, self.omegas)
         common = (layout.constants, self._problem, self._agents, self.shared)
-        if inside:
+        if asked.inside:
             seat = Seat(seed, np.int64(0), np.int64(1))
             own = self._owns[0]
             self._observe(*common, own, seat, sizes, tail, recording, call, self._scratch)
@@ -152,10 +150,10 @@ class MethodRun(SeedRun[MethodLane]):
         return lane
 
     def warm_up(self, lane: MethodLane) -> None:
-        nothing = MethodCall(*(np.int64(0) for _ in range(4)))
         lane.begin(np.uint64(0), 0)
         for inside in (False, True):
-            lane.call(np.uint64(0), nothing, np.zeros(0, np.int64), inside, self._tail(False))
+            nothing = RoundCall(0, 0, 0, 0, np.zeros(0, np.int64), inside, False)
+            lane.call(np.uint64(0), nothing, self._tail(False))
 
     def _tail(self, counted: bool) -> TailRange:
         """The times of the tail, where a call counts them."""
@@ -169,15 +167,18 @@ class MethodRun(SeedRun[MethodLane]):
         lane.begin(seed, index)
         self._hand_over(index, np.array([start]), lane.shared.average[None], np.zeros(1), end)
         times = np.union1d(settings.record, [output, end])
-        for call, wanted, inside, last in self._calls(start, end, times):
-            lane.call(seed, call, wanted, inside, self._tail(last or not inside))
+        schedule = MethodSchedule(
+            self.job.rounds, self.layout.call_rows, self.layout.call_rows, self.layout.call_steps
+        )
+        for call in schedule.calls(start, end, times):
+            lane.call(seed, call, self._tail(call.reports))
             if self.stopped.is_set():
                 return
             failure, kind = self._failure(lane)
-            whole = wanted < failure
+            wanted, whole = call.times, call.times < failure
             rows, omegas = lane.rows[: len(wanted)], lane.omegas[: len(wanted)]
             self._hand_over(index, wanted[whole], rows[whole], omegas[whole], end)
-            if failure < NEVER and (last or not inside):
+            if failure < NEVER and call.reports:
                 self.recorder.add_divergence(index, failure, kind)
                 return
             if failure < NEVER:
@@ -190,54 +191,8 @@ class MethodRun(SeedRun[MethodLane]):
         self._states[index] = lane.shared.carried.states[:, 0]
         for name, values in lane.memory().items():
             self._memory[name][index] = values
-        settings = self.settings
-        if settings.tail:
-            first, last = settings.tail_start, settings.num_steps
-            count = last - first
-            if settings.tail_over == "syncs":
-                count = self.job.rounds.count(last) - self.job.rounds.count(first)
-            self.recorder.add_tail(index, lane.shared.tail / (count or np.nan))
-
-    def _calls(
-        self, start: int, end: int, times: np.ndarray
-    ) -> Iterator[tuple[MethodCall, np.ndarray, bool, bool]]:
-        """Calls of the compiled loops, the recorded times of each, whether these lie inside a
-        round, and whether that round is never completed."""
-        rounds, time = self.job.rounds, start
-        times = between(times, start, end)
-        at_sync = rounds.is_sync(times)
-        inner, syncs = times[~at_sync], times[at_sync]
-        while time < end:
-            number = int(rounds.containing(np.asarray(time)))
-            begin, stop = (int(rounds.start(np.asarray(r))) for r in (number, number + 1))
-            last = stop > end
-            length = min(stop, end) - begin
-            points = between(inner, time, min(stop, end))
-            most = self.layout.call_rows
-            for first in range(0, len(points), most):
-                some = points[first : first + most]
-                final = last and first + most >= len(points)
-                call = self._call(number, time, int(some[-1]), length)
-                yield call, some, True, final
-            if last:
-                return
-            ahead = between(inner, stop, end)
-            limit = rounds.last_sync(int(ahead[0]) if len(ahead) else end)
-            stop = self._reach(time, max(limit, stop), length)
-            yield self._call(number, time, stop, length), between(syncs, time, stop), False, False
-            time = stop
-
-    def _reach(self, time: int, limit: int, length: int) -> int:
-        """The end of one call: rounds of one length, as many as its limits allow, at least one."""
-        most = max(1, min(self.layout.call_steps // length, self.layout.call_rows))
-        rounds, number = self.job.rounds, int(self.job.rounds.containing(np.asarray(time)))
-        starts = rounds.start(np.arange(number, number + most + 1))
-        equal = np.diff(starts) == length
-        count = len(equal) if equal.all() else int(equal.argmin())
-        return min(limit, time + count * length)
-
-    def _call(self, number: int, time: int, stop: int, length: int) -> MethodCall:
-        return MethodCall(np.int64(number), np.int64(time), np.int64(stop), np.int64(length))
+        if self.settings.tail:
+            self.recorder.add_tail(index, lane.shared.tail / (tail_length(self.job) or np.nan))
 
     def _hand_over(
         self, index: int, times: np.ndarray, rows: np.ndarray, omegas: np.ndarray, end: int

@@ -16,7 +16,6 @@ from fegsam.engines.cpu.memory import Carried
 from fegsam.engines.cpu.methods.memory import (
     AgentArrays,
     BlockLists,
-    Features,
     Members,
     MethodConstants,
     MethodOwn,
@@ -25,33 +24,15 @@ from fegsam.engines.cpu.methods.memory import (
 )
 from fegsam.engines.cpu.sampling import TILE, make_tile
 from fegsam.engines.cpu.team import make_sync, private
+from fegsam.engines.features import features_of
 from fegsam.engines.job import Job
 from fegsam.engines.round_draws import word_threshold
 from fegsam.errors import ProblemError
 from fegsam.methods.aggregate import Aggregator
-from fegsam.methods.average import ByVisits
 from fegsam.methods.rounding import Rounding, SomeCells
 
 MOST_BYTES = 1 << 36
 """Memory that the variates of all agents may take."""
-
-
-def features_of(job: Job) -> Features:
-    """What the job's loop is compiled for."""
-    method, correction, rounding = job.method, job.method.correction, job.method.rounding
-    kinds = {None: "", True: "dither", False: "random"}
-    dithered = rounding.dither if isinstance(rounding, Rounding) else None
-    return Features(
-        form=job.form,
-        variates="" if correction is None else correction.of,
-        first_step=correction is not None and correction.source == "first_step",
-        visits=isinstance(method.average, ByVisits),
-        rounding="cells" if isinstance(rounding, SomeCells) else kinds[dithered],
-        partial=method.participation is not None,
-        own_clocks=method.own_clocks,
-        unequal=method.local_steps is not None,
-        tail=job.settings.tail > 0 and job.settings.tail_over == "steps",
-    )
 
 
 class MethodLayout:

@@ -10,44 +10,6 @@ from fegsam.engines.cpu.memory import Carried
 from fegsam.engines.cpu.sampling import Tile
 
 
-class Features(NamedTuple):
-    """What is compiled in: one loop is made for each combination that occurs."""
-
-    form: str
-    """the shape of an update: "cell", "row" or "dense" """
-    variates: str
-    """whose control variates: "agent", "kind", or "" for none"""
-    first_step: bool
-    """whether the variates are those of the round's first step"""
-    visits: bool
-    """whether cells are averaged by visits"""
-    rounding: str
-    """how changes are reported: "random", "dither", "cells", or "" for as they are"""
-    partial: bool
-    """whether some agents do not take part"""
-    own_clocks: bool
-    """whether agents may have made different numbers of steps"""
-    unequal: bool
-    """whether agents make different numbers of local steps in a round"""
-    tail: bool
-    """whether the averages inside rounds are summed"""
-
-    @property
-    def slots(self) -> int:
-        """Sums over agents that a round needs."""
-        return self.tail_slot + int(self.tail)
-
-    @property
-    def sums_variates(self) -> bool:
-        """Whether the variates of those who take part are added up: for all, their mean is kept."""
-        last = self.variates == "agent" and not self.first_step
-        return last and self.partial and self.form == "cell"
-
-    @property
-    def tail_slot(self) -> int:
-        return 4 if self.visits else 1 + int(self.sums_variates)
-
-
 class MethodConstants(NamedTuple):
     """The constants of a run."""
 
