@@ -1,12 +1,13 @@
-"""Where the `cuda` engine must agree with `cpu`, and what "agree" means.
+"""Where the `cuda` engine must agree with the others, and what "agree" means.
 
 `cases()` is the whole matrix, for a machine with a GPU; `quick_cases()` is a selection that Numba's
 CUDA simulator runs in two minutes. `test_gpu.py` checks them with pytest; a machine without pytest
 does the same with
 
-    PYTHONPATH=src python tests/agreement/gpu_cases.py --workers 14
+    PYTHONPATH=src:tests python tests/agreement/gpu_cases.py --workers 14
 
-which exits with 1 if a case disagrees.
+which exits with 1 if a case disagrees. Plain averaging is compared with `cpu`, whose loops for a
+method take long to compile, and methods with `reference`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import numpy as np
 from numba import cuda
 
 import fegsam as fg
+from helpers.gpu_case import Case, problem_of
+from helpers.method_cases import EVERY_METHOD
 
 FLOAT64_TOLERANCE = 1e-10
 FLOAT32_TOLERANCE = 1e-5
@@ -37,45 +40,30 @@ COMPARED = (
     "squared_error",
     "sync_error",
     "diverged_at",
+    "tail_params",
 )
-STATES, ACTIONS, KINDS = 7, 3, 3
-MANY_STATES = 5000
-"""A table of which no block can hold a copy."""
-
 LOOK_AHEAD = ("on-policy TD", "off-policy tabular TD", "off-policy linear TD", "preconditioned TD")
 OVERLAID = ("off-policy tabular TD", "Q-learning")
+ON_OTHER_FORMS = (
+    "weights of agents",
+    "last round by kind",
+    "nesterov",
+    "m of N wait",
+    "often nobody, divided by all",
+    "dithered rounding",
+    "some cells",
+    "rounded local steps of some",
+    "last round of some by kind",
+    "first step of some",
+)
+WITH_WINDOWS = (
+    "last round of some agents",
+    "by visits of some, divided by all",
+    "rounded local steps of some",
+    "first step of some",
+)
+"""Methods that between them do everything."""
 ALGORITHMS = ("linear SA", "large linear SA", "own operator", "Q-learning", "TDC", *LOOK_AHEAD)
-
-
-class Case(NamedTuple):
-    algorithm: str
-    horizon: int
-    sync_period: int
-    num_agents: int
-    layout: str
-    sampling: str = "markov"
-    rounds: int = 2
-    seeds: tuple[int, ...] = (0, 5)
-    float32: bool = True
-    """whether a float32 run is compared too"""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.algorithm} n={self.horizon} K={self.sync_period} N={self.num_agents} "
-            f"{self.layout} {self.sampling}"
-        )
-
-    @property
-    def diverges(self) -> bool:
-        return self.algorithm == "diverging linear SA"
-
-    @property
-    def num_steps(self) -> int:
-        """`rounds` rounds and about half of one, so that the run does not end at a synchronisation;
-        a case that diverges runs until it has."""
-        if self.diverges:
-            return 140
-        return self.rounds * self.sync_period + self.sync_period // 2 + (self.sync_period > 1)
 
 
 class Agreement(NamedTuple):
@@ -83,12 +71,12 @@ class Agreement(NamedTuple):
 
     case: Case
     float64: float
-    """the largest difference from `cpu`"""
+    """the largest difference from the other engine, also where `cuda` takes over from it"""
     float32: float
     """likewise, of the averages; 0 where the case has no float32 run"""
     same_paths: bool
     same_bits: bool
-    """in a second run"""
+    """in a second run; with a method, in one that was broken"""
 
     @property
     def disagreements(self) -> list[str]:
@@ -122,6 +110,43 @@ def cases() -> Iterator[Case]:
         yield Case("large Q-learning", 1, 3, agents, layout, rounds=_rounds(3))
 
 
+def method_cases() -> Iterator[Case]:
+    """Every method in every layout of a table, and what differs for other forms of update."""
+    for method in EVERY_METHOD:
+        # A rounded change may differ by a whole step in float32.
+        single = not any(word in method for word in ("round", "cells")) or "last" in method
+        for layout in ("shared", "overlay", "table"):
+            yield Case("Q-learning", 1, 4, 40, layout, rounds=3, float32=single, method=method)
+    some = {"rounds": 3, "seeds": (0,), "float32": False}
+    for algorithm, layout in itertools.product(
+        ("off-policy linear TD", "own operator"), ("shared", "table")
+    ):
+        for method in ON_OTHER_FORMS:
+            horizon = _horizons(algorithm)[0] + (algorithm in LOOK_AHEAD)
+            yield Case(algorithm, horizon, 4, 40, layout, **some, method=method)
+    for method in WITH_WINDOWS:
+        yield Case("off-policy tabular TD", 5, 10, 40, "overlay", **some, method=method)
+        yield Case("off-policy tabular TD", 2, 10, 40, "shared", "iid", **some, method=method)
+    for method, over in itertools.product(("", *WITH_WINDOWS), ("steps", "syncs")):
+        yield Case(
+            "Q-learning", 1, 10, 40, "shared", **some, method=method, growing=True, tail=over
+        )
+    for method in WITH_WINDOWS:
+        # More agents than a block holds, than the GPU runs at once, and one.
+        yield Case("Q-learning", 1, 4, 1000, "shared", **some, method=method)
+        yield Case("large Q-learning", 1, 4, 1000, "overlay", **some, method=method)
+    yield Case("Q-learning", 1, 2, 20_000, "shared", **some, method="last round of some agents")
+    yield Case("Q-learning", 1, 4, 1, "shared", **some, method="last round with nesterov")
+    yield Case("diverging linear SA", 1, 3, 40, "shared", float32=False, method="momentum")
+
+
+def small_method_cases() -> Iterator[Case]:
+    """Every method as in `method_cases`, at sizes for the simulator."""
+    for case in method_cases():
+        if case.num_agents <= 40 and case.horizon < 5:
+            yield case._replace(num_agents=min(case.num_agents, 5), seeds=(0,), float32=False)
+
+
 def quick_cases() -> Iterator[Case]:
     """Every algorithm in every layout; a block that is not full, several seeds in a block, several
     agents to a thread, and one agent alone."""
@@ -138,6 +163,25 @@ def quick_cases() -> Iterator[Case]:
     yield Case("Q-learning", 1, 2, 11, "shared", **quick)
     yield Case("off-policy tabular TD", 2, 3, 1, "shared", **quick)
     yield Case("off-policy linear TD", 2, 3, 3, "shared", "iid", float32=False)
+    yield from _quick_methods()
+
+
+def _quick_methods() -> Iterator[Case]:
+    """Every choice of a method in some layout and form of update."""
+    for algorithm, horizon, layout, method, changes in (
+        ("Q-learning", 1, "shared", "last round of some agents", {"growing": True}),
+        ("Q-learning", 1, "overlay", "last round with nesterov", {"tail": "steps"}),
+        ("Q-learning", 1, "table", "by visits of some, divided by all", {}),
+        ("Q-learning", 1, "shared", "first step by agent", {"sampling": "iid"}),
+        ("Q-learning", 1, "overlay", "dithered rounding", {"tail": "syncs"}),
+        ("off-policy tabular TD", 2, "shared", "rounded local steps of some", {}),
+        ("off-policy linear TD", 2, "shared", "last round of some by kind", {"tail": "steps"}),
+        ("off-policy linear TD", 2, "table", "some cells", {}),
+        ("own operator", 1, "table", "first step of some", {}),
+        ("own operator", 1, "shared", "weights of agents", {}),
+    ):
+        case = Case(algorithm, horizon, 4, 5, layout, seeds=(0,), float32=False, method=method)
+        yield case._replace(**changes)
 
 
 def runnable_cases() -> list[Case]:
@@ -145,7 +189,7 @@ def runnable_cases() -> list[Case]:
     none."""
     if simulated():
         return list(quick_cases())
-    return list(cases()) if cuda.is_available() else []
+    return [*cases(), *method_cases()] if cuda.is_available() else []
 
 
 def simulated() -> bool:
@@ -167,41 +211,56 @@ def _rounds(period: int) -> int:
 
 
 def check(case: Case) -> Agreement:
-    """Run `case` with `cpu` and with `cuda`, and compare."""
-    problem, algorithm = _problem(case)
-
-    def run(engine: Any) -> fg.History:
-        return fg.run(
-            problem,
-            algorithm,
-            engine=engine,
-            step_size=0.1,
-            sync_period=case.sync_period,
-            num_steps=case.num_steps,
-            record=7 * case.sync_period if case.diverges else 1,
-            seeds=case.seeds,
-            record_params=True,
-            sampling=case.sampling,
-            fixed_point=np.zeros(algorithm.dimension(problem)),
-            output_decay=0.9,
-        )
-
+    """Run `case` with `cuda` and with another engine, and compare."""
+    # `reference` has nothing to compile, but does not stop a plain run that diverges.
+    compiles = case.is_plain and (case.diverges or not simulated())
+    other = "cpu" if compiles else "reference"
     with warnings.catch_warnings():
         if case.diverges:
             warnings.simplefilter("ignore", fg.DivergenceWarning)
-        # `reference` has nothing to compile, but does not stop a seed that diverges.
-        expected = run("reference" if simulated() and not case.diverges else "cpu")
-        found, again = (run(fg.engines.Cuda(layout=case.layout)) for _ in range(2))
-        single = run(fg.engines.Cuda("float32", case.layout)) if case.float32 else expected
+        expected = _run(case, other)
+        found = _run(case, fg.engines.Cuda(layout=case.layout))
+        if case.is_plain:
+            again, taken_over = _run(case, fg.engines.Cuda(layout=case.layout)), found
+        else:
+            again, taken_over = _resumed(case, "cuda"), _resumed(case, other)
+        single = _run(case, fg.engines.Cuda("float32", case.layout)) if case.float32 else expected
+    names = [name for name in COMPARED if name in expected.data]
     return Agreement(
         case,
-        float64=max(_difference(found, expected, name) for name in COMPARED),
+        float64=max(
+            _difference(run, expected, name) for run in (found, taken_over) for name in names
+        ),
         float32=_difference(single, expected, "average_params"),
         same_paths=case.sampling == "iid" or _same_paths(found, expected),
         same_bits=all(
-            np.array_equal(found.data[name], again.data[name], equal_nan=True) for name in COMPARED
+            np.array_equal(found.data[name], again.data[name], equal_nan=True) for name in names
         ),
     )
+
+
+def _run(case: Case, engine: Any, **options: Any) -> fg.History:
+    problem, algorithm = problem_of(case)
+    settings = {
+        "step_size": 0.1,
+        "sync_period": case.sync_period,
+        "num_steps": case.num_steps,
+        "record": 7 * case.sync_period if case.diverges else 1,
+        "seeds": case.seeds,
+        "record_params": True,
+        "sampling": case.sampling,
+        "fixed_point": np.zeros(algorithm.dimension(problem)),
+        "output_decay": 0.9,
+    }
+    return fg.run(problem, algorithm, engine=engine, **(settings | case.changes | options))
+
+
+def _resumed(case: Case, begins: str) -> fg.History:
+    """The run of `cuda` from a break inside a round on, up to which another engine has come."""
+    engine = fg.engines.Cuda(layout=case.layout)
+    first = engine if begins == "cuda" else begins
+    broken = _run(case, first, num_steps=case.num_steps // 2 + 1)
+    return _run(case, engine, resume_from=broken)
 
 
 def _difference(one: fg.History, other: fg.History, name: str) -> float:
@@ -221,48 +280,6 @@ def _same_paths(one: fg.History, other: fg.History) -> bool:
     return np.array_equal(one.checkpoint.states, other.checkpoint.states)
 
 
-def _problem(case: Case) -> tuple[Any, Any]:
-    rng = np.random.default_rng(4)
-    if case.algorithm == "own operator" or case.algorithm.endswith("linear SA"):
-        return _noise_problem(case, rng)
-    states = MANY_STATES if case.algorithm == "large Q-learning" else STATES
-    problem = fg.Federation(
-        fg.examples.garnet(states, ACTIONS, 4, discount=0.8, seed=2),
-        fg.policies.random(states, ACTIONS, count=KINDS, seed=3),
-        num_agents=case.num_agents,
-        target_policy=fg.policies.uniform(states, ACTIONS),
-        features=rng.normal(size=(states, 3)),
-    )
-    algorithms = {
-        "on-policy TD": fg.OnPolicyTD(case.horizon),
-        "off-policy tabular TD": fg.OffPolicyTabularTD(case.horizon),
-        "Q-learning": fg.QLearning(),
-        "large Q-learning": fg.QLearning(),
-        "off-policy linear TD": fg.OffPolicyLinearTD(case.horizon),
-        "TDC": fg.TDC(0.5),
-        "preconditioned TD": fg.OffPolicyLinearTD(case.horizon, preconditioned=True),
-    }
-    return problem, algorithms[case.algorithm]
-
-
-def _noise_problem(case: Case, rng: np.random.Generator) -> tuple[Any, Any]:
-    noise = fg.MarkovNoise(rng.dirichlet(np.ones(5), size=(KINDS, 5)), num_agents=case.num_agents)
-    if case.algorithm == "own operator":
-        return noise, fg.StochasticApproximation(_contraction, dim=3)
-    matrices = 0.3 * rng.normal(size=(KINDS, 5, 4, 4)) - 1.5 * np.eye(4)
-    if case.diverges:
-        matrices[-1] += 5000.0 * np.eye(4)
-    # With large offsets the first differences overflow the integer sums, and rounds are repeated
-    # with a larger unit.
-    size = 1e6 if case.algorithm == "large linear SA" else 1.0
-    return noise, fg.LinearSA(matrices, size * rng.normal(size=(KINDS, 5, 4)))
-
-
-def _contraction(params: Any, y: Any, kind: Any, out: Any) -> None:
-    for j in range(params.shape[0]):
-        out[j] = 0.5 * params[(j + 1) % params.shape[0]] / (1.0 + kind) - params[j] + y
-
-
 def _checked(todo: list[Case], workers: int) -> Iterable[Agreement]:
     """Most of the time goes into compiling, so that processes help."""
     if workers == 1:
@@ -273,12 +290,17 @@ def _checked(todo: list[Case], workers: int) -> Iterable[Agreement]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Check that the cuda engine agrees with cpu.")
+    parser = argparse.ArgumentParser(
+        description="Check that the cuda engine agrees with the others."
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes")
-    workers, todo, found = parser.parse_args().workers, runnable_cases(), []
+    parser.add_argument("--only", choices=("plain", "methods"), help="some of the cases")
+    asked, todo, found = parser.parse_args(), runnable_cases(), []
+    if asked.only:
+        todo = [case for case in todo if case.is_plain == (asked.only == "plain")]
     if not todo:
         sys.exit("There is no GPU here; set NUMBA_ENABLE_CUDASIM=1 for Numba's simulator.")
-    for agreement in _checked(todo, workers):
+    for agreement in _checked(todo, asked.workers):
         found.append(agreement)
         said = "; ".join(agreement.disagreements) or "agrees"
         print(

@@ -24,7 +24,7 @@ from fegsam.engines.job import Job
 from fegsam.errors import ProblemError
 
 NEVER = np.int64(2**62)
-_BEGIN_THREADS = 128
+BEGIN_THREADS = 128
 _OLDEST = (7, 0)
 """Compute capability: older GPUs have no loads and additions that order memory."""
 
@@ -128,28 +128,29 @@ class Kernels:
 
     def launch(self, layout: GpuLayout, args: tuple[Any, ...]) -> None:
         threads, grid = layout.threads, layout.grid
-        if not simulated() and layout.shared_bytes > self._most_shared:
-            self._allow(layout.shared_bytes, args)
+        if layout.shared_bytes > self._most_shared:
+            allow_shared(self.advance, layout.shared_bytes, args)
+            self._most_shared = layout.shared_bytes
         self.advance[grid, threads, 0, layout.shared_bytes](*args)
 
-    def _allow(self, shared_bytes: int, args: tuple[Any, ...]) -> None:
-        """Allow blocks more than 48 KB of shared memory, which a kernel must ask for."""
-        from cuda.bindings import driver  # pyright: ignore[reportMissingImports]
 
-        self.advance.compile(tuple(self.advance.typeof_pyval(arg) for arg in args))
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        device = cuda.get_current_device()
-        for kernel in self.advance.overloads.values():
-            function = kernel._codelibrary.get_cufunc()
-            (status,) = driver.cuKernelSetAttribute(
-                attribute, shared_bytes, function.handle, device.id
+def allow_shared(kernel: Any, shared_bytes: int, args: tuple[Any, ...]) -> None:
+    """Allow a kernel's blocks more than 48 KB of shared memory, which it must ask for."""
+    if simulated():
+        return
+    from cuda.bindings import driver  # pyright: ignore[reportMissingImports]
+
+    kernel.compile(tuple(kernel.typeof_pyval(arg) for arg in args))
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    device = cuda.get_current_device()
+    for overload in kernel.overloads.values():
+        function = overload._codelibrary.get_cufunc()
+        (status,) = driver.cuKernelSetAttribute(attribute, shared_bytes, function.handle, device.id)
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise ProblemError(
+                f"The GPU's driver refused {shared_bytes} bytes of shared memory for a block "
+                f"({status}); use engines.Cuda(layout='table'), or engine='cpu'."
             )
-            if status != driver.CUresult.CUDA_SUCCESS:
-                raise ProblemError(
-                    f"The GPU's driver refused {shared_bytes} bytes of shared memory for a block "
-                    f"({status}); use engines.Cuda(layout='table'), or engine='cpu'."
-                )
-        self._most_shared = shared_bytes
 
 
 class Batch:
@@ -176,14 +177,14 @@ class Batch:
         names = np.zeros(seeds, np.uint64)
         names[: len(members)] = np.array([settings.seeds[i] for i in members], np.uint64)
         arrays = {
-            name: _zeros(*what) for name, what in global_arrays(layout, run.shape, run.real).items()
+            name: zeros(*what) for name, what in global_arrays(layout, run.shape, run.real).items()
         }
         self._memory = Memory(
             seeds=cuda.to_device(names),
             average=cuda.to_device(np.stack([average, average])),
             rounded=cuda.to_device(average.astype(run.real)),
-            states=_zeros((2, seeds, ahead, job.num_agents), np.uint32),
-            actions=_zeros((2, seeds, ahead, job.num_agents), np.uint32),
+            states=zeros((2, seeds, ahead, job.num_agents), np.uint32),
+            actions=zeros((2, seeds, ahead, job.num_agents), np.uint32),
             failed=cuda.to_device(self._failed),
             size=cuda.to_device(size),
             points=cuda.to_device(np.full((seeds, layout.rows + 1), NEVER)),
@@ -200,10 +201,10 @@ class Batch:
 
     def _draw_windows(self, time: int, draw_first: bool) -> None:
         """Every agent's window at `time`, from its first state, which may be drawn too."""
-        grid = min(-(-self._count * self._agents // _BEGIN_THREADS), 1 if simulated() else 4096)
+        grid = min(-(-self._count * self._agents // BEGIN_THREADS), 1 if simulated() else 4096)
         problem, launch = self._problem, self._launch(time, time)
-        with _quiet():
-            self._kernels.begin[grid, _BEGIN_THREADS if not simulated() else 4](
+        with quiet():
+            self._kernels.begin[grid, BEGIN_THREADS if not simulated() else 4](
                 launch, problem.chain, problem.agents, self._memory, draw_first
             )
 
@@ -217,7 +218,7 @@ class Batch:
             points[slot, : len(times)] = times
         memory.points.copy_to_device(points)
         launch = self._launch(begin, stop)
-        with _quiet():
+        with quiet():
             self._kernels.launch(
                 layout,
                 (launch, problem.chain, problem.agents, problem.tables, memory, layout.place),
@@ -225,7 +226,7 @@ class Batch:
         if self._agents > 1 and (stop - begin) // self._run.settings.sync_period % 2:
             self._half = 1 - self._half
         failures = self._failures(begin)
-        rows = _first(memory.rows, most)
+        rows = first_rows(memory.rows, most)
         return rows, self._sync_errors(points[:, :most]), failures
 
     def _failures(self, begin: int) -> list[tuple[int, int]]:
@@ -247,7 +248,7 @@ class Batch:
         most = points.shape[1]
         if self._agents == 1 or most == 0:
             return np.zeros(points.shape)
-        squares, apart = np.moveaxis(_first(self._memory.parts, most).sum(axis=2), -1, 0)
+        squares, apart = np.moveaxis(first_rows(self._memory.parts, most).sum(axis=2), -1, 0)
         with np.errstate(over="ignore", invalid="ignore"):
             gap = np.where(
                 np.isfinite(squares), np.maximum(squares / self._agents - apart, 0.0), np.inf
@@ -287,7 +288,7 @@ class Batch:
         )
 
 
-def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
+def zeros(shape: tuple[int, ...], dtype: Any) -> Any:
     array = cuda.device_array(shape, dtype)
     if simulated():
         array[:] = 0
@@ -296,14 +297,14 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
     return array
 
 
-def _first(array: Any, count: int) -> np.ndarray:
+def first_rows(array: Any, count: int) -> np.ndarray:
     """The first `count` rows, by seed."""
     taken = array[:count].copy_to_host() if count else np.zeros((0, *array.shape[1:]))
     return np.swapaxes(taken, 0, 1)
 
 
 @contextlib.contextmanager
-def _quiet() -> Any:
+def quiet() -> Any:
     """Silence Numba's warnings of small grids: small problems need them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Grid size")

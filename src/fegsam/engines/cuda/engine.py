@@ -13,19 +13,12 @@ from typing import Any
 import numpy as np
 
 from fegsam.compilation import explained, renewed, rule_key
-from fegsam.engines.job import LARGEST, Job, require_plain, takes_a_job
+from fegsam.engines.cuda.seeds import FIRST_STEPS, PRECISIONS, GpuSeeds, next_steps
+from fegsam.engines.job import Job, takes_a_job
 from fegsam.engines.schedule import Call, CallSchedule, Limits, most_in_a_round
 from fegsam.errors import ProblemError, shown
-from fegsam.history.history import Checkpoint, History
-from fegsam.history.recorder import Recorder
+from fegsam.history.history import History
 from fegsam.progress import Notice, Progress
-
-_PRECISIONS = {"float64": (np.float64, LARGEST), "float32": (np.float32, 1e35)}
-"""The type of a parameter, and the size beyond which one counts as not finite."""
-_FIRST_STEPS = 1 << 24
-"""Agent-steps of the first launch; the length of the next ones follows from its time."""
-_SECONDS = 0.5
-"""Seconds that a launch should take: interrupts and the progress bar wait for its end."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Cuda:
     layout: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.precision, str) or self.precision not in _PRECISIONS:
+        if not isinstance(self.precision, str) or self.precision not in PRECISIONS:
             raise ProblemError(
                 f"precision is {shown(self.precision)}; give 'float64' or 'float32'."
             )
@@ -69,14 +62,13 @@ class Cuda:
 
     @takes_a_job
     def __call__(self, job: Job) -> History:
-        require_plain(job, "cuda")
         if job.acting is not None:
             raise ProblemError(
                 "The cuda engine draws paths before the updates, and here actions depend on the "
                 "parameters; use engine='cpu'."
             )
         _require_gpu()
-        run = _GpuRun(job, self)
+        run = _PlainRun(job, self) if job.is_plain else _method_run(job, self)
         run.all_seeds()
         return run.recorder.history(job.output_times, run.checkpoint())
 
@@ -91,12 +83,18 @@ def _require_gpu() -> None:
         )
 
 
+def _method_run(job: Job, engine: Cuda) -> Any:
+    from fegsam.engines.cuda.methods.engine import MethodGpuRun
+
+    return MethodGpuRun(job, engine.precision, engine.layout)
+
+
 _kernels: dict[Any, Any] = {}
 """Compiled kernels, kept per process, since a rule can be compiled only once."""
 
 
-class _GpuRun:
-    """All seeds of one call, in batches that run at once."""
+class _PlainRun(GpuSeeds):
+    """All seeds of one call with plain averaging, in batches that run at once."""
 
     def __init__(self, job: Job, engine: Cuda) -> None:
         settings = job.settings
@@ -105,12 +103,7 @@ class _GpuRun:
         from fegsam.engines.cuda import layout as cuda_layout
         from fegsam.engines.cuda import rule as cuda_rule
 
-        self.job, self.settings = job, settings
-        self.real, self.largest = _PRECISIONS[engine.precision]
-        self.recorder = Recorder(job.truth, settings)
-        output = job.output_times
-        self.ends = output if settings.stop_at_output else np.full_like(output, settings.num_steps)
-        self.times = np.union1d(settings.record, np.union1d(output, self.ends))
+        super().__init__(job, engine.precision)
         self.shape = cuda_layout.make_shape(job, np.dtype(self.real).itemsize)
         self.problem = cuda_device.upload(job, self.real)
         wanted = most_in_a_round(self.times, settings.sync_period) if job.num_agents > 1 else 1
@@ -120,8 +113,6 @@ class _GpuRun:
             self.shape, device, engine.layout, wanted, self.problem.num_bytes
         )
         self.kernels = self._compiled_kernels(copied)
-        self._params = np.full((len(settings.seeds), job.dimension), np.nan)
-        self._states = np.zeros((len(settings.seeds), job.num_agents), np.uint32)
 
     def _compiled_kernels(self, copied: dict[Any, int]) -> Any:
         """The kernels for the job's rule and this layout."""
@@ -138,18 +129,13 @@ class _GpuRun:
             _kernels[slot] = Kernels(job, renewed(job.rule), layout, self.real, iid, copied)
         return _kernels[slot]
 
-    def checkpoint(self) -> Checkpoint | None:
-        if self.settings.stop_at_output:
-            return None
-        return Checkpoint(self.job.checkpoint_time, self._params, self._states)
-
     def all_seeds(self) -> None:
         from fegsam.engines.cuda.device import Batch
 
         start = self.job.start.time
         total = int(np.maximum(self.ends - start, 0).sum()) * self.job.num_agents
         seeds = np.arange(len(self.settings.seeds))
-        done, steps = 0, float(_FIRST_STEPS)
+        done, steps = 0, float(FIRST_STEPS)
         with Progress(total, "agent-steps") as progress:
             for first in range(0, len(seeds), self.layout.seeds):
                 members = seeds[first : first + self.layout.seeds]
@@ -167,7 +153,7 @@ class _GpuRun:
                     time, taken, moved = self._some_calls(batch, members, time, end, steps)
                     done += moved
                     progress.show(done)
-                    steps = min(max(steps * _SECONDS / max(taken, 1e-3), steps / 4), steps * 8)
+                    steps = next_steps(steps, taken)
                     if not batch.alive.any():
                         break
                 self._keep(batch, members)
@@ -215,20 +201,6 @@ class _GpuRun:
             if failure <= call.stop:
                 batch.alive[slot] = False
                 self.recorder.add_divergence(int(index), failure, int(self.job.agents.kinds[agent]))
-
-    def _hand_over(
-        self, members: np.ndarray, times: np.ndarray, rows: np.ndarray, omegas: np.ndarray
-    ) -> None:
-        """Averages (seeds, times, d) of some seeds."""
-        for slot, index in enumerate(map(int, members)):
-            self.recorder.add(index, times, rows[slot], omegas[slot])
-            for time, add in (
-                (self.job.output_times[index], self.recorder.add_output),
-                (self.ends[index], self.recorder.add_final),
-            ):
-                found = np.flatnonzero(times == time)
-                if len(found):
-                    add(index, rows[slot, found[0]])
 
     def _keep(self, batch: Any, members: np.ndarray) -> None:
         averages, states = batch.averages(), batch.states()

@@ -18,7 +18,7 @@ _MOST = 8
 """Warps of a block, at most."""
 _SIDE_BY_SIDE = 4
 """Warps that a processor runs at the same time."""
-_MOST_REGISTERS, _MANY_REGISTERS, _FEW_REGISTERS = 255, 128, 64
+_MOST_REGISTERS, MANY_REGISTERS, FEW_REGISTERS = 255, 128, 64
 _SMALL = 48 * 1024
 """Bytes of a table that a block copies into shared memory, at most."""
 ROUNDS_AHEAD = 4
@@ -145,7 +145,7 @@ def make_layout(
 ) -> GpuLayout:
     """Choose a layout, or place the one that is asked for; `fixed_bytes`: the problem's own
     tables."""
-    name = name or _choose(shape, device)
+    name = name or choose_layout(shape, device)
     where = _where(shape, device, name)
     block = _block(shape, device, name, where)
     packed, slots = block.lanes == shape.num_agents, block.slots
@@ -153,7 +153,7 @@ def make_layout(
         1
         if device.in_turn
         else device.processors
-        * max(1, _resident(device, block.threads, block.shared_bytes, block.registers))
+        * max(1, resident_blocks(device, block.threads, block.shared_bytes, block.registers))
     )
     blocks = 1 if packed else min(-(-shape.num_agents // block.threads), resident)
     seeds = min(shape.num_seeds, slots * max(1, resident // blocks))
@@ -195,12 +195,8 @@ def make_layout(
 
 def _where(shape: Shape, device: Device, name: str) -> Where:
     """What lies in shared memory."""
+    check_layout(shape, name)
     several, cells = shape.num_agents > 1, shape.form == "cell"
-    if name == "overlay" and not (cells and several):
-        raise ProblemError(
-            "layout='overlay' is for several agents with tables (off-policy tabular TD, "
-            "Q-learning); leave layout out, or give 'shared' or 'table'."
-        )
     where = Where(
         sums=several and shape.dim * 8 <= _SMALL,
         base=several and name != "table" and shape.dim * shape.item <= _SMALL,
@@ -209,13 +205,27 @@ def _where(shape: Shape, device: Device, name: str) -> Where:
         logged=name == "shared" and cells and several and 2 * shape.sync_period <= shape.dim,
     )
     least = _bytes(shape, name, where, device.warp, 1)[1]
+    return where._replace(own=own_is_near(device, name, least))
+
+
+def check_layout(shape: Shape, name: str) -> None:
+    """Raise `ProblemError` where an overlay is asked for and cannot be had."""
+    if name == "overlay" and not (shape.form == "cell" and shape.num_agents > 1):
+        raise ProblemError(
+            "layout='overlay' is for several agents with tables (off-policy tabular TD, "
+            "Q-learning); leave layout out, or give 'shared' or 'table'."
+        )
+
+
+def own_is_near(device: Device, name: str, least: int) -> bool:
+    """Whether parameters lie in shared memory, of which the smallest block needs `least` bytes."""
     own = name != "table" and least <= device.shared_bytes
     if name == "shared" and not own:
         raise ProblemError(
             f"layout='shared' needs {least} bytes of shared memory a block "
             f"and {device.name} has {device.shared_bytes}; leave layout out, or give 'table'."
         )
-    return where._replace(own=own)
+    return own
 
 
 class _Block(NamedTuple):
@@ -284,7 +294,7 @@ def _with_producers(found: GpuLayout, shape: Shape, device: Device) -> GpuLayout
     )
 
 
-def _choose(shape: Shape, device: Device) -> str:
+def choose_layout(shape: Shape, device: Device) -> str:
     sparse = (
         shape.form == "cell"
         and shape.num_agents > 1
@@ -292,7 +302,7 @@ def _choose(shape: Shape, device: Device) -> str:
     )
     needed = _bytes(shape, "shared", Where(True, True, True, 0), device.warp, 1)[1]
     resident = (
-        _resident(device, device.warp, needed, _MANY_REGISTERS)
+        resident_blocks(device, device.warp, needed, MANY_REGISTERS)
         if needed <= device.shared_bytes
         else 0
     )
@@ -314,7 +324,7 @@ def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int
     def held(threads: int, registers: int) -> int:
         needed = _bytes(shape, name, where, threads, 1)[1]
         return (
-            threads * _resident(device, threads, needed, registers)
+            threads * resident_blocks(device, threads, needed, registers)
             if needed <= device.shared_bytes
             else 0
         )
@@ -335,13 +345,13 @@ def _threads(shape: Shape, device: Device, name: str, where: Where) -> tuple[int
         return chosen
 
     wanted = shape.num_agents * shape.num_seeds // device.processors
-    many, few = best(_MANY_REGISTERS), best(_FEW_REGISTERS)
-    if min(wanted, held(few, _FEW_REGISTERS)) >= 2 * held(many, _MANY_REGISTERS):
-        return few, _FEW_REGISTERS
-    return many, _MANY_REGISTERS
+    many, few = best(MANY_REGISTERS), best(FEW_REGISTERS)
+    if min(wanted, held(few, FEW_REGISTERS)) >= 2 * held(many, MANY_REGISTERS):
+        return few, FEW_REGISTERS
+    return many, MANY_REGISTERS
 
 
-def _resident(device: Device, threads: int, shared_bytes: int, registers: int) -> int:
+def resident_blocks(device: Device, threads: int, shared_bytes: int, registers: int) -> int:
     """Blocks that one processor holds at once. Registers are allocated to four warps at a time."""
     given = -(-threads // (4 * device.warp)) * 4 * device.warp
     by_memory = device.resident_bytes // (shared_bytes + device.reserved)

@@ -29,7 +29,7 @@ _COPY = 1 << 13
 """Bytes of an array that each block copies into shared memory, at most."""
 _COPIES = 40 * 1024
 """Bytes of all copies of a block, at most; the compiler allows 48 KB of arrays of fixed size."""
-_CALM = 1e20
+CALM = 1e20
 """Increments below this cannot make a finite parameter non-finite, in either precision."""
 
 
@@ -166,7 +166,7 @@ def _make_row_step(rule):
         factor = launch.step_size * scale
         for j in range(params.shape[0]):
             params[j] += factor * tables.rows[index, j]
-        return abs(factor) < _CALM or all_finite(params, launch.largest)
+        return abs(factor) < CALM or all_finite(params, launch.largest)
 
     return row_step
 
@@ -179,7 +179,7 @@ def _make_dense_step(rule):
         for j in range(params.shape[0]):
             change = launch.step_size * out[j]
             params[j] += change
-            calm &= abs(change) < _CALM
+            calm &= abs(change) < CALM
         return calm or all_finite(params, launch.largest)
 
     return dense_step
