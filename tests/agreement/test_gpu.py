@@ -72,4 +72,4 @@ def test_every_case_is_named_once() -> None:
     for some in (list(cases()), list(method_cases()), list(quick_cases())):
         assert len({str(case) for case in some}) == len(some)
     assert len(list(cases())) == 222
-    assert len(list(method_cases())) == 168
+    assert len(list(method_cases())) == 166
