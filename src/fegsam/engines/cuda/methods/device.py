@@ -135,6 +135,8 @@ class MethodBatch:
         self._constants = method_constants(job)
         self._memory = self._make_memory()
         self._upload_variates()
+        if "clocks" in job.start.memory:
+            self._memory.clocks.copy_to_device(self._padded(job.start.memory["clocks"]))
         if not self._iid:
             self._begin_windows()
 
@@ -192,8 +194,6 @@ class MethodBatch:
             for slot, index in enumerate(self._members):
                 states = np.ascontiguousarray(start.states[index])
                 memory.states[0, slot, 0].copy_to_device(states)
-        if "clocks" in start.memory:
-            memory.clocks.copy_to_device(self._padded(start.memory["clocks"]))
         blocks = -(-len(self._members) * self._job.num_agents // BEGIN_THREADS)
         grid = min(blocks, 1 if simulated() else _MOST_BLOCKS)
         nothing = RoundCall(0, start.time, start.time, 1, np.zeros(0, np.int64), False, False)
