@@ -10,8 +10,9 @@ import numpy as np
 from fegsam.compilation import explained, renewed, rule_key
 from fegsam.engines.cuda import device as cuda_device
 from fegsam.engines.cuda import rule as cuda_rule
-from fegsam.engines.cuda.methods.device import MethodBatch, MethodKernels, upload_agents
+from fegsam.engines.cuda.methods.device import MethodBatch
 from fegsam.engines.cuda.methods.layout import make_method_layout, make_method_shape
+from fegsam.engines.cuda.methods.setup import MethodKernels, upload_agents
 from fegsam.engines.cuda.seeds import FIRST_STEPS, GpuSeeds, next_steps
 from fegsam.engines.job import Job
 from fegsam.engines.method_schedule import MethodSchedule, RoundCall, tail_length

@@ -18,13 +18,17 @@ import numpy as np
 from numba import cuda
 
 from fegsam.engines.cuda.instructions import add_relaxed
-from fegsam.engines.randomness import HALF, MASK, ONE
+from fegsam.engines.cuda.sums import FOUR
+from fegsam.engines.randomness import HALF, MASK, ONE, THREE, TWO
 
 LOWEST = 192
 """Parts of a number below ``2^-LOWEST`` are dropped."""
 _HIGHEST = 512
 """Numbers of size ``2^_HIGHEST`` and above are not added: no finite parameter is so large."""
 _TOP = 2.0**_HIGHEST
+_AT_ONCE = 8
+"""Digits that are read at once."""
+_FIVE, _SIX, _SEVEN = np.uint64(5), np.uint64(6), np.uint64(7)
 _BITS = 53
 _MANTISSA = 2.0**_BITS
 _ZERO = np.uint64(0)
@@ -36,10 +40,10 @@ _DIGIT = np.int64(0xFFFFFFFF)
 def num_digits(scale: int) -> int:
     """Digits of a sum of numbers that are multiplied by at most ``2^scale``.
 
-    >>> num_digits(0)
-    24
+    >>> num_digits(0), num_digits(100)
+    (24, 32)
     """
-    return (LOWEST + _HIGHEST + scale) // 32 + 2
+    return -(-((LOWEST + _HIGHEST + scale) // 32 + 2) // _AT_ONCE) * _AT_ONCE
 
 
 @cuda.jit(device=True)
@@ -70,16 +74,29 @@ def add(digits, at, pitch, value, scale):
 @cuda.jit(device=True)
 def take(digits, at, pitch, count):
     """Read a sum of `count` digits and set it to zero; it is ``number * 2^scale``."""
-    number, unit, carry = 0.0, 0, np.int64(0)
-    for b in range(count):
-        entry = at + np.uint64(b) * pitch
-        value = np.int64(digits[entry]) + carry
-        digits[entry] = _ZERO
-        # Digits of both signs: the first that is not zero then decides the sign of all.
-        digit = ((value + _ROUND) & _DIGIT) - _ROUND
-        carry = (value - digit) >> np.int64(32)
-        if digit != 0:
-            number, unit = math.ldexp(number, 32 * (unit - b)) + digit, b
+    number, unit, carry, entry = 0.0, 0, np.int64(0), at
+    for first in range(0, count, _AT_ONCE):
+        # Eight at a time, so that their latencies overlap.
+        loaded = (
+            digits[entry],
+            digits[entry + pitch],
+            digits[entry + TWO * pitch],
+            digits[entry + THREE * pitch],
+            digits[entry + FOUR * pitch],
+            digits[entry + _FIVE * pitch],
+            digits[entry + _SIX * pitch],
+            digits[entry + _SEVEN * pitch],
+        )
+        for _ in range(_AT_ONCE):
+            digits[entry] = _ZERO
+            entry += pitch
+        for i in range(_AT_ONCE):
+            value = np.int64(loaded[i]) + carry
+            # Digits of both signs: the first that is not zero then decides the sign of all.
+            digit = ((value + _ROUND) & _DIGIT) - _ROUND
+            carry = (value - digit) >> np.int64(32)
+            if digit != 0:
+                number, unit = math.ldexp(number, 32 * (unit - first - i)) + digit, first + i
     if carry != 0:
         number, unit = math.ldexp(number, 32 * (unit - count)) + carry, count
     return number, 32 * unit - LOWEST
