@@ -64,7 +64,7 @@ class Case(NamedTuple):
             found["sync_period"] = fg.schedules.Growing(1, 1.6, self.sync_period)
             found["schedule"] = fg.schedules.Polynomial(0.75)
         if self.tail:
-            found["tail"] = fg.Tail(0.4, self.tail)
+            found["tail"] = fg.Tail(0.6, self.tail)
         return found
 
 
