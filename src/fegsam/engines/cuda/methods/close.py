@@ -89,6 +89,14 @@ def make_close_first(features):
     return close_first
 
 
+@cuda.jit(device=True)
+def send(constants, memory, seed, c):
+    """Send a cell of the server's parameters, or of its look-ahead point."""
+    sent = memory.average[seed, c] + constants.look_ahead * memory.velocity[seed, c]
+    memory.sent[seed, c] = sent
+    memory.rounded[seed, c] = sent
+
+
 def make_close(features):
     """The function that ends a round: the server's parameters, its memory, and the tail."""
     take_sums, change_of = make_take_sums(features, True), _make_change(features)
@@ -105,11 +113,9 @@ def make_close(features):
             keep_variates(own, course, memory, seed, r, sums, c)
             velocity = constants.momentum * memory.velocity[seed, c] + change
             params = memory.average[seed, c] + constants.step * velocity
-            sent = params + constants.look_ahead * velocity
             memory.velocity[seed, c] = velocity
             memory.average[seed, c] = params
-            memory.sent[seed, c] = sent
-            memory.rounded[seed, c] = sent
+            send(constants, memory, seed, c)
             memory.tail[seed, c] += course.tails[r] * params
             if course.rows[r] >= 0:
                 memory.rows[course.rows[r], seed, c] = params

@@ -44,6 +44,11 @@ class MethodBatch:
         self._upload_variates()
         if "clocks" in job.start.memory:
             self._memory.clocks.copy_to_device(self._padded(job.start.memory["clocks"]))
+        nothing = np.zeros(0, np.int64)
+        self._start = self._launch(
+            RoundCall(0, job.start.time, job.start.time, 1, nothing, False, False)
+        )
+        self._begin(run.kernels.send, job.dimension, self._constants, self._memory)
         if not self._iid:
             self._begin_windows()
 
@@ -58,7 +63,6 @@ class MethodBatch:
         average, velocity = self._padded(start.params), np.zeros((seeds, job.dimension))
         if "velocity" in start.memory:
             velocity = self._padded(start.memory["velocity"])
-        sent = average + self._constants.look_ahead * velocity
         names = np.zeros(seeds, np.uint64)
         names[: len(self._members)] = [job.settings.seeds[i] for i in self._members]
         never = np.full(seeds, NOT_FAILED)
@@ -66,8 +70,8 @@ class MethodBatch:
             seeds=cuda.to_device(names),
             average=cuda.to_device(average),
             velocity=cuda.to_device(velocity),
-            sent=cuda.to_device(sent),
-            rounded=cuda.to_device(sent.astype(run.real)),
+            sent=zeros(average.shape, np.float64),
+            rounded=zeros(average.shape, run.real),
             failed=cuda.to_device(never),
             gone=cuda.to_device(never),
             **arrays,
@@ -101,13 +105,15 @@ class MethodBatch:
             for slot, index in enumerate(self._members):
                 states = np.ascontiguousarray(start.states[index])
                 memory.states[0, slot, 0].copy_to_device(states)
-        blocks = -(-len(self._members) * self._job.num_agents // BEGIN_THREADS)
+        args = (problem.chain, problem.agents, memory, start.states is None)
+        self._begin(self._run.kernels.begin, self._job.num_agents, *args)
+
+    def _begin(self, kernel: Any, many: int, *args: Any) -> None:
+        """Launch a kernel that prepares `many` things of each seed."""
+        blocks = -(-len(self._members) * many // BEGIN_THREADS)
         grid = min(blocks, 1 if simulated() else _MOST_BLOCKS)
-        nothing = RoundCall(0, start.time, start.time, 1, np.zeros(0, np.int64), False, False)
         with quiet():
-            self._run.kernels.begin[grid, 4 if simulated() else BEGIN_THREADS](
-                self._launch(nothing), problem.chain, problem.agents, memory, start.states is None
-            )
+            kernel[grid, 4 if simulated() else BEGIN_THREADS](self._start, *args)
 
     def call(self, call: RoundCall) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int]]]:
         """Run a call; averages (seeds, times, d), sync errors (seeds, times), failures (time,

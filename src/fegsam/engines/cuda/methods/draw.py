@@ -1,4 +1,5 @@
-"""What is drawn besides steps: who takes part in the rounds of a launch, and first windows."""
+"""What happens before the rounds of a launch: who takes part in them, first windows, and what is
+sent first."""
 
 # What Numba compiles for a GPU, its type stubs do not describe.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportAttributeAccessIssue=false
@@ -11,7 +12,7 @@ import numpy as np
 from numba import cuda, types
 
 from fegsam.engines.cuda.instructions import add_relaxed, inlined
-from fegsam.engines.cuda.methods.close import SHARE_BITS
+from fegsam.engines.cuda.methods.close import SHARE_BITS, send
 from fegsam.engines.cuda.paths import choose_packed, make_transition
 from fegsam.engines.cuda.sums import whole
 from fegsam.engines.randomness import FIRST_STATE, HALF, ONE, PARTICIPATION, PATH, words
@@ -101,6 +102,20 @@ def make_draw(by_kind):
             cuda.syncthreads()
 
     return draw
+
+
+def make_begin_server():
+    """The kernel that sends the parameters with which a run starts.
+
+    It computes them as the end of a round does, to the last bit.
+    """
+
+    @cuda.jit
+    def begin_server(launch, constants, memory):
+        for i in range(cuda.grid(1), launch.num_seeds * launch.dim, cuda.gridsize(1)):
+            send(constants, memory, i // launch.dim, i % launch.dim)
+
+    return begin_server
 
 
 def make_begin_windows(ahead, narrow, own_clocks):

@@ -12,7 +12,7 @@ from fegsam.engines.cuda import paths as cuda_paths
 from fegsam.engines.cuda.agents import make_window_memory
 from fegsam.engines.cuda.device import allow_shared
 from fegsam.engines.cuda.kernel import compile_kernel
-from fegsam.engines.cuda.methods.draw import make_begin_windows, make_draw
+from fegsam.engines.cuda.methods.draw import make_begin_server, make_begin_windows, make_draw
 from fegsam.engines.cuda.methods.kernel import make_advance, make_observe
 from fegsam.engines.cuda.methods.layout import MethodGpuLayout, MethodShape
 from fegsam.engines.cuda.methods.memory import AgentArrays, MethodConstants
@@ -87,7 +87,7 @@ class MethodKernels:
         )
         fix, windows = make_fix_problem(job, kind, copied), make_window_memory(spec)
         self.begin = make_begin_windows(spec.ahead, spec.narrow, features.own_clocks)
-        self.draw = make_draw(run.rows > 1)
+        self.send, self.draw = make_begin_server(), make_draw(run.rows > 1)
         self._kernels: list[Any] = [
             compile_kernel(make(spec, features, rule, fix, windows), layout.registers)
             for make in (make_advance, make_observe)
