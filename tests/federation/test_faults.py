@@ -131,10 +131,8 @@ def test_a_liar_is_refused_by_name_and_quarantined_and_the_others_average_is_rig
     )
     outcome, events = serve(experiment, transport, folder, Rules(quorum=3))
     refused = [event for event in events if event["event"] == "refused"]
-    assert [(event["reason"], event["agent"], event["offences"]) for event in refused] == [
-        (reason, 3, i) for i in (1, 2, 3)
-    ]
-    assert [event["agent"] for event in events if event["event"] == "quarantined"] == [3]
+    assert [(event["reason"], event["agents"]) for event in refused] == 3 * [(reason, [3])]
+    assert [event["agents"] for event in events if event["event"] == "quarantined"] == [[3]]
     expected = np.ones((ROUNDS, 4), bool)
     expected[2:, 3] = False
     np.testing.assert_array_equal(outcome.participation, expected)
@@ -207,7 +205,9 @@ def test_a_node_absent_for_three_rounds_comes_back_where_it_was(folder, experime
     final = outcome.history.data.final_params.values[0]
     np.testing.assert_allclose(final, averaged(experiment, expected), rtol=0, atol=1e-12)
     names = Counter(event["event"] for event in events)
-    assert (names["left"], names["joined"], names["silent"], names["samples-lost"]) == (1, 5, 3, 0)
+    assert (names["left"], names["joined"], names["samples-lost"]) == (1, 5, 0)
+    missing = [event["missing"] for event in events if event["event"] == "round"]
+    assert missing == [[2] if number in (3, 4, 5) else [] for number in range(ROUNDS)]
     # Connected agents had answered, so nobody waited for the timeout.
     assert transport.now < 60
 
@@ -228,14 +228,15 @@ def test_late_answers_are_no_offence_and_their_samples_are_accounted_for(folder,
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n1": slow})
     outcome, events = serve(experiment, transport, folder, Rules(quorum=3, round_timeout=30))
+    assert [(event["agents"], event["reason"]) for event in events if event["event"] == "late"] == [
+        ([1], "round 3"),
+        ([1], "round 4"),
+    ]
     assert [
-        (event["agent"], event["of_round"]) for event in events if event["event"] == "late"
-    ] == [(1, 3), (1, 4)]
-    assert [
-        (event["round"], event["agent"], event["steps"])
+        (event["round"], event["agents"], event["steps"])
         for event in events
         if event["event"] == "samples-lost"
-    ] == [(5, 1, 2 * PERIOD)]
+    ] == [(5, [1], [2 * PERIOD])]
     assert not [event for event in events if event["event"] == "refused"]
     expected = np.ones((ROUNDS, 4), bool)
     expected[3:5, 1] = False
@@ -264,11 +265,11 @@ def test_of_two_nodes_that_claim_one_agent_the_first_has_it(folder, experiment):
     nodes = spread(experiment, folder, HOMES) | {"thief": experiment.node([0], folder / "thief")}
     outcome, events = serve(experiment, InMemory(nodes), folder)
     claims = [
-        (event["node"], event["agent"], event["reason"])
+        (event["node"], event["agents"], event["reason"])
         for event in events
         if event["event"] == "claim-refused"
     ]
-    assert claims == [("thief", 0, "it lives on node n0")]
+    assert claims == [("thief", [0], "another node hosts it")]
     assert not (folder / "thief" / experiment.fingerprint[:16] / "agent-0.state").exists()
     assert outcome.participation.all()
 
@@ -370,11 +371,11 @@ def test_a_node_of_another_experiment_is_named_and_left_alone(folder, experiment
     nodes = {"stranger": other.node([0], folder / "stranger")} | spread(experiment, folder, HOMES)
     outcome, events = serve(experiment, InMemory(nodes), folder)
     refused = {
-        (event["node"], event["agent"], event["reason"])
+        (event["node"], *event["agents"], event["reason"])
         for event in events
         if event["event"] == "refused"
     }
-    assert refused == {("stranger", None, "other experiment")}
+    assert refused == {("stranger", "other experiment")}
     assert outcome.participation.all()
 
 

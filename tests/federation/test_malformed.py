@@ -237,14 +237,15 @@ def server_side(folder):
     roster = Roster(4, ledger.event)
     roster.update(["n"])
     roster.hello("n", [2])
-    state = FederationState(0, np.zeros(DIM), [35] * 4, [0] * 4, [0] * 4)
+    state = FederationState.first(terms)
+    state.times[:] = 35
     inbox = Inbox(terms, rules, roster, ledger, state, lambda: 0.0)
     state.round = 5
     return inbox, state
 
 
 def open_round():
-    return Round(5, 7, (7,), frozenset(range(4)), 0.0, outstanding={2: "n"})
+    return Round(5, 7, (7,), frozenset(range(4)), 0.0, outstanding={"n": {2}})
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])

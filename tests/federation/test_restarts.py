@@ -221,7 +221,9 @@ def test_answers_to_a_dead_server_are_no_offence_to_the_next(
     # They come before the nodes have said who lives there, and are asked for again.
     assert {event["node"] for event in events if event["event"] == "refused"} == {"n0", "n1", "n2"}
     assert not [
-        event for event in events if event["event"] == "refused" and event["agent"] is not None
+        event
+        for event in events
+        if event["event"] == "quarantined" or (event["event"] == "refused" and event["agents"])
     ]
     assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
 
@@ -270,8 +272,8 @@ def test_a_lost_state_is_noticed_and_its_samples_stay_out_of_the_average(folder,
     outcome, events = serve(experiment, transport, folder, Rules(quorum=3), watch=lose)
     assert read_events(folder / "server") == events
     refused = [event for event in events if event["event"] == "refused"]
-    assert [(event["agent"], event["reason"]) for event in refused] == 3 * [
-        (3, "step counter went back")
+    assert [(event["agents"], event["reason"]) for event in refused] == 3 * [
+        ([3], "step counter went back")
     ]
     assert not outcome.participation[5:, 3].any()
     assert outcome.participation[:, :3].all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,13 +20,6 @@ _SHOWN_TROUBLES = 8
 
 
 @dataclass
-class _Attendance:
-    answered: int = 0
-    missed: int = 0
-    last: int | None = None
-
-
-@dataclass
 class LogSummary:
     """A summary of a log of events."""
 
@@ -38,7 +32,11 @@ class LogSummary:
     bytes_up: int = 0
     bytes_down: int = 0
     state: str = "starting"
-    agents: dict[int, _Attendance] = field(default_factory=dict)
+    asked: int = 0
+    """agents asked in the last round"""
+    answered: int = 0
+    missed: Counter[int] = field(default_factory=Counter)
+    """the rounds that closed without an agent"""
     troubles: list[Event] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
@@ -61,18 +59,16 @@ class LogSummary:
         )
         self.seconds = event["seconds"]
         self.bytes_up, self.bytes_down = event["bytes_up"], event["bytes_down"]
-        for agent in event["answered"]:
-            seen = self.agents.setdefault(agent, _Attendance())
-            seen.answered, seen.last = seen.answered + 1, event["round"]
-        for agent in event["missing"]:
-            self.agents.setdefault(agent, _Attendance()).missed += 1
+        self.answered, self.asked = event["answered"], event["asked"]
+        self.missed.update(event["missing"])
 
     def line(self) -> str:
         """The current state in one line."""
         rounds = f"round {self.rounds or 0}" + (f"/{self.total}" if self.total else "")
         error = "" if self.error is None else f", squared error {self.error:.3e}"
         pace = "" if self.seconds is None else f", {self.seconds:.1f} s a round"
-        return f"{self.state}: {rounds}, time {self.time}{error}{pace}"
+        answers = f", {self.answered} of {self.asked} answered" if self.rounds else ""
+        return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}"
 
 
 def described(event: Event) -> str:
@@ -115,12 +111,7 @@ class Board:
         if self._live is not None:
             self._live.update(self._table())
         elif event["event"] == "round":
-            answered, asked = len(event["answered"]), len(event["asked"])
-            print(
-                f"{self._summary.line()}, {answered} of {asked} answered",
-                file=self._stream,
-                flush=True,
-            )
+            print(self._summary.line(), file=self._stream, flush=True)
         elif event["event"] not in _QUIET:
             print(described(event), file=self._stream, flush=True)
 
@@ -134,21 +125,15 @@ def table(summary: LogSummary) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    agents = Table("agent", "rounds", "missed", "last round")
-    for number in sorted(summary.agents)[:_SHOWN_AGENTS]:
-        seen = summary.agents[number]
-        agents.add_row(
-            str(number),
-            str(seen.answered),
-            str(seen.missed),
-            "" if seen.last is None else str(seen.last),
-        )
-    if len(summary.agents) > _SHOWN_AGENTS:
-        agents.add_row(f"and {len(summary.agents) - _SHOWN_AGENTS} more", "", "", "")
+    missed = Table("agent", "rounds missed")
+    for agent, count in summary.missed.most_common(_SHOWN_AGENTS):
+        missed.add_row(str(agent), str(count))
+    if len(summary.missed) > _SHOWN_AGENTS:
+        missed.add_row(f"and {len(summary.missed) - _SHOWN_AGENTS} more", "")
     troubles = [
         Text(f"{_clock(event)} {described(event)}") for event in summary.troubles[-_SHOWN_TROUBLES:]
     ]
-    return Group(Text(summary.line()), agents, *troubles)
+    return Group(Text(summary.line()), *([missed] if summary.missed else []), *troubles)
 
 
 def _clock(event: Event) -> str:

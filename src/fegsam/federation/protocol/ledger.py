@@ -3,7 +3,8 @@
     DIR/checkpoint       the average after the last closed round, what the method keeps beside it,
                          and the state of each agent
     DIR/record-*         the averages of the history, one file each
-    DIR/events.jsonl     one JSON object per line
+    DIR/answers          one bit for each round and agent: whether its reply was used
+    DIR/events.jsonl     one JSON object per line; events.jsonl.1 has those before
     DIR/.lock, .lock.pid the process that uses the directory
 
 The checkpoint is on the disk before the next round is requested, and a record before its
@@ -15,17 +16,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Terms
-from fegsam.federation.protocol.state import append_event, held, read_sealed, write_sealed
+from fegsam.federation.protocol.identity import Claims
+from fegsam.federation.protocol.state import (
+    append_event,
+    cannot_write,
+    held,
+    log_files,
+    printable,
+    read_sealed,
+    write_sealed,
+)
 from fegsam.history.history import History
 from fegsam.history.recorder import Recorder
 from fegsam.safe_files import read_plain
@@ -33,6 +44,7 @@ from fegsam.safe_files import read_plain
 Event = dict[str, Any]
 
 EVENTS_FILE = "events.jsonl"
+_ANSWERS_FILE = "answers"
 
 
 @dataclass(eq=False)
@@ -42,26 +54,39 @@ class FederationState:
     round: int
     """number of closed rounds"""
     average: np.ndarray
-    times: list[int]
-    """steps of each agent at its last accepted reply"""
-    unheard: list[int]
-    """steps requested from each agent since then, in rounds that closed without it"""
-    offences: list[int]
+    times: np.ndarray
+    """int64 (N): steps of each agent at its last accepted reply"""
+    unheard: np.ndarray
+    """int64 (N): steps requested from each agent since then, in rounds that closed without it"""
+    offences: np.ndarray
+    """int64 (N): of each agent"""
+    heard: np.ndarray
+    """int64 (N): the number of rounds up to each agent's last reply that was used, or 0"""
+    node_offences: dict[str, int] = field(default_factory=dict)
+    """offences of nodes that are no agent's: claims and replies beyond a node's own agents"""
     communications: int = 0
     """replies that went into an average"""
     bytes_up: int = 0
     bytes_down: int = 0
-    heard: list[int] = field(default_factory=list)
-    """the number of rounds up to each agent's last reply that was used, or 0"""
     memory: dict[str, np.ndarray] = field(default_factory=dict)
     """what the method keeps beside the average (see `server_rounds`)"""
 
     @staticmethod
     def first(terms: Terms) -> FederationState:
-        none = [0] * terms.settings.num_agents
-        return FederationState(
-            0, terms.initial_params.copy(), [*none], [*none], [*none], heard=[*none]
-        )
+        none = np.zeros((4, terms.settings.num_agents), np.int64)
+        return FederationState(0, terms.initial_params.copy(), *none)
+
+    def quarantined(self, limit: int, claims: Claims | None) -> np.ndarray:
+        """bool (N): the agents with `limit` offences, and those of a node that has as many."""
+        out = self.offences >= limit
+        for node, offences in self.node_offences.items():
+            if claims is not None and offences >= limit:
+                out[[agent for agent in claims.of(node) if agent < len(out)]] = True
+        return out
+
+
+_BY_AGENT = ("times", "unheard", "offences", "heard")
+_COUNTS = ("round", "node_offences", "communications", "bytes_up", "bytes_down")
 
 
 class Ledger:
@@ -83,7 +108,10 @@ class Ledger:
 
     def event(self, name: str, **details: Any) -> None:
         """Log an event, and report it to `on_event`."""
-        event = {"event": name, "clock": time.time(), **details}
+        event = {"event": name, "clock": time.time()} | {
+            key: printable(value) if isinstance(value, str) else value
+            for key, value in details.items()
+        }
         append_event(self.directory / EVENTS_FILE, event)
         if self._on_event is not None:
             self._on_event(event)
@@ -94,19 +122,41 @@ class Ledger:
             header, arrays = read_sealed(self._checkpoint)
         except FileNotFoundError:
             return None
-        if header.pop("fingerprint") != self._terms.fingerprint:
+        if header["fingerprint"] != self._terms.fingerprint:
             raise StateError(
                 f"{str(self.directory)!r} holds another experiment's federation; choose another "
                 "directory, or remove this one."
             )
+        if not set(_BY_AGENT) <= set(arrays):
+            raise StateError(
+                f"{str(self._checkpoint)!r} is of another version of fegsam; end its run with the "
+                "version that began it."
+            )
         memory = {name: array.copy() for name, array in arrays.items()}
-        header.setdefault("heard", [0] * len(header["times"]))
-        return FederationState(average=memory.pop("average"), memory=memory, **header)
+        known = {name: memory.pop(name) for name in ("average", *_BY_AGENT)}
+        return FederationState(**known, memory=memory, **{name: header[name] for name in _COUNTS})
 
     def save(self, state: FederationState) -> None:
-        header = asdict(state)
-        arrays = {"average": header.pop("average"), **header.pop("memory")}
-        write_sealed(self._checkpoint, {"fingerprint": self._terms.fingerprint, **header}, arrays)
+        header = {"fingerprint": self._terms.fingerprint}
+        header |= {name: getattr(state, name) for name in _COUNTS}
+        arrays = {name: getattr(state, name) for name in ("average", *_BY_AGENT)}
+        write_sealed(self._checkpoint, header, arrays | state.memory)
+
+    def note_answers(self, number: int, answered: list[int]) -> None:
+        """Store whose replies a round used; a round that is closed twice is noted twice."""
+        row = np.zeros(self._terms.settings.num_agents, bool)
+        row[answered] = True
+        bits = np.packbits(row).tobytes()
+        path = self.directory / _ANSWERS_FILE
+        try:
+            path.touch(0o600)
+            with path.open("r+b") as file:
+                file.seek(number * len(bits))
+                file.write(bits)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(path, error) from error
 
     def record(self, name: str, average: np.ndarray, sync_error: float = 0.0) -> None:
         """Store an average under its time or as "output"; the next checkpoint makes it durable."""
@@ -127,16 +177,15 @@ class Ledger:
         return recorder.history(np.array([terms.output_time]), None)
 
     def participation(self) -> np.ndarray:
-        """bool (rounds, N): whose reply went into each average, according to the log.
-
-        If a round was closed twice, the last time counts.
-        """
-        taken = np.zeros((self._terms.rounds, self._terms.settings.num_agents), bool)
-        for event in read_events(self.directory):
-            if event["event"] == "round":
-                taken[event["round"]] = False
-                taken[event["round"], event["answered"]] = True
-        return taken
+        """bool (rounds, N): whose reply went into each average."""
+        shape = self._terms.rounds, self._terms.settings.num_agents
+        try:
+            bits = np.frombuffer(read_plain(self.directory / _ANSWERS_FILE), np.uint8)
+            rows = np.unpackbits(bits.reshape(shape[0], -1), axis=1, count=shape[1])
+        except (OSError, ValueError) as error:
+            path = str(self.directory / _ANSWERS_FILE)
+            raise StateError(f"{path!r} is damaged ({error}); restore it from a copy.") from None
+        return rows.astype(bool)
 
     def _read(self, name: str) -> tuple[np.ndarray, float]:
         path = self._record_file(name)
@@ -152,15 +201,12 @@ class Ledger:
 
 
 def read_events(directory: str | pathlib.Path) -> list[Event]:
-    """All events so far; lines that are not events, such as a truncated last line, are left out."""
-    events = []
-    try:
-        lines = (
-            read_plain(pathlib.Path(directory) / EVENTS_FILE).decode(errors="replace").splitlines()
-        )
-    except FileNotFoundError:
-        return []
-    for line in lines:
+    """The events in a log, without the lines that are not events, such as a truncated one."""
+    events, content = [], b""
+    for path in log_files(pathlib.Path(directory) / EVENTS_FILE):
+        with contextlib.suppress(FileNotFoundError):
+            content += read_plain(path)
+    for line in content.decode(errors="replace").splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict) and isinstance(event.get("event"), str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fegsam.federation.protocol.wire import Accepted
@@ -11,7 +11,7 @@ from fegsam.federation.protocol.wire import Accepted
 
 @dataclass(eq=False)
 class Round:
-    """An open round."""
+    """An open round; each change costs what it changes, however many agents there are."""
 
     number: int
     steps: int
@@ -19,8 +19,8 @@ class Round:
     asked: frozenset[int]
     begun: float
     answered: dict[int, Accepted] = field(default_factory=dict)
-    outstanding: dict[int, str] = field(default_factory=dict)
-    """agent -> node that was asked and has not answered"""
+    outstanding: dict[str, set[int]] = field(default_factory=dict)
+    """of each node: the agents that were asked there and have not answered"""
     failures: Counter[int] = field(default_factory=Counter)
     retry_at: dict[int, float] = field(default_factory=dict)
     waiting: bool = False
@@ -30,13 +30,45 @@ class Round:
     local_steps: Mapping[int, int] = field(default_factory=dict)
     """the steps of each agent in a round, where agents differ in that"""
 
+    def __post_init__(self) -> None:
+        self.pending = set(self.asked)
+        """those who were asked, have not answered and are not quarantined"""
+        self.idle = set(self.asked)
+        """those of them whose answer is not under way"""
+
     def steps_of(self, agent: int) -> int:
         """The number of steps that an agent should make."""
         return min(self.steps, self.local_steps.get(agent, self.steps))
 
-    def put_off(self, agents: list[int], now: float, retry_after: float) -> None:
-        """Schedule these agents to be asked again later."""
-        for agent in agents:
-            self.outstanding.pop(agent, None)
+    def ask(self, node: str, agents: Iterable[int]) -> None:
+        """Note that these agents are asked on a node."""
+        self.idle.difference_update(agents)
+        self.outstanding.setdefault(node, set()).update(agents)
+
+    def answer(self, node: str, accepted: Accepted) -> None:
+        agent = accepted.reply.agent
+        self.answered[agent] = accepted
+        self.outstanding.get(node, set()).discard(agent)
+        self.drop((agent,))
+
+    def drop(self, agents: Iterable[int]) -> None:
+        """Expect nothing more of these agents in this round."""
+        self.pending.difference_update(agents)
+        self.idle.difference_update(agents)
+
+    def put_off(self, node: str, now: float, retry_after: float) -> None:
+        """Schedule the agents outstanding on a node to be asked again later."""
+        for agent in self.outstanding.pop(node, set()) & self.pending:
+            self.idle.add(agent)
             self.retry_at[agent] = now + retry_after * 2 ** min(self.failures[agent], 6)
             self.failures[agent] += 1
+
+    def welcome(self, node: str, agents: Iterable[int]) -> None:
+        """Ask these agents of a node that came back without a wait."""
+        self.idle |= self.outstanding.pop(node, set()) & self.pending
+        self.clear_waits(agents)
+
+    def clear_waits(self, agents: Iterable[int]) -> None:
+        for agent in agents:
+            self.retry_at.pop(agent, None)
+            self.failures.pop(agent, None)

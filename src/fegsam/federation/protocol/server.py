@@ -27,18 +27,21 @@ import numpy as np
 from fegsam.engines.round_draws import draw_participants
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.experiment import Terms
+from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.inbox import Inbox
 from fegsam.federation.protocol.ledger import Event, FederationState, Ledger
 from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server_rounds import ServerRounds
-from fegsam.federation.protocol.transport import Transport
+from fegsam.federation.protocol.transport import Joined, Transport
 from fegsam.federation.protocol.wire import Ask, Request, encode
 from fegsam.history.history import History
 
 _GREETINGS_APART = 10
 """Time before a node without an answer is greeted again, in units of `retry_after`."""
+_NAMED = 100
+"""The most agents that the event of a round names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,8 @@ class Server:
     directory : path
         The directory of its files (see `ledger`); a server that died resumes from them.
     rules : Rules
+    claims : Claims, optional
+        The agents that each node may speak for; by default a node may claim any agent.
     on_event : callable, optional
         It is called with every event that is logged.
     clock : callable
@@ -79,16 +84,18 @@ class Server:
         directory: str | pathlib.Path,
         rules: Rules | None = None,
         *,
+        claims: Claims | None = None,
         on_event: Callable[[Event], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._terms, self._transport, self._clock = terms, transport, clock
+        self._claims = claims
         self._rules = Rules() if rules is None else rules
         self._num_agents = terms.settings.num_agents
         self._rules.check(self._num_agents, terms.method)
         self._rounds = ServerRounds(terms)
         self._ledger = Ledger(terms, directory, on_event)
-        self._roster = Roster(self._num_agents, self._ledger.event)
+        self._roster = Roster(self._num_agents, self._ledger.event, claims)
         self._state = FederationState.first(terms)
         self._greet_at: dict[str, float] = {}
         self._gathered = False
@@ -98,12 +105,18 @@ class Server:
         with self._ledger.held():
             self._begin()
             inbox = Inbox(
-                self._terms, self._rules, self._roster, self._ledger, self._state, self._clock
+                self._terms,
+                self._rules,
+                self._roster,
+                self._ledger,
+                self._state,
+                self._clock,
+                self._claims,
             )
             while self._state.round < self._terms.rounds:
                 current = self._open()
                 while not self._may_close(current):
-                    self._greet()
+                    self._greet(current, inbox)
                     self._ask(current, inbox)
                     for node, came in self._transport.receive(self._rules.poll):
                         self._take_in(inbox, node, came, current)
@@ -147,37 +160,26 @@ class Server:
 
     def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
         """The agents to ask in a round, of which the method has `drawn` some."""
-        good, count = self._good(), self._rules.participants
+        out = self._state.quarantined(self._rules.offences, self._claims)
+        good, count = np.flatnonzero(~out), self._rules.participants
         if drawn is not None:
-            return frozenset(good).intersection(drawn.tolist())
-        if count is None or count >= len(good):
-            return frozenset(good)
-        few = draw_participants(np.array(good), count, self._terms.seed, number)
-        return frozenset(few.tolist())
+            good = drawn[~out[drawn]]
+        elif count is not None and count < len(good):
+            good = draw_participants(good, count, self._terms.seed, number)
+        return frozenset(good.tolist())
 
-    def _good(self) -> list[int]:
-        """Agents that are not quarantined."""
-        return [
-            agent
-            for agent, offences in enumerate(self._state.offences)
-            if offences < self._rules.offences
-        ]
-
-    def _pending(self, current: Round) -> list[int]:
-        good = set(self._good())
-        return sorted(
-            agent for agent in current.asked if agent not in current.answered and agent in good
-        )
-
-    def _greet(self) -> None:
+    def _greet(self, current: Round, inbox: Inbox) -> None:
         """Note the connected nodes, and greet new ones.
 
         While the node of some agent is unknown, all nodes are greeted at intervals.
         """
         now = self._clock()
-        for node in self._roster.update(self._transport.nodes()):
-            self._greet_at[node] = now
-        homeless = any(self._roster.host(agent) is None for agent in range(self._num_agents))
+        connected = [node for node in self._transport.nodes() if not inbox.banned(node)]
+        fresh, gone = self._roster.update(connected)
+        self._greet_at |= dict.fromkeys(fresh, now)
+        for node in gone:
+            current.welcome(node, ())
+        homeless = self._roster.homeless
         self._gathered |= not homeless
         for node in self._roster.nodes() if homeless else self._roster.silent():
             if now >= self._greet_at[node]:
@@ -187,30 +189,24 @@ class Server:
     def _ask(self, current: Round, inbox: Inbox) -> None:
         now = self._clock()
         by_node: dict[str, list[int]] = {}
-        for agent in self._pending(current):
+        for agent in current.idle:
             node = self._roster.host(agent)
-            if current.outstanding.get(agent) != node:
-                current.outstanding.pop(agent, None)
-            if (
-                node is not None
-                and agent not in current.outstanding
-                and now >= current.retry_at.get(agent, now)
-            ):
+            if node is not None and now >= current.retry_at.get(agent, now):
                 by_node.setdefault(node, []).append(agent)
         for node, agents in by_node.items():
-            current.outstanding |= dict.fromkeys(agents, node)
+            agents.sort()
+            current.ask(node, agents)
             inbox.note_request(current.number, agents)
             self._send(node, encode(self._request(current, agents)))
 
     def _request(self, current: Round, agents: list[int]) -> Request:
-        heard = self._state.heard if self._rounds.agents_keep_variates else ()
         return Request(
             self._terms.fingerprint,
             current.number,
             tuple(agents),
             current.stops,
             self._rounds.rows(self._state, agents),
-            tuple(heard[agent] for agent in agents) if heard else (),
+            tuple(self._state.heard[agents].tolist()) if self._rounds.agents_keep_variates else (),
         )
 
     def _send(self, node: str, payload: bytes) -> None:
@@ -220,11 +216,13 @@ class Server:
     def _take_in(self, inbox: Inbox, node: str, came: object, current: Round) -> None:
         if inbox.take(node, came, current):
             self._greet_at[node] = self._clock() + self._rules.retry_after
+        if isinstance(came, Joined):
+            self._greet_at[node] = self._clock()
 
     def _may_close(self, current: Round) -> bool:
         if current.drawn == 0:
             return True
-        pending, now = self._pending(current), self._clock()
+        pending, now = current.pending, self._clock()
         reachable = len(current.answered) + len(pending)
         quorum = reachable if self._rules.quorum is None else self._rules.quorum
         if current.drawn is not None:
@@ -238,16 +236,17 @@ class Server:
         late = now - current.begun >= self._rules.round_timeout
         if len(current.answered) < quorum:
             if now - current.begun >= self._rules.give_up:
+                late_ones = sorted(pending)[:_NAMED]
                 raise self._gave_up(
-                    current, f"agents {pending} did not answer for {self._rules.give_up:g} s"
+                    current, f"agents {late_ones} did not answer for {self._rules.give_up:g} s"
                 )
             if late and not current.waiting:
                 current.waiting = True
                 self._ledger.event(
                     "waiting",
                     round=current.number,
-                    answered=sorted(current.answered),
-                    missing=pending,
+                    answered=len(current.answered),
+                    missing=sorted(pending)[:_NAMED],
                 )
             return False
         self._gathered |= late
@@ -257,7 +256,7 @@ class Server:
 
     def _gave_up(self, current: Round, why: str) -> FederationError:
         self._ledger.event(
-            "gave-up", round=current.number, answered=sorted(current.answered), reason=why
+            "gave-up", round=current.number, answered=len(current.answered), reason=why
         )
         return FederationError(
             f"Round {current.number} has {len(current.answered)} replies, and {why}; repair them "
@@ -273,23 +272,26 @@ class Server:
         state.round += 1
         for agent in missing:
             state.unheard[agent] += current.steps_of(agent)
-            self._ledger.event("silent", round=current.number, agent=agent)
-        for agent in answered:
-            accepted = current.answered[agent]
-            state.times[agent], state.unheard[agent] = accepted.reply.time, 0
-            state.heard[agent] = state.round
-            if accepted.lost:
-                self._ledger.event(
-                    "samples-lost", round=current.number, agent=agent, steps=accepted.lost
-                )
+        state.times[answered] = [current.answered[agent].reply.time for agent in answered]
+        state.unheard[answered], state.heard[answered] = 0, state.round
         state.communications += len(answered)
+        lost = {agent: each.lost for agent, each in sorted(current.answered.items()) if each.lost}
+        if lost:
+            self._ledger.event(
+                "samples-lost",
+                round=current.number,
+                agents=list(lost)[:_NAMED],
+                steps=list(lost.values())[:_NAMED],
+                count=len(lost),
+            )
+        self._ledger.note_answers(current.number, answered)
         self._ledger.event(
             "round",
             round=current.number,
             time=self._terms.plan.begin(state.round),
-            asked=sorted(current.asked),
-            answered=answered,
-            missing=missing,
+            asked=len(current.asked),
+            answered=len(answered),
+            missing=missing[:_NAMED],
             squared_error=self._squared_error(),
             seconds=self._clock() - current.begun,
             bytes_up=state.bytes_up,

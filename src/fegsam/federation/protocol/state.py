@@ -28,6 +28,9 @@ from fegsam.safe_files import read_plain, whole
 _MAGIC = b"FGSTATE1"
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = hashlib.sha256().digest_size
+_LONGEST_LOG = 1 << 26
+"""Bytes of a log before it is rotated."""
+_LONGEST_TEXT = 300
 
 
 class HeldError(StateError):
@@ -63,10 +66,13 @@ def write_sealed(
             file.write(content)
             file.write(hashlib.sha256(content).digest())
     except OSError as error:
-        raise StateError(
-            f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start "
-            "again."
-        ) from error
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: pathlib.Path, error: OSError) -> StateError:
+    return StateError(
+        f"{str(path)!r} cannot be written ({error.strerror}); make room there, then start again."
+    )
 
 
 def read_sealed(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -118,9 +124,28 @@ def held(path: pathlib.Path, what: str) -> Iterator[None]:
 
 
 def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
-    """Append one line of JSON to a log in one write, so that processes may share the log."""
+    """Append one line of JSON to a log in one write, so that processes may share the log.
+
+    A log that has grown too long is kept as the one before.
+    """
     with path.open("ab", buffering=0) as file:
         file.write(json.dumps(event).encode() + b"\n")
+        if file.tell() > _LONGEST_LOG:
+            os.replace(path, log_files(path)[0])
+
+
+def log_files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """The files of a log: that before the last, and the last."""
+    return path.with_name(f"{path.name}.1"), path
+
+
+def printable(text: str) -> str:
+    """Text from elsewhere in one short line that no terminal obeys.
+
+    >>> printable("red\x1b[31m and\\na line")
+    'red?[31m and?a line'
+    """
+    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST_TEXT])
 
 
 @dataclass(frozen=True, eq=False)
