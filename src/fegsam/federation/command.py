@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 import textwrap
@@ -12,7 +11,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fegsam.completion import add_path
-from fegsam.federation.errors import FederationError
 
 TRUST = (
     "run all code that the study names, including a rule that is stored with results and "
@@ -92,6 +90,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--transport",
+        choices=("grpc", "flower"),
+        default="grpc",
+        help="what carries the messages: gRPC (the default), or Flower for fleets that run it",
+    )
     add_path(parser, "spec", help="a study, whose first cell is run")
     parser.add_argument("--seed", type=int, help="seed of the run; the study's first by default")
     parser.add_argument(
@@ -137,7 +141,7 @@ def _rules(given: argparse.Namespace) -> dict[str, int | float]:
 
 def _run(given: argparse.Namespace) -> int:
     from fegsam.federation.board import Board
-    from fegsam.federation.flower.local import run_locally
+    from fegsam.federation.local import run_locally
 
     with Board() as board:
         history = run_locally(
@@ -148,6 +152,7 @@ def _run(given: argparse.Namespace) -> int:
             rules=_rules(given),
             insecure=given.insecure,
             trust=given.trust or None,
+            transport=given.transport,
             on_event=board.show,
         )
     print(f"history: {history}")
@@ -155,12 +160,12 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _init(given: argparse.Namespace) -> int:
-    from fegsam.federation.flower.deployment import Entrance, init
+    from fegsam.federation.deployment import Entrance, init
 
     nodes = init(
         given.directory,
         given.spec,
-        Entrance(given.host, given.port, given.insecure),
+        Entrance(given.host, given.port, given.insecure, given.transport),
         seed=given.seed,
         num_nodes=given.nodes,
         rules=_rules(given),
@@ -180,32 +185,38 @@ def _init(given: argparse.Namespace) -> int:
 
 def _server(given: argparse.Namespace) -> int:
     from fegsam.federation.board import Board
-    from fegsam.federation.flower.deployment import load_server
-    from fegsam.federation.flower.local import finished
-    from fegsam.federation.flower.supervisor import Supervisor
+    from fegsam.federation.deployment import load_server
     from fegsam.federation.protocol.share import load_terms
+    from fegsam.federation.results import finished
 
     side = load_server(given.directory)
     with Board() as board:
-        Supervisor(side, given.output, fresh=False, on_event=board.show).run()
+        if side.transport == "flower":
+            from fegsam.federation.flower.supervisor import Supervisor
+
+            Supervisor(side, given.output, fresh=False, on_event=board.show).run()
+        else:
+            from fegsam.federation.grpc.server import serve
+
+            serve(side, given.output, on_event=board.show)
     print(f"history: {finished(given.output, load_terms(side.terms).settings)}")
     return 0
 
 
 def _node(given: argparse.Namespace) -> int:
-    """Replace this process by Flower's SuperNode, so that its supervisor supervises the node."""
-    from fegsam.federation.flower.deployment import load_node
-    from fegsam.federation.flower.processes import environment
-    from fegsam.federation.flower.supervisor import mark_of, node_command
+    from fegsam.federation.deployment import load_node
 
     side = replace(load_node(given.directory), trust=given.trust)
     side.check_trust()
-    command, home = node_command(side)
-    sys.stdout.flush()
-    try:
-        os.execve(command[0], command, environment(home, mark_of(side.directory)))
-    except FileNotFoundError:
-        raise FederationError("A node needs Flower; run: pip install 'fegsam[flower]'") from None
+    if side.transport == "flower":
+        from fegsam.federation.flower.supervisor import become_node
+
+        become_node(side)
+    else:
+        from fegsam.federation.grpc.node import run_node
+
+        run_node(side, say=lambda text: print(text, file=sys.stderr, flush=True))
+    return 0
 
 
 def _status(given: argparse.Namespace) -> int:

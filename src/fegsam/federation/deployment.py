@@ -3,9 +3,9 @@
     DIR/authority/     ca.key: signs certificates; it is not needed while the federation runs, so
                        keep it elsewhere
     DIR/server/        federation.toml, the terms (no environment, no policy), certificate and key,
-                       the nodes' public keys
-    DIR/nodes/NAME/    node.toml, the share of its agents (nothing of the others), the node's key,
-                       the authority's certificate
+                       the nodes' public keys, and which agents each of them may speak for
+    DIR/nodes/NAME/    node.toml, the share of its agents (nothing of the others), the node's key
+                       and certificate, the authority's certificate
 
 `init` writes them, `load_server` and `load_node` read them. Paths in the files are relative to the
 file's own directory.
@@ -17,7 +17,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from fegsam.errors import ProblemError, SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
@@ -25,16 +25,19 @@ from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES, load_study
 from fegsam.experiments.spec.tables import Seed, Table, Text
 from fegsam.experiments.spec.toml_text import toml_text
-from fegsam.federation.errors import FederationError
-from fegsam.federation.flower.credentials import (
+from fegsam.federation.credentials import (
+    Tls,
     make_authority,
+    make_flower_key,
     make_node,
     make_server,
     private_directory,
     write_new,
 )
-from fegsam.federation.flower.gate import Tls
+from fegsam.federation.errors import FederationError
+from fegsam.federation.hosting import NodeSettings
 from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.identity import AGENTS_FILE, Claims
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.share import save_share, save_terms
 from fegsam.safe_files import read_plain
@@ -48,14 +51,21 @@ SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = (
 )
 
 
+TransportName = Literal["grpc", "flower"]
+TRANSPORTS: tuple[TransportName, ...] = get_args(TransportName)
+
+
 class _ServerTable(Table):
     listen: Text
+    # Directories that were written when Flower was the only transport do not name it.
+    transport: TransportName = "flower"
     insecure: bool = False
 
 
 class _NodeTable(Table):
     name: Text
     server: Text
+    transport: TransportName = "flower"
     agents: list[int]
     experiment: Text = SHARE_FILE
     """the share of its agents, or a study"""
@@ -70,11 +80,14 @@ class ServerSide:
     """The content of `DIR/server`."""
 
     directory: Path
+    transport: TransportName
     listen: tuple[str, int]
     tls: Tls | None
     terms: Path
     rules: Rules
     node_keys: tuple[Path, ...]
+    claims: Claims | None
+    """the agents of each node; None with Flower, which names nodes by numbers of its own"""
 
 
 @dataclass(frozen=True)
@@ -82,17 +95,32 @@ class NodeSide:
     """The content of `DIR/nodes/NAME`."""
 
     directory: Path
+    transport: TransportName
     name: str
     server: str
     authority: Path | None
     """None: no encryption and no key"""
     key: Path
+    certificate: Path
+    """with Flower there is none"""
     experiment: Path
     seed: int | None
     agents: tuple[int, ...]
     state: Path
     trust: bool = False
     """whether the code that its study names may run"""
+
+    @property
+    def tls(self) -> Tls | None:
+        """What the node shows to the server, and what it demands of it."""
+        if self.authority is None:
+            return None
+        return Tls(self.authority, self.certificate, self.key)
+
+    @property
+    def settings(self) -> NodeSettings:
+        """What the node hosts."""
+        return NodeSettings(self.experiment, self.seed, self.agents, self.state, self.trust)
 
     def check_trust(self) -> None:
         """Refuse a node whose study names code that may not run, before anything starts."""
@@ -109,6 +137,14 @@ class Entrance:
     port: int
     insecure: bool = False
     """no encryption, and nodes without keys"""
+    transport: TransportName = "grpc"
+
+    @property
+    def listen(self) -> str:
+        """Where the server listens: on loopback if nodes reach it there, else everywhere."""
+        if not all(_is_loopback(host) for host in self.hosts):
+            return address("0.0.0.0" if self.transport == "flower" else "::", self.port)
+        return address("::1" if self.hosts[0] == "::1" else "127.0.0.1", self.port)
 
 
 def init(
@@ -139,28 +175,37 @@ def init(
         raise FederationError(
             "the server has no host: give the name or address under which nodes reach it."
         )
-    local = all(_is_loopback(host) for host in entrance.hosts)
     private_directory(directory)
     server = private_directory(directory / "server")
     keys = private_directory(server / "nodes")
+    authority = None
     if not insecure:
         authority = make_authority(private_directory(directory / "authority"))
         make_server(server, entrance.hosts, authority)
-    listen = address("127.0.0.1" if local else "0.0.0.0", entrance.port)
-    head = {"listen": listen, "insecure": insecure}
+    head = {
+        "listen": entrance.listen,
+        "transport": entrance.transport,
+        "insecure": insecure,
+    }
     write_new(server / SERVER_FILE, toml_text({"server": head, "rules": rules}).encode())
     save_terms(experiment.terms(), server / TERMS_FILE)
+    names = [f"node-{number}" for number in range(len(dealt))]
+    if entrance.transport == "grpc":
+        Claims(dict(zip(names, dealt, strict=True))).save(server / AGENTS_FILE)
     private_directory(directory / "nodes")
     nodes = []
-    for number, agents in enumerate(dealt):
-        name = f"node-{number}"
+    for name, agents in zip(names, dealt, strict=True):
         node = private_directory(directory / "nodes" / name)
-        if not insecure:
-            make_node(node / "node.key", keys / f"{name}.pub")
+        if authority is not None:
+            if entrance.transport == "flower":
+                make_flower_key(node / "node.key", keys / f"{name}.pub")
+            else:
+                make_node(node, keys / f"{name}.pub", authority)
             write_new(node / "ca.pem", (server / "ca.pem").read_bytes())
         head = {
             "name": name,
             "server": address(entrance.hosts[0], entrance.port),
+            "transport": entrance.transport,
             "agents": agents,
             "insecure": insecure,
         }
@@ -207,6 +252,7 @@ def load_server(directory: Path) -> ServerSide:
     directory = directory.resolve()
     return ServerSide(
         directory=directory,
+        transport=head.transport,
         listen=split_address(head.listen, source.name),
         tls=None
         if head.insecure
@@ -214,6 +260,7 @@ def load_server(directory: Path) -> ServerSide:
         terms=directory / TERMS_FILE,
         rules=_check_rules(source.tables.get("rules", {}), source.name),
         node_keys=tuple(sorted((directory / "nodes").glob("*.pub"))),
+        claims=None if head.transport == "flower" else Claims.load(directory / AGENTS_FILE),
     )
 
 
@@ -224,10 +271,12 @@ def load_node(directory: Path) -> NodeSide:
     directory = directory.resolve()
     return NodeSide(
         directory=directory,
+        transport=head.transport,
         name=head.name,
         server=head.server,
         authority=None if head.insecure else directory / "ca.pem",
         key=directory / "node.key",
+        certificate=directory / "node.pem",
         experiment=directory / head.experiment,
         seed=head.seed,
         agents=tuple(head.agents),
