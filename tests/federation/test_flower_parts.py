@@ -38,8 +38,9 @@ from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.share import load_share, load_terms, save_share
 from fegsam.federation.protocol.state import append_event
 from fegsam.federation.protocol.transport import Lost
-from fegsam.federation.protocol.wire import FROM_NODE, Ask, Hello, Reply, Request, decode, encode
+from fegsam.federation.protocol.wire import FROM_NODE, Ask, Hello, Reply, decode, encode
 from helpers.deployed import assert_equal, simulated, write_study
+from helpers.requests import request
 
 ROOT = pathlib.Path(__file__).parents[2]
 STARTED = {"event": "started", "clock": 0.0, "round": 0, "rounds": 3, "agents": 2}
@@ -306,11 +307,10 @@ def ask(context: Context, content: RecordDict) -> RecordDict:
 
 def test_a_node_sends_what_the_list_says_and_nothing_beside(node) -> None:
     experiment = load_share(str(node.node_config["experiment"]))
-    request = Request(experiment.fingerprint, 0, (0, 2), (50,), experiment.start[None])
     kinds = []
     for payload in (
         encode(Ask(experiment.fingerprint)),
-        encode(request),
+        request(experiment.fingerprint, 0, (0, 2), (50,), experiment.start[None]),
         encode(Ask("00" * 32)),
         b"",
         b"random bytes",

@@ -8,6 +8,7 @@ without it the errors in its history are NaN.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm, check_part, require_fixed_policies
-from fegsam.engines.cpu.local import SimulatedAgent
+from fegsam.engines.cpu.local import SimulatedAgent, SimulatedAgents
 from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
 from fegsam.federation.protocol.local_rounds import LocalRounds
@@ -114,6 +115,8 @@ class Experiment:
     own_steps: tuple[tuple[int, float], ...] | None = None
     """if `problem` is only a part: the local steps of each present agent in a round and the factor
     of its change, where the method has unequal local steps"""
+    outputs: tuple[int, ...] | None = None
+    """if `problem` is only a part: the output times of the whole"""
 
     def __post_init__(self) -> None:
         check = check_algorithm if self.present is None else check_part
@@ -228,8 +231,39 @@ class Experiment:
         """A node with these agents, without the environments and policies of the others."""
         part = self.only(agents)
         present, own = part.present or (), part.own_steps or ()
-        rounds = LocalRounds(part.plan, part.seed, dict(zip(present, own, strict=False)))
-        return Node(self.fingerprint, present, part.agent, state_dir, rounds)
+        group = SimulatedAgents(
+            part.problem,
+            part.algorithm,
+            step_size=part.step_size,
+            seed=part.seed,
+            agents=present,
+            sampling=part.sampling,
+        )
+        rounds = LocalRounds(
+            part.plan,
+            part.seed,
+            dict(zip(present, own, strict=False)),
+            lambda: self.output_times,
+        )
+        return Node(
+            self.fingerprint,
+            present,
+            group,
+            state_dir,
+            part.algorithm.dimension(part.problem),
+            rounds,
+        )
+
+    @cached_property
+    def output_times(self) -> tuple[int, ...]:
+        """The output times that a server may ask for: those of the terms with and without truth."""
+        if self.outputs is not None or self.present is not None:
+            return self.outputs or ()
+        found = set()
+        for truth in (True, False):
+            with contextlib.suppress(ProblemError):
+                found.add(self.terms(truth).output_time)
+        return tuple(sorted(found))
 
     def only(self, agents: Iterable[int]) -> Experiment:
         """The experiment with the environments and behaviour policies of these agents alone.

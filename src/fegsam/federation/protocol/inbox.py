@@ -17,6 +17,7 @@ from fegsam.federation.protocol.ledger import FederationState, Ledger
 from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.rules import Rules
+from fegsam.federation.protocol.starts import Starts
 from fegsam.federation.protocol.transport import Joined, Lost
 from fegsam.federation.protocol.wire import (
     FROM_NODE,
@@ -46,10 +47,11 @@ class Inbox:
         ledger: Ledger,
         state: FederationState,
         clock: Callable[[], float],
+        starts: Starts,
         claims: Claims | None = None,
     ) -> None:
         self._terms, self._rules, self._roster, self._ledger = terms, rules, roster, ledger
-        self._state, self._clock, self._claims = state, clock, claims
+        self._state, self._clock, self._starts, self._claims = state, clock, starts, claims
         self._first_round = state.round
         self._owed: Counter[tuple[int, int]] = Counter()
         """(agent, round) -> number of requests without a reply so far"""
@@ -69,10 +71,12 @@ class Inbox:
         if self.banned(node):
             return False
         if isinstance(came, Joined):
+            self._starts.lost(node)
             current.welcome(node, self._roster.agents_of(node))
             self._roster.forget(node)
             return False
         if isinstance(came, Lost):
+            self._starts.lost(node)
             self._ledger.event("lost", round=current.number, node=node, reason=came.reason)
             self._put_off(node, current)
             return self._roster.is_silent(node)
@@ -89,7 +93,7 @@ class Inbox:
             if not isinstance(came, bytes):
                 raise WireError("not bytes")
             self._state.bytes_up += len(came)
-            messages = decode(came, FROM_NODE)
+            messages = decode(came, FROM_NODE, self._terms.settings.num_agents)
             if any(each.fingerprint != self._terms.fingerprint for each in messages):
                 raise WireError("other experiment")
             replies = [message.agent for message in messages if isinstance(message, Reply)]
@@ -122,6 +126,9 @@ class Inbox:
     def _take_failure(self, node: str, failure: Failure, current: Round) -> bool:
         for agent in self._roster.agents_of(node) & set(failure.agents):
             self._say("failed", failure.reason.value, agent)
+        if failure.reason is Trouble.UNKNOWN_BASE and self._starts.not_known(node):
+            current.welcome(node, ())
+            return False
         self._put_off(node, current)
         if failure.reason is Trouble.NOT_HERE:
             self._roster.forget(node)
@@ -137,7 +144,8 @@ class Inbox:
                 fingerprint=self._terms.fingerprint,
                 round=current.number,
                 steps=current.steps_of(agent),
-                shape=(len(current.stops), len(self._terms.initial_params)),
+                start=current.start[0],
+                out=current.params[current.places.get(agent, 0)],
                 norm_bound=self._rules.norm_bound,
                 hosted=hosted,
                 asked=current.asked,
@@ -154,6 +162,7 @@ class Inbox:
                 self._say("refused", "quarantined", agent)
             else:
                 current.answer(node, judged)
+                self._starts.answered(node)
         elif judged.reason in ("stale round", "duplicate") and (
             owed or reply.round < self._first_round
         ):

@@ -73,8 +73,9 @@ class FederationState:
 
     @staticmethod
     def first(terms: Terms) -> FederationState:
-        none = np.zeros((4, terms.settings.num_agents), np.int64)
-        return FederationState(0, terms.initial_params.copy(), *none)
+        zeros = np.zeros((len(_BY_AGENT), terms.settings.num_agents), np.int64)
+        none: dict[str, Any] = dict(zip(_BY_AGENT, zeros, strict=True))
+        return FederationState(round=0, average=terms.initial_params.copy(), **none)
 
     def quarantined(self, limit: int, claims: Claims | None) -> np.ndarray:
         """bool (N): the agents with `limit` offences, and those of a node that has as many."""

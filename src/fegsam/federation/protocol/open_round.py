@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from fegsam.federation.protocol.wire import Accepted
 
 
@@ -18,6 +20,8 @@ class Round:
     stops: tuple[int, ...]
     asked: frozenset[int]
     begun: float
+    start: np.ndarray
+    """(1 or 2, d): what is sent to the agents"""
     answered: dict[int, Accepted] = field(default_factory=dict)
     outstanding: dict[str, set[int]] = field(default_factory=dict)
     """of each node: the agents that were asked there and have not answered"""
@@ -31,10 +35,20 @@ class Round:
     """the steps of each agent in a round, where agents differ in that"""
 
     def __post_init__(self) -> None:
+        self.places = {agent: place for place, agent in enumerate(sorted(self.asked))}
+        self.params = np.empty((len(self.asked), len(self.stops), self.start.shape[1]))
+        """what agents have reported, at their places"""
         self.pending = set(self.asked)
         """those who were asked, have not answered and are not quarantined"""
         self.idle = set(self.asked)
         """those of them whose answer is not under way"""
+
+    def reported(self) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (m), (m, stops, d): the agents that answered, in order, and their parameters."""
+        agents = np.array(sorted(self.answered), np.int64)
+        if len(agents) == len(self.asked):
+            return agents, self.params
+        return agents, self.params[[self.places[agent] for agent in agents.tolist()]]
 
     def steps_of(self, agent: int) -> int:
         """The number of steps that an agent should make."""

@@ -77,7 +77,9 @@ class Roster:
             del self._host[agent]
             if heirs := self._next.get(agent):
                 self._host[agent] = heir = heirs.pop(0)
-                self._hosted.setdefault(heir, set()).add(agent)  # it has said hello
+                hosted = self._hosted[heir]
+                assert hosted is not None  # it has said hello
+                hosted.add(agent)
         if node in self._hosted:
             self._hosted[node] = None
 

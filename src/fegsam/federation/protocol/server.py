@@ -34,6 +34,8 @@ from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server_rounds import ServerRounds
+from fegsam.federation.protocol.sparse_rows import pack_rows
+from fegsam.federation.protocol.starts import Starts
 from fegsam.federation.protocol.transport import Joined, Transport
 from fegsam.federation.protocol.wire import Ask, Request, encode
 from fegsam.history.history import History
@@ -104,6 +106,7 @@ class Server:
         """Run to the end; `FederationError` if a round gets no quorum."""
         with self._ledger.held():
             self._begin()
+            starts = Starts(self._terms.fingerprint)
             inbox = Inbox(
                 self._terms,
                 self._rules,
@@ -111,13 +114,15 @@ class Server:
                 self._ledger,
                 self._state,
                 self._clock,
+                starts,
                 self._claims,
             )
             while self._state.round < self._terms.rounds:
                 current = self._open()
+                starts.open(current.number, current.stops, current.start)
                 while not self._may_close(current):
                     self._greet(current, inbox)
-                    self._ask(current, inbox)
+                    self._ask(current, inbox, starts)
                     for node, came in self._transport.receive(self._rules.poll):
                         self._take_in(inbox, node, came, current)
                 self._close(current)
@@ -154,6 +159,7 @@ class Server:
             stops,
             self._participants(number, drawn),
             self._clock(),
+            self._rounds.start(self._state),
             drawn=None if drawn is None else len(drawn),
             local_steps=self._rounds.local_steps(),
         )
@@ -186,7 +192,7 @@ class Server:
                 self._greet_at[node] = now + _GREETINGS_APART * self._rules.retry_after
                 self._send(node, encode(Ask(self._terms.fingerprint)))
 
-    def _ask(self, current: Round, inbox: Inbox) -> None:
+    def _ask(self, current: Round, inbox: Inbox, starts: Starts) -> None:
         now = self._clock()
         by_node: dict[str, list[int]] = {}
         for agent in current.idle:
@@ -197,16 +203,18 @@ class Server:
             agents.sort()
             current.ask(node, agents)
             inbox.note_request(current.number, agents)
-            self._send(node, encode(self._request(current, agents)))
+            self._send(node, starts.frame(node) + encode(self._request(current, agents)))
 
     def _request(self, current: Round, agents: list[int]) -> Request:
+        state, rounds = self._state, self._rounds
+        corrections = rounds.corrections(state, agents)
         return Request(
             self._terms.fingerprint,
             current.number,
             tuple(agents),
-            current.stops,
-            self._rounds.rows(self._state, agents),
-            tuple(self._state.heard[agents].tolist()) if self._rounds.agents_keep_variates else (),
+            tuple(state.times[agents].tolist()),
+            tuple(state.heard[agents].tolist()) if rounds.agents_keep_variates else (),
+            b"" if corrections is None else pack_rows(corrections, np.zeros(len(state.average))),
         )
 
     def _send(self, node: str, payload: bytes) -> None:
@@ -268,7 +276,7 @@ class Server:
         """Move by what the agents answered, store the state and log the round."""
         state, answered = self._state, sorted(current.answered)
         missing = sorted(current.asked.difference(answered))
-        self._settle(current, answered)
+        self._settle(current)
         state.round += 1
         for agent in missing:
             state.unheard[agent] += current.steps_of(agent)
@@ -301,11 +309,10 @@ class Server:
         # again has another one after it.
         self._ledger.save(state)
 
-    def _settle(self, current: Round, answered: list[int]) -> None:
+    def _settle(self, current: Round) -> None:
         """Form the averages of a round, and record those that the history needs."""
-        state, plan, agents = self._state, self._terms.plan, np.array(answered, np.int64)
-        params = np.array([current.answered[agent].reply.params for agent in answered])
-        params = params.reshape(len(answered), len(current.stops), len(state.average))
+        state, plan = self._state, self._terms.plan
+        agents, params = current.reported()
         if len(current.stops) > 1:
             self._ledger.record("output", self._rounds.measured(state, agents, params[:, 0])[0])
         # After a synchronisation the agents are equal; after a shorter last round they are not.

@@ -61,15 +61,20 @@ class ServerRounds:
         """(d): where the agents start the next round."""
         return self._aggregator.sent(self._server_state(state))
 
-    def rows(self, state: FederationState, agents: Sequence[int]) -> np.ndarray:
-        """What a request to `agents` carries: the start, and gbar or their corrections."""
-        start = self.sent(state)[None]
-        if self.agents_keep_variates:
-            return np.concatenate((start, self._mean_variate(state)[None]))
+    def start(self, state: FederationState) -> np.ndarray:
+        """(1 or 2, d): where the next round starts, and gbar where agents keep their variates."""
+        rows = self.sent(state)[None]
+        return (
+            np.concatenate((rows, self._mean_variate(state)[None]))
+            if self.agents_keep_variates
+            else rows
+        )
+
+    def corrections(self, state: FederationState, agents: Sequence[int]) -> np.ndarray | None:
+        """(m, d): what each agent adds to its steps, where the server keeps the variates."""
         if self._variates is None:
-            return start
-        corrections = self._kind_variates(state).corrections(np.array(agents))
-        return np.concatenate((start, corrections))
+            return None
+        return self._kind_variates(state).corrections(np.array(agents))
 
     def measured(
         self, state: FederationState, agents: np.ndarray, params: np.ndarray

@@ -86,6 +86,7 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
         "method": method_to_plain(part.method),
         "schedule": schedule_to_plain(part.schedule),
         "own_steps": part.own_steps,
+        "outputs": experiment.output_times,
     }
     write_sealed(pathlib.Path(path), header, arrays)
 
@@ -118,6 +119,7 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         method=method_from_plain(header["method"]),
         schedule=schedule_from_plain(header["schedule"]),
         own_steps=None if own is None else tuple((steps, factor) for steps, factor in own),
+        outputs=tuple(header["outputs"]),
         **header["numbers"],
     )
 
