@@ -28,15 +28,6 @@ def short(value: float) -> str:
     return number(value, digits=3)
 
 
-def printable(text: str, most: int = 300) -> str:
-    """Text from elsewhere, safe for a terminal: control characters become ``?``.
-
-    >>> printable("red: \x1b[31m")
-    'red: ?[31m'
-    """
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:most])
-
-
 def aligned(rows: Sequence[Row], gap: str = "  ", right: Sequence[int] = ()) -> list[str]:
     """One line per row, with columns as wide as their widest entry; those in `right` align right.
 

@@ -25,15 +25,16 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation import deployment, local
+from fegsam.federation import founding, local
 from fegsam.federation.board import Board, LogSummary, described, table
-from fegsam.federation.deployment import Entrance, init, load_node, load_server
+from fegsam.federation.deployment import load_node, load_server
 from fegsam.federation.flower import client as flower_client
 from fegsam.federation.flower import server as flower_server
 from fegsam.federation.flower import supervisor
 from fegsam.federation.flower.grid_transport import PAYLOAD, RECORD, GridTransport, packed, unpacked
 from fegsam.federation.flower.processes import alive, end_all, environment, marked
 from fegsam.federation.flower.supervisor import forget_apps, node_command
+from fegsam.federation.founding import Entrance, init
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.share import load_share, load_terms, save_share
 from fegsam.federation.protocol.state import append_event
@@ -139,7 +140,7 @@ def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
         step_size=0.1, sync_period=5, num_steps=20, seed=3,
     )  # fmt: skip
     (tmp_path / "a").mkdir()
-    said = deployment.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
+    said = founding.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
     assert said == {"experiment": "study.toml", "seed": 3}
     config = {
         "experiment": str(tmp_path / "a" / "study.toml"),

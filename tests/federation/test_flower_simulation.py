@@ -10,9 +10,9 @@ from helpers import processes
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
-from fegsam.federation.deployment import Entrance, init
 from fegsam.federation.flower.processes import OFFLINE
 from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER
+from fegsam.federation.founding import Entrance, init
 from helpers.deployed import assert_equal, simulated, write_study
 
 AGENTS = 32

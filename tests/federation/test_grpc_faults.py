@@ -180,7 +180,7 @@ def test_a_killed_run_leaves_no_process_and_goes_on_when_run_again(tmp_path) -> 
             process.wait(60)
         wait_for("the end of its processes", lambda: not _descendants(output), 20.0)
     with command("run", study, "-o", output, log=tmp_path / "log") as process:
-        wait_for("rounds", lambda: len(named(output, "resumed")) >= 3, PATIENCE)
+        wait_for("its nodes", lambda: len(_descendants(output)) == 4, PATIENCE)
         for victim in _descendants(output)[:2]:
             os.kill(victim, signal.SIGKILL)
         assert process.wait(PATIENCE) == 0

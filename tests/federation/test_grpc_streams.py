@@ -15,9 +15,10 @@ import grpc
 import grpc.aio
 import pytest
 
-from fegsam.federation.grpc.channel import METHOD, PAYLOAD, PONG, Pulse, first_bound, reply_bound
+from fegsam.federation.grpc.channel import METHOD, PAYLOAD, PONG, Pulse, first_bound
 from fegsam.federation.grpc.transport import GrpcTransport
 from fegsam.federation.protocol.transport import Joined, Lost
+from fegsam.federation.protocol.wire import most_bytes
 from helpers import processes
 from helpers.grpc_federation import Nodes, Site, wait_for
 
@@ -184,15 +185,15 @@ def test_a_payload_larger_than_the_terms_allow_ends_the_connection(opened, site)
     transport, nodes = opened
     raw = Raw(site, nodes, "n0")
     wait_for("n0", transport.nodes)
-    for most in (first_bound(1), reply_bound(3, 1)):
+    for most in (first_bound(1), most_bytes(1, 3)):
         transport.send("n0", b"request")
         raw.say(PAYLOAD + bytes(most))
         assert came(transport) == [("n0", bytes(most))]
     transport.send("n0", b"request")
-    raw.say(PAYLOAD + bytes(reply_bound(3, 1) + 1))
+    raw.say(PAYLOAD + bytes(most_bytes(1, 3) + 1))
     assert raw.end()[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
     (lost,) = came(transport)
-    assert "a payload of 4658 bytes" in lost[1].reason
+    assert f"a payload of {most_bytes(1, 3) + 2} bytes" in lost[1].reason
     assert site.refusals[-1][2] == {"node": "n0"}
 
 

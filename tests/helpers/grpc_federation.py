@@ -17,7 +17,7 @@ from fegsam.federation.credentials import (
     make_server,
     private_directory,
 )
-from fegsam.federation.grpc.channel import Pulse, request_bound
+from fegsam.federation.grpc.channel import Pulse
 from fegsam.federation.grpc.gate import Limits
 from fegsam.federation.grpc.keys import KeyBook
 from fegsam.federation.grpc.listener import addresses, open_port
@@ -27,6 +27,7 @@ from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server import Outcome, Server
+from fegsam.federation.protocol.wire import most_bytes
 
 PATIENCE = 60.0
 Answer = Callable[[bytes], bytes]
@@ -94,7 +95,7 @@ class Site:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def link(self, name: str, tls: Tls | None = None) -> Link:
-        most = request_bound(self.dimension, len(self.homes.get(name, ())))
+        most = most_bytes(len(self.homes.get(name, ())), self.dimension)
         return Link(name, self.address, tls or self.tls_of(name), most, self.pulse)
 
     @property

@@ -21,6 +21,7 @@ from fegsam.safe_files import read_plain, whole
 
 try:
     from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import (
@@ -158,9 +159,10 @@ def make_flower_key(private: Path, public: Path) -> None:
 
 def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """A private key that was written here."""
+    content = _content(path)
     try:
-        key = load_pem_private_key(_content(path), None)
-    except ValueError:
+        key = load_pem_private_key(content, None)
+    except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise FederationError(f"{path} is not a private key of a federation: restore it.")
@@ -179,9 +181,10 @@ def key_id(certificate: bytes) -> str:
 
 def listed_key(path: Path) -> str:
     """The SHA-256 of the public key in a file `nodes/NAME.pub`, in hexadecimal digits."""
+    content = _content(path)
     try:
-        return _id_of(load_ssh_public_key(_content(path)))
-    except ValueError:
+        return _id_of(load_ssh_public_key(content))
+    except (ValueError, UnsupportedAlgorithm):
         raise FederationError(
             f"{path} is not a public key: restore it, or delete it to keep its node out."
         ) from None

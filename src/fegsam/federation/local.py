@@ -13,15 +13,14 @@ from typing import Any
 
 from fegsam.federation.deployment import (
     SERVER_FILE,
-    Entrance,
     NodeSide,
     ServerSide,
     TransportName,
-    init,
     load_node,
     load_server,
 )
 from fegsam.federation.errors import FederationError
+from fegsam.federation.founding import Entrance, init
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Event
 from fegsam.federation.protocol.rules import Rules

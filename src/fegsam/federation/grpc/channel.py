@@ -25,7 +25,7 @@ NAME_HEADER = "fegsam-node"
 PAYLOAD, PING, PONG, END = b"\0", b"\1", b"\2", b"\3"
 """The kinds of frames; END tells a node that the federation has ended."""
 
-_FIRST_BYTES, _NUMBER, _OVERHEAD = 64 << 10, 8, 4096
+_FIRST_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,6 @@ class Pulse:
 def first_bound(agents: int) -> int:
     """The most bytes of a node's first payload, which says its agents."""
     return _FIRST_BYTES + 16 * agents
-
-
-def reply_bound(dimension: int, agents: int) -> int:
-    """The most bytes of a node's answer: a reply of two rows of parameters for each agent."""
-    return agents * (2 * _NUMBER * dimension + 512) + _OVERHEAD
-
-
-def request_bound(dimension: int, agents: int) -> int:
-    """The most bytes of a request: the parameters, and a row and some numbers for each agent."""
-    return (agents + 1) * (_NUMBER * dimension + 64) + _OVERHEAD
 
 
 def options(pulse: Pulse, most: int) -> list[tuple[str, Any]]:

@@ -12,7 +12,8 @@ from fegsam.federation.errors import FederationError
 class KeyBook:
     """The names of nodes by the SHA-256 of their keys.
 
-    A key that is deleted from the folder is unknown from the next `refresh` on.
+    A key that is deleted from the folder is unknown from the next `refresh` on, and so is one whose
+    file was spoilt.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -20,35 +21,38 @@ class KeyBook:
         self._seen: dict[str, tuple[int, str]] = {}
         """file -> its time of change and its key"""
         self._names: dict[str, str] = {}
-        self.refresh()
+        if problem := self.refresh():
+            raise problem
 
-    def refresh(self) -> None:
-        """Read what is new; two files with one key are refused."""
-        found: dict[str, tuple[int, str]] = {}
+    def refresh(self) -> FederationError | None:
+        """Read what is new; what is wrong with the files, if something is."""
+        problem, found = None, dict[str, tuple[int, str]]()
         try:
-            entries = [each for each in os.scandir(self._folder) if each.name.endswith(".pub")]
+            for entry in os.scandir(self._folder):
+                if entry.name.endswith(".pub"):
+                    changed = entry.stat().st_mtime_ns
+                    known = self._seen.get(entry.name, (0, ""))
+                    try:
+                        found[entry.name] = (
+                            known
+                            if known[0] == changed
+                            else (changed, listed_key(Path(entry.path)))
+                        )
+                    except FederationError as error:
+                        problem = error
         except OSError as error:
-            raise FederationError(
+            problem = FederationError(
                 f"the keys in {self._folder} cannot be read ({error.strerror}): restore them."
-            ) from None
-        for entry in entries:
-            try:
-                changed = entry.stat().st_mtime_ns
-                before = self._seen.get(entry.name)
-                same = before is not None and before[0] == changed
-                found[entry.name] = (
-                    before if same and before else (changed, listed_key(Path(entry.path)))
-                )
-            except FileNotFoundError:
-                continue
+            )
         names: dict[str, str] = {}
         for file, (_, key) in sorted(found.items()):
-            if key in names:
-                raise FederationError(
-                    f"{self._folder / file} has the key of node {names[key]}: give each its own."
+            name = names.setdefault(key, file.removesuffix(".pub"))
+            if name != file.removesuffix(".pub"):
+                problem = FederationError(
+                    f"{self._folder / file} has the key of node {name}: give each its own."
                 )
-            names[key] = file.removesuffix(".pub")
         self._seen, self._names = found, names
+        return problem
 
     def name_of(self, key: str) -> str | None:
         """The name of the node with a key, or None."""

@@ -23,7 +23,8 @@ from fegsam.federation.grpc import channel
 from fegsam.federation.grpc.channel import END, METHOD, PAYLOAD, PING, PONG, Pulse
 from fegsam.federation.grpc.diagnosis import diagnose
 from fegsam.federation.hosting import experiment_of, node_of
-from fegsam.text import printable
+from fegsam.federation.protocol.state import printable
+from fegsam.federation.protocol.wire import most_bytes
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 15.0
 """Seconds before a node connects again: after the first failure, and at most."""
@@ -53,7 +54,7 @@ def run_node(side: NodeSide, server: str | None = None, say: Say = print) -> Non
     """Run a node until the federation ends; `server` overrides the address in its file."""
     experiment = experiment_of(side.settings)
     node = node_of(side.settings)
-    most = channel.request_bound(len(experiment.start), len(side.agents))
+    most = most_bytes(len(side.agents), len(experiment.start))
     link = Link(side.name, server or side.server, side.tls, most)
     asyncio.run(stay_connected(link, node.answer, say))
 

@@ -23,6 +23,7 @@ from fegsam.federation.grpc.keys import KeyBook
 from fegsam.federation.grpc.listener import Listener
 from fegsam.federation.grpc.peer import Peer
 from fegsam.federation.protocol.transport import Joined, Lost
+from fegsam.federation.protocol.wire import most_bytes
 
 _TICK = 0.5
 """Seconds between two looks at the pulse of nodes and at the keys."""
@@ -71,7 +72,7 @@ class GrpcTransport:
         self._peers: dict[str, Peer] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._told: set[str] = set()
-        self._ended = False
+        self._ended, self._problem = False, ""
         self._came: queue.SimpleQueue[tuple[str, bytes | Lost | Joined]] = queue.SimpleQueue()
         self._going: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
@@ -146,7 +147,7 @@ class GrpcTransport:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         hall = self._hall
         agents = max(map(hall.agents_of, hall.names), default=1)
-        most = max(channel.reply_bound(hall.dimension, agents), channel.first_bound(agents))
+        most = max(most_bytes(agents, hall.dimension), channel.first_bound(agents))
         server = grpc.aio.server(
             options=[
                 *channel.options(hall.pulse, most),
@@ -192,12 +193,11 @@ class GrpcTransport:
                     peer.ping()
 
     def _refresh(self) -> None:
-        """Read the keys; a file that was spoilt while the server runs keeps the old ones."""
-        if self._hall.keys is not None:
-            try:
-                self._hall.keys.refresh()
-            except FederationError as error:
-                self._refused("server", str(error))
+        """Read the keys; what is wrong with their files is logged once."""
+        problem = None if self._hall.keys is None else self._hall.keys.refresh()
+        if problem is not None and str(problem) != self._problem:
+            self._refused("server", str(problem))
+        self._problem = "" if problem is None else str(problem)
 
     async def _work(self, _: Any, context: Any) -> None:
         address = self._listener.address_of(context.peer())
@@ -247,7 +247,7 @@ class GrpcTransport:
             name,
             key,
             context,
-            most=channel.reply_bound(self._hall.dimension, agents),
+            most=most_bytes(agents, self._hall.dimension),
             agents=agents,
             deliver=lambda payload: self._came.put((name, payload)),
         )
