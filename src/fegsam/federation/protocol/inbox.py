@@ -129,6 +129,7 @@ class Inbox:
         if failure.reason is Trouble.UNKNOWN_BASE and self._starts.not_known(node):
             current.welcome(node, ())
             return False
+        self._starts.lost(node)
         self._put_off(node, current)
         if failure.reason is Trouble.NOT_HERE:
             self._roster.forget(node)
@@ -146,7 +147,7 @@ class Inbox:
                 steps=current.steps_of(agent),
                 start=current.start[0],
                 out=current.params[current.places.get(agent, 0)],
-                norm_bound=self._rules.norm_bound,
+                too_large=current.too_large,
                 hosted=hosted,
                 asked=current.asked,
                 answered=current.answered,
@@ -167,6 +168,7 @@ class Inbox:
             owed or reply.round < self._first_round
         ):
             # A late answer is no offence; its samples are in no average.
+            state.silences[agent] = 0
             self._say("late", f"round {reply.round}", agent)
         elif agent in hosted:
             self._blame([agent], judged.reason, current)
