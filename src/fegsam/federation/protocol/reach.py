@@ -62,8 +62,10 @@ class Reach:
 
     def size(self, change: np.ndarray) -> np.ndarray:
         """(m): the norms of rows (m, d)."""
+        if self.norm == "sup":
+            return np.abs(change).max(axis=-1)
         with np.errstate(over="ignore"):
-            return np.linalg.norm(change, np.inf if self.norm == "sup" else 2, axis=-1)
+            return np.linalg.norm(change, axis=-1)
 
     def furthest(self, start: np.ndarray, step_sizes: np.ndarray) -> float:
         """The largest norm of the change in steps of these sizes from `start` (d)."""

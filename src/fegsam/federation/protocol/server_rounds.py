@@ -91,10 +91,10 @@ class ServerRounds:
         def judge(changes: np.ndarray) -> bool:
             if reach is not None and not reach.size(changes).max() <= bound:
                 return True
+            if norm_bound is None:
+                return False
             with np.errstate(over="ignore"):
-                return norm_bound is not None and not (
-                    np.linalg.norm(changes, axis=1).max() <= norm_bound
-                )
+                return not np.linalg.norm(changes, axis=1).max() <= norm_bound
 
         return judge
 

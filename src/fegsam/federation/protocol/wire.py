@@ -257,16 +257,22 @@ _TYPES = {
 """The encoding of a field, by its declared type."""
 
 
+_FIELDS = {
+    kind: [(field.name, _TYPES[str(field.type)]) for field in fields(kind)]
+    for kind in (*FROM_SERVER, *FROM_NODE)
+}
+
+
 def _pack(message: Any) -> Iterable[bytes]:
     return (
-        getattr(_Writer, _TYPES[str(field.type)])(getattr(message, field.name))
-        for field in fields(message)
+        getattr(_Writer, encoding)(getattr(message, name))
+        for name, encoding in _FIELDS[type(message)]
     )
 
 
 def _unpack(kind: type, body: memoryview, most: int) -> Any:
     reader = _Reader(body, most)
-    values = [getattr(reader, _TYPES[str(field.type)])() for field in fields(kind)]
+    values = [getattr(reader, encoding)() for _, encoding in _FIELDS[kind]]
     if reader.rest:
         raise WireError("wrong length")
     return kind(*values)
@@ -349,6 +355,6 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
     lost = reply.time - int(expected.times[reply.agent]) - reply.steps
     if lost < 0:
         return Refused("step counter went back")
-    if lost > expected.unheard[reply.agent]:
+    if lost > int(expected.unheard[reply.agent]):
         return Refused("step counter ran ahead")
     return Accepted(reply, lost)
