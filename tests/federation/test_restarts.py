@@ -193,6 +193,34 @@ def die():
     raise DiedError
 
 
+@pytest.mark.parametrize("fate", ["torn", "empty", "lost"])
+def test_a_torn_checkpoint_falls_back_to_the_one_before_and_loses_nothing(
+    folder, experiment, undisturbed, assert_same_bits, monkeypatch, fate
+):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+    receive = transport.receive
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            transport,
+            "receive",
+            lambda timeout: die() if asked(transport) == 5 else receive(timeout),
+        )
+        with pytest.raises(DiedError):
+            server.run()
+    transport.queue.clear()
+    # The nodes have computed round 5, and the server has lost that round 4 is closed.
+    newest = folder / "server" / "checkpoint"
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-7] if fate == "torn" else b"")
+    if fate == "lost":
+        newest.unlink()
+    outcome, events = serve(experiment, transport, folder)
+    assert [event["event"] for event in events[:2]] == ["damaged", "resumed"]
+    assert events[1]["round"] == 4
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+
+
 def test_answers_to_a_dead_server_are_no_offence_to_the_next(
     folder, experiment, undisturbed, assert_same_bits, monkeypatch
 ):

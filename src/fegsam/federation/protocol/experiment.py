@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +28,7 @@ from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
 from fegsam.federation.protocol.local_rounds import LocalRounds
 from fegsam.federation.protocol.node import Node
+from fegsam.federation.protocol.reach import Reach, reach_of
 from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
@@ -56,6 +58,10 @@ class Terms:
     method: Method = field(default_factory=Method)
     schedule: Schedule | None = None
     discount: float | None = None
+    reach: Reach | None = None
+    """what bounds an agent's step; None: nothing is known"""
+    salt: str = ""
+    """what the fingerprint was salted with"""
 
     @property
     def seed(self) -> int:
@@ -117,6 +123,8 @@ class Experiment:
     of its change, where the method has unequal local steps"""
     outputs: tuple[int, ...] | None = None
     """if `problem` is only a part: the output times of the whole"""
+    salt: str = ""
+    """random text in the fingerprint, from which private data could be guessed without it"""
 
     def __post_init__(self) -> None:
         check = check_algorithm if self.present is None else check_part
@@ -132,7 +140,11 @@ class Experiment:
 
     @staticmethod
     def from_spec(
-        path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None
+        path: str | pathlib.Path,
+        seed: int | None = None,
+        *,
+        trust: bool | None = None,
+        salt: str = "",
     ) -> Experiment:
         """The first cell of a study under `seed` (by default its first seed).
 
@@ -141,7 +153,8 @@ class Experiment:
         # Imported here, because a node with a share does not need the modules that read studies.
         from fegsam.experiments.spec.study import load_study
 
-        return Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
+        whole = Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
+        return dataclasses.replace(whole, salt=salt)
 
     @staticmethod
     def from_cell(cell: Any, seed: int | None = None) -> Experiment:
@@ -192,7 +205,7 @@ class Experiment:
             self.sampling,
         )
         content = content_fingerprint(self.problem, self.algorithm, self.start)
-        agreed = f"{content} {numbers!r}"
+        agreed = f"{content} {numbers!r}{self.salt}"
         if not self.method.is_plain or self.schedule is not None:
             rule = [method_to_plain(self.method), schedule_to_plain(self.schedule)]
             agreed += f" {json.dumps(rule, sort_keys=True)}"
@@ -345,7 +358,11 @@ class Experiment:
             known = Truth(np.full_like(self.start, np.nan), known.norm)
             content = content_fingerprint(self.problem, self.algorithm, self.start)
             settings = dataclasses.replace(settings, fingerprint=content)
-        settings = dataclasses.replace(settings, record=_at_synchronisations(settings))
+        settings = dataclasses.replace(
+            settings,
+            record=_at_synchronisations(settings),
+            fingerprint=_salted(settings.fingerprint, self.salt),
+        )
         return Terms(
             self.fingerprint,
             settings,
@@ -357,7 +374,18 @@ class Experiment:
             method=self.method,
             schedule=self.schedule,
             discount=job.discount,
+            reach=reach_of(self.algorithm, self.problem),
+            salt=self.salt,
         )
+
+
+def new_salt() -> str:
+    """Random text for `Experiment.salt`."""
+    return secrets.token_hex(16)
+
+
+def _salted(fingerprint: str, salt: str) -> str:
+    return hashlib.sha256((salt + fingerprint).encode()).hexdigest() if salt else fingerprint
 
 
 def _listed(agents: Sequence[int]) -> str:

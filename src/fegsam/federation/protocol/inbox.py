@@ -63,8 +63,9 @@ class Inbox:
         self._owed.update((agent, number) for agent in agents)
 
     def banned(self, node: str) -> bool:
-        """Whether a node is quarantined."""
-        return self._state.node_offences.get(node, 0) >= self._rules.offences
+        """Whether a node is quarantined, as it can be where keys are bound to agents."""
+        offences = self._state.node_offences.get(node, 0)
+        return self._claims is not None and offences >= self._rules.offences
 
     def take(self, node: str, came: object, current: Round) -> bool:
         """Handle what came from a node; return whether to greet the node again."""
@@ -129,6 +130,7 @@ class Inbox:
         if failure.reason is Trouble.UNKNOWN_BASE and self._starts.not_known(node):
             current.welcome(node, ())
             return False
+        self._starts.lost(node)
         self._put_off(node, current)
         if failure.reason is Trouble.NOT_HERE:
             self._roster.forget(node)
@@ -146,7 +148,7 @@ class Inbox:
                 steps=current.steps_of(agent),
                 start=current.start[0],
                 out=current.params[current.places.get(agent, 0)],
-                norm_bound=self._rules.norm_bound,
+                too_large=current.too_large,
                 hosted=hosted,
                 asked=current.asked,
                 answered=current.answered,
@@ -154,9 +156,11 @@ class Inbox:
                 unheard=state.unheard,
             ),
         )
-        owed = self._owed[agent, reply.round] > 0
-        if owed and agent in hosted:
+        owed = self._owed[agent, reply.round]
+        if owed > 1 and agent in hosted:
             self._owed[agent, reply.round] -= 1
+        elif agent in hosted:
+            del self._owed[agent, reply.round]
         if isinstance(judged, Accepted):
             if state.offences[agent] >= self._rules.offences:
                 self._say("refused", "quarantined", agent)
@@ -164,9 +168,10 @@ class Inbox:
                 current.answer(node, judged)
                 self._starts.answered(node)
         elif judged.reason in ("stale round", "duplicate") and (
-            owed or reply.round < self._first_round
+            owed > 0 or reply.round < self._first_round
         ):
             # A late answer is no offence; its samples are in no average.
+            state.silences[agent] = 0
             self._say("late", f"round {reply.round}", agent)
         elif agent in hosted:
             self._blame([agent], judged.reason, current)
@@ -206,10 +211,9 @@ class Inbox:
         """Charge an offence to a node, which its agents have no part in."""
         offences = self._state.node_offences.get(node, 0) + 1
         self._state.node_offences[node] = offences
-        if offences == self._rules.offences:
+        if offences == self._rules.offences and self._claims is not None:
             self._say("quarantined", "the node's own offences")
-            if self._claims is not None:
-                current.drop(self._claims.of(node))
+            current.drop(self._claims.of(node))
 
     def _say(self, event: str, reason: str, *agents: int) -> None:
         self._said[event].setdefault(reason, []).extend(agents)

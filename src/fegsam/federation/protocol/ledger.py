@@ -1,7 +1,7 @@
 """The server's files: its checkpoint, the recorded averages and a log of events.
 
     DIR/checkpoint       the average after the last closed round, what the method keeps beside it,
-                         and the state of each agent
+                         and the state of each agent; checkpoint.1 is that of the round before
     DIR/record-*         the averages of the history, one file each
     DIR/answers          one bit for each round and agent: whether its reply was used
     DIR/events.jsonl     one JSON object per line; events.jsonl.1 has those before
@@ -19,16 +19,17 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fegsam.federation.errors import StateError
+from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.state import (
+    DamagedState,
     append_event,
     cannot_write,
     held,
@@ -62,6 +63,10 @@ class FederationState:
     """int64 (N): of each agent"""
     heard: np.ndarray
     """int64 (N): the number of rounds up to each agent's last reply that was used, or 0"""
+    silences: np.ndarray
+    """int64 (N): rounds in a row that a connected agent was asked for and left unanswered"""
+    distances: np.ndarray
+    """(N): how far each agent's last reply that was used lay from the mean of its round"""
     node_offences: dict[str, int] = field(default_factory=dict)
     """offences of nodes that are no agent's: claims and replies beyond a node's own agents"""
     communications: int = 0
@@ -75,6 +80,7 @@ class FederationState:
     def first(terms: Terms) -> FederationState:
         zeros = np.zeros((len(_BY_AGENT), terms.settings.num_agents), np.int64)
         none: dict[str, Any] = dict(zip(_BY_AGENT, zeros, strict=True))
+        none["distances"] = np.zeros(terms.settings.num_agents)
         return FederationState(round=0, average=terms.initial_params.copy(), **none)
 
     def quarantined(self, limit: int, claims: Claims | None) -> np.ndarray:
@@ -86,7 +92,7 @@ class FederationState:
         return out
 
 
-_BY_AGENT = ("times", "unheard", "offences", "heard")
+_BY_AGENT = ("times", "unheard", "offences", "heard", "silences", "distances")
 _COUNTS = ("round", "node_offences", "communications", "bytes_up", "bytes_down")
 
 
@@ -102,6 +108,7 @@ class Ledger:
         self._terms, self._on_event = terms, on_event
         self.directory = pathlib.Path(directory)
         self._checkpoint = self.directory / "checkpoint"
+        self._before = self.directory / "checkpoint.1"
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Lock the directory, so that two servers never use it at once."""
@@ -113,16 +120,29 @@ class Ledger:
             key: printable(value) if isinstance(value, str) else value
             for key, value in details.items()
         }
-        append_event(self.directory / EVENTS_FILE, event)
+        path = self.directory / EVENTS_FILE
+        try:
+            append_event(path, event)
+        except OSError as error:
+            raise cannot_write(path, error) from error
         if self._on_event is not None:
             self._on_event(event)
 
     def load(self) -> FederationState | None:
-        """The stored state of the federation, or None if it has not begun."""
+        """The stored state of the federation, or None if it has not begun.
+
+        If the last checkpoint is damaged or missing, it is that of the round before.
+        """
         try:
             header, arrays = read_sealed(self._checkpoint)
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, DamagedState) as error:
+            try:
+                header, arrays = read_sealed(self._before)
+            except FileNotFoundError:
+                if isinstance(error, DamagedState):
+                    raise error from None
+                return None
+            self.event("damaged", reason=str(error), cure="the checkpoint before it is used")
         if header["fingerprint"] != self._terms.fingerprint:
             raise StateError(
                 f"{str(self.directory)!r} holds another experiment's federation; choose another "
@@ -141,6 +161,8 @@ class Ledger:
         header = {"fingerprint": self._terms.fingerprint}
         header |= {name: getattr(state, name) for name in _COUNTS}
         arrays = {name: getattr(state, name) for name in ("average", *_BY_AGENT)}
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._checkpoint, self._before)
         write_sealed(self._checkpoint, header, arrays | state.memory)
 
     def note_answers(self, number: int, answered: list[int]) -> None:
@@ -179,14 +201,14 @@ class Ledger:
 
     def participation(self) -> np.ndarray:
         """bool (rounds, N): whose reply went into each average."""
-        shape = self._terms.rounds, self._terms.settings.num_agents
-        try:
-            bits = np.frombuffer(read_plain(self.directory / _ANSWERS_FILE), np.uint8)
-            rows = np.unpackbits(bits.reshape(shape[0], -1), axis=1, count=shape[1])
-        except (OSError, ValueError) as error:
-            path = str(self.directory / _ANSWERS_FILE)
-            raise StateError(f"{path!r} is damaged ({error}); restore it from a copy.") from None
-        return rows.astype(bool)
+        rounds, agents = self._terms.rounds, self._terms.settings.num_agents
+        path, width = self.directory / _ANSWERS_FILE, (agents + 7) // 8
+        content = read_plain(path) if path.exists() else b""
+        if len(content) != rounds * width:
+            # The history does not depend on it, so a finished run still ends.
+            self.event("damaged", reason=f"{str(path)!r} has {len(content)} bytes", cure="none")
+        bits = np.frombuffer(content[: rounds * width].ljust(rounds * width, b"\0"), np.uint8)
+        return np.unpackbits(bits.reshape(rounds, width), axis=1, count=agents).astype(bool)
 
     def _read(self, name: str) -> tuple[np.ndarray, float]:
         path = self._record_file(name)
@@ -199,6 +221,37 @@ class Ledger:
         if header["fingerprint"] != self._terms.fingerprint:
             raise StateError(f"{str(path)!r} is of another experiment; restore the right one.")
         return arrays["average"].copy(), float(header["sync_error"])
+
+
+def readmit(
+    terms: Terms,
+    directory: str | pathlib.Path,
+    agents: Iterable[int] = (),
+    nodes: Iterable[str] = (),
+) -> None:
+    """Forgive agents and nodes their offences; the server must not run, and resumes with them."""
+    ledger, agents, nodes = Ledger(terms, directory), list(agents), list(nodes)
+    with ledger.held():
+        state = ledger.load()
+        if state is None:
+            raise FederationError(
+                f"{str(directory)!r} has no checkpoint; give the directory of results of a "
+                "federation that has begun."
+            )
+        for agent in agents:
+            if not 0 <= agent < len(state.offences):
+                raise FederationError(
+                    f"there is no agent {agent}; give agents from 0 to {len(state.offences) - 1}."
+                )
+        for node in nodes:
+            if state.node_offences.pop(node, None) is None:
+                known = ", ".join(sorted(state.node_offences)) or "none"
+                raise FederationError(
+                    f"node {node!r} has no offences; the nodes that have some are: {known}."
+                )
+        state.offences[agents] = state.silences[agents] = 0
+        ledger.save(state)
+        ledger.event("readmitted", round=state.round, agents=agents, nodes=nodes)
 
 
 def read_events(directory: str | pathlib.Path) -> list[Event]:

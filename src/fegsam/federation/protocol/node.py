@@ -2,7 +2,8 @@
 
 A transport calls only `Node.answer`: bytes in, bytes out. It guarantees the following.
 
-- A round is computed once. Asked again for its last round, an agent sends the same result again.
+- A round is computed once. Asked again for one of its last two rounds, an agent sends the same
+  result again.
 - Before a result is sent, it is on the disk, with position, window and step counter in one file.
 - No sample serves two averages: an agent whose state is older than its last reply that the server
   used skips the samples of that reply.
@@ -174,16 +175,19 @@ class Node:
         states, number = self._load(), request.round
         digests = self._digests(start, request)
         failed: dict[tuple[Trouble, str], list[int]] = {}
-        todo, again = list[int](), list[int]()
+        todo, again = list[int](), dict[int, AgentState]()
         for agent in agents:
             last = states.get(agent)
             if agent not in self._begun:
                 failed.setdefault((Trouble.NOT_HERE, "not of this node"), []).append(agent)
-            elif last is None or last.round < number:
+                continue
+            if last is None or last.round < number:
                 todo.append(agent)
-            elif (last.round, last.request) == (number, digests[agent]):
-                again.append(agent)
-            else:
+                continue
+            for state in (last, self._file.before.get(agent, last)):
+                if (state.round, state.request) == (number, digests[agent]):
+                    again[agent] = state
+            if agent not in again:
                 why = f"it computed round {last.round} already"
                 failed.setdefault((Trouble.AHEAD, why), []).append(agent)
         fresh, broken = self._computed(start, rows, request, todo)
@@ -200,14 +204,13 @@ class Node:
             except BaseException:
                 self._rewind(fresh)
                 raise
-        self._note(number, start.stops[-1], again, fresh)
+        self._note(number, start.stops[-1], list(again), fresh)
         for (trouble, detail), some in failed.items():
             self._failed(number, some, trouble, detail)
             yield Failure(self.fingerprint, number, tuple(some), trouble)
-        for agent in (*again, *fresh):
+        for agent, state in (again | fresh).items():
             steps = self._rounds.steps(agent, start.stops[-1])
-            result = (fresh.get(agent) or states[agent]).result
-            yield Reply(self.fingerprint, number, agent, steps, self._group.time(agent), result)
+            yield Reply(self.fingerprint, number, agent, steps, state.time, state.result)
 
     def _load(self) -> dict[int, AgentState]:
         """The stored states; the agents stand where these say."""
@@ -292,6 +295,7 @@ class Node:
         return {
             agent: AgentState(
                 self._group.save(agent),
+                self._group.time(agent),
                 request.round,
                 "",
                 pack_rows(results[i], rows[0]),

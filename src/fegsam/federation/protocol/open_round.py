@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,8 @@ class Round:
     begun: float
     start: np.ndarray
     """(1 or 2, d): what is sent to the agents"""
+    too_large: Callable[[np.ndarray], bool] = lambda _: False
+    """whether changes (stops, d) are larger than a round can make them"""
     answered: dict[int, Accepted] = field(default_factory=dict)
     outstanding: dict[str, set[int]] = field(default_factory=dict)
     """of each node: the agents that were asked there and have not answered"""

@@ -42,6 +42,8 @@ from fegsam.history.history import History
 
 _GREETINGS_APART = 10
 """Time before a node without an answer is greeted again, in units of `retry_after`."""
+_OUTLIER = 10.0
+"""An outlier's distance from the mean of a round, in units of the median distance."""
 _NAMED = 100
 """The most agents that the event of a round names."""
 
@@ -58,6 +60,8 @@ class Outcome:
     """number of replies that went into an average"""
     bytes_up: int
     bytes_down: int
+    left_out: tuple[int, ...] = ()
+    """the agents that were quarantined at the end, of whom some may have taken part before"""
 
 
 class Server:
@@ -126,14 +130,24 @@ class Server:
                     for node, came in self._transport.receive(self._rules.poll):
                         self._take_in(inbox, node, came, current)
                 self._close(current)
-            self._ledger.event("finished", round=self._state.round)
+            left_out = np.flatnonzero(self._quarantined()).tolist()
+            self._ledger.event(
+                "finished",
+                round=self._state.round,
+                left_out=left_out[:_NAMED],
+                count=len(left_out),
+            )
             return Outcome(
                 history=self._ledger.history(self._state.average),
                 participation=self._ledger.participation(),
                 communications=self._state.communications,
                 bytes_up=self._state.bytes_up,
                 bytes_down=self._state.bytes_down,
+                left_out=tuple(left_out),
             )
+
+    def _quarantined(self) -> np.ndarray:
+        return self._state.quarantined(self._rules.offences, self._claims)
 
     def _begin(self) -> None:
         kept = self._ledger.load()
@@ -152,21 +166,22 @@ class Server:
         if output == begin:
             self._ledger.record("output", self._state.average)
         stops = (output - begin, end - begin) if begin < output < end else (end - begin,)
-        drawn = self._rounds.drawn(number)
+        drawn, start = self._rounds.drawn(number), self._rounds.start(self._state)
         return Round(
             number,
             end - begin,
             stops,
             self._participants(number, drawn),
             self._clock(),
-            self._rounds.start(self._state),
+            start,
+            self._rounds.too_large(number, start[0], self._rules.norm_bound),
             drawn=None if drawn is None else len(drawn),
             local_steps=self._rounds.local_steps(),
         )
 
     def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
         """The agents to ask in a round, of which the method has `drawn` some."""
-        out = self._state.quarantined(self._rules.offences, self._claims)
+        out = self._quarantined()
         good, count = np.flatnonzero(~out), self._rules.participants
         if drawn is not None:
             good = drawn[~out[drawn]]
@@ -280,8 +295,10 @@ class Server:
         state.round += 1
         for agent in missing:
             state.unheard[agent] += current.steps_of(agent)
+        self._count_silence(current, missing)
         state.times[answered] = [current.answered[agent].reply.time for agent in answered]
-        state.unheard[answered], state.heard[answered] = 0, state.round
+        state.unheard[answered] = state.silences[answered] = 0
+        state.heard[answered] = state.round
         state.communications += len(answered)
         lost = {agent: each.lost for agent, each in sorted(current.answered.items()) if each.lost}
         if lost:
@@ -309,10 +326,45 @@ class Server:
         # again has another one after it.
         self._ledger.save(state)
 
+    def _count_silence(self, current: Round, missing: list[int]) -> None:
+        """Count the connected agents that left a round unanswered, or refused to make it."""
+        connected = [agent for agent in missing if self._roster.host(agent) is not None]
+        self._state.silences[connected] += 1
+        silent = [a for a in connected if self._state.silences[a] == self._rules.silences]
+        if silent:
+            self._state.offences[silent] = self._rules.offences
+            self._ledger.event(
+                "quarantined",
+                round=current.number,
+                agents=silent[:_NAMED],
+                count=len(silent),
+                reason=f"no answer in {self._rules.silences} rounds",
+            )
+
+    def _look_for_outliers(self, number: int, agents: np.ndarray, params: np.ndarray) -> None:
+        """Keep each agent's distance from the mean, and log who has become an outlier."""
+        if len(agents) == 0:
+            return
+        before = self._state.distances.copy()
+        distances = np.linalg.norm(params - params.mean(axis=0), axis=1)
+        limit = _OUTLIER * np.median(distances)
+        self._state.distances[agents] = distances
+        far = agents[(distances > limit) & ~(before[agents] > limit)]
+        if len(far):
+            self._ledger.event(
+                "outlier",
+                round=number,
+                agents=far[:_NAMED].tolist(),
+                count=len(far),
+                distance=float(self._state.distances[far].max()),
+                median=float(np.median(distances)),
+            )
+
     def _settle(self, current: Round) -> None:
         """Form the averages of a round, and record those that the history needs."""
         state, plan = self._state, self._terms.plan
         agents, params = current.reported()
+        self._look_for_outliers(current.number, agents, params[:, -1])
         if len(current.stops) > 1:
             self._ledger.record("output", self._rounds.measured(state, agents, params[:, 0])[0])
         # After a synchronisation the agents are equal; after a shorter last round they are not.

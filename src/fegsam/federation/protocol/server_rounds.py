@@ -14,7 +14,7 @@ by the weighted sum of these without ever knowing a g_i.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,7 +30,9 @@ class ServerRounds:
 
     def __init__(self, terms: Terms) -> None:
         self.plan, self._seed, self._kinds = terms.plan, terms.seed, terms.kinds
-        self._method = terms.method
+        self._method, self._reach = terms.method, terms.reach
+        steps = terms.method.local_steps
+        self._largest_factor = 1.0 if steps is None else float(steps.factors(terms.kinds).max())
         self._aggregator = Aggregator(terms.method, terms.kinds, terms.num_kinds)
         self._variates: Variates | None = None
         correction = terms.method.correction
@@ -75,6 +77,26 @@ class ServerRounds:
         if self._variates is None:
             return None
         return self._kind_variates(state).corrections(np.array(agents))
+
+    def too_large(
+        self, number: int, start: np.ndarray, norm_bound: float | None
+    ) -> Callable[[np.ndarray], bool]:
+        """Whether changes (stops, d) of a round are larger than it can make them, or may be."""
+        bound, reach = np.inf, self._reach
+        if reach is not None:
+            length = self.plan.begin(number + 1) - self.plan.begin(number)
+            furthest = reach.furthest(start, self.plan.step_sizes(number, length))
+            bound = reach.reported(furthest, self._method, self._largest_factor, len(start))
+
+        def judge(changes: np.ndarray) -> bool:
+            if reach is not None and not reach.size(changes).max() <= bound:
+                return True
+            if norm_bound is None:
+                return False
+            with np.errstate(over="ignore"):
+                return not np.linalg.norm(changes, axis=1).max() <= norm_bound
+
+        return judge
 
     def measured(
         self, state: FederationState, agents: np.ndarray, params: np.ndarray

@@ -20,6 +20,7 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment, Terms
+from fegsam.federation.protocol.reach import Reach
 from fegsam.federation.protocol.state import read_sealed, write_sealed
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
@@ -183,6 +184,8 @@ def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
         "output_time": terms.output_time,
         "num_kinds": terms.num_kinds,
         "discount": terms.discount,
+        "reach": None if terms.reach is None else dataclasses.asdict(terms.reach),
+        "salt": terms.salt,
         "method": method_to_plain(terms.method),
         "schedule": schedule_to_plain(terms.schedule),
     }
@@ -213,6 +216,8 @@ def load_terms(path: str | pathlib.Path) -> Terms:
         method=method_from_plain(header["method"]),
         schedule=schedule_from_plain(header["schedule"]),
         discount=header["discount"],
+        reach=None if (reach := header.get("reach")) is None else Reach(**reach),
+        salt=header.get("salt", ""),
     )
 
 

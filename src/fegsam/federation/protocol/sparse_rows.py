@@ -8,7 +8,10 @@ each). A row with more than two thirds of its entries changed is written in full
 
 from __future__ import annotations
 
+import itertools
 import struct
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +22,11 @@ _FULL = 2**64 - 1
 
 class RowsError(ValueError):
     """Bytes that are not the rows expected; the text is a named reason."""
+
+
+def _each(base: np.ndarray | float | None) -> Iterable[Any]:
+    """The base of each row: its own, or one for all."""
+    return base if isinstance(base, np.ndarray) and base.ndim > 1 else itertools.repeat(base)
 
 
 def pack_rows(rows: np.ndarray, base: np.ndarray | None = None) -> bytes:
@@ -35,8 +43,7 @@ def pack_rows(rows: np.ndarray, base: np.ndarray | None = None) -> bytes:
     (36, True)
     """
     parts, rows = [_DTYPE], np.ascontiguousarray(rows, "<f8")
-    bases = [None] * len(rows) if base is None else np.broadcast_to(base, rows.shape)
-    for row, before in zip(rows, bases, strict=True):
+    for row, before in zip(rows, _each(base), strict=False):
         if before is not None:
             # Bits, not values: -0.0 is not 0.0.
             places = np.flatnonzero(row.view(np.uint64) != before.view(np.uint64))
@@ -53,7 +60,7 @@ def unpack_rows(packed: bytes, base: np.ndarray | float, out: np.ndarray) -> Non
     if packed[:4] != _DTYPE:
         raise RowsError("wrong dtype")
     at, width = 4, out.shape[1]
-    for row, before in zip(out, np.broadcast_to(base, out.shape), strict=True):
+    for row, before in zip(out, _each(base), strict=False):
         if len(packed) < at + 8:
             raise RowsError("wrong shape")
         (count,) = _COUNT.unpack_from(packed, at)

@@ -158,6 +158,8 @@ class AgentState:
 
     path: Mapping[str, np.ndarray]
     """what `AgentGroup.save` returned"""
+    time: int
+    """steps since its start"""
     round: int
     request: str
     """digest of the request"""
@@ -180,6 +182,8 @@ class NodeFile:
         self._generation = 0
         self._seen: object = None
         self._states: dict[int, AgentState] = {}
+        self.before: dict[int, AgentState] = {}
+        """the state of each agent before its last, with the result of that round"""
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Lock the folder, so that two processes never use it at once."""
@@ -198,7 +202,7 @@ class NodeFile:
         mark = self._mark()
         if mark == self._seen:
             return self._states, False
-        self._states, self._generation, damaged = {}, 0, []
+        self._states, self.before, self._generation, damaged = {}, {}, 0, []
         for name, *_ in mark:
             try:
                 generation, states = self._load(self.folder / name)
@@ -207,8 +211,10 @@ class NodeFile:
                 continue
             self._generation = max(self._generation, generation + 1)
             for agent, state in states.items():
-                if agent not in self._states or state.round > self._states[agent].round:
-                    self._states[agent] = state
+                known = self._states.setdefault(agent, state)
+                if state.round != known.round:
+                    older, newer = sorted((known, state), key=lambda each: each.round)
+                    self._states[agent], self.before[agent] = newer, older
         if damaged and not self._states:
             raise StateError(damaged[0])
         for reason in damaged:
@@ -229,6 +235,7 @@ class NodeFile:
             end = at + header["sizes"][row]
             states[agent] = AgentState(
                 {name: array[row] for name, array in arrays.items()},
+                header["times"][row],
                 header["rounds"][row],
                 header["requests"][row],
                 results[at:end],
@@ -245,6 +252,7 @@ class NodeFile:
             "fingerprint": self._fingerprint,
             "generation": self._generation,
             "agents": list(states),
+            "times": [state.time for state in every],
             "rounds": [state.round for state in every],
             "requests": [state.request for state in every],
             "sizes": [len(state.result) for state in every],
@@ -255,5 +263,6 @@ class NodeFile:
         if variates:
             arrays["variates"] = np.stack(variates)
         write_sealed(self.folder / f"agents-{self._generation % 2}.state", header, arrays)
+        self.before |= {agent: self._states[agent] for agent in fresh if agent in self._states}
         self._states, self._generation = states, self._generation + 1
         self._seen = self._mark()

@@ -257,16 +257,22 @@ _TYPES = {
 """The encoding of a field, by its declared type."""
 
 
+_FIELDS = {
+    kind: [(field.name, _TYPES[str(field.type)]) for field in fields(kind)]
+    for kind in (*FROM_SERVER, *FROM_NODE)
+}
+
+
 def _pack(message: Any) -> Iterable[bytes]:
     return (
-        getattr(_Writer, _TYPES[str(field.type)])(getattr(message, field.name))
-        for field in fields(message)
+        getattr(_Writer, encoding)(getattr(message, name))
+        for name, encoding in _FIELDS[type(message)]
     )
 
 
 def _unpack(kind: type, body: memoryview, most: int) -> Any:
     reader = _Reader(body, most)
-    values = [getattr(reader, _TYPES[str(field.type)])() for field in fields(kind)]
+    values = [getattr(reader, encoding)() for _, encoding in _FIELDS[kind]]
     if reader.rest:
         raise WireError("wrong length")
     return kind(*values)
@@ -283,8 +289,8 @@ class Expected:
     """(d): where the agents started"""
     out: np.ndarray
     """(stops, d): filled with the parameters of a reply that is accepted"""
-    norm_bound: float
-    """largest 2-norm of a row of parameters"""
+    too_large: Callable[[np.ndarray], bool]
+    """whether changes (stops, d) are larger than a round can make them"""
     hosted: Collection[int]
     """agents on the node that sent it"""
     asked: Collection[int]
@@ -318,7 +324,8 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
 
     A valid reply is of this experiment and this round, from an agent of the sending node that was
     asked and has not answered. It has the requested number of steps, a step counter that continues
-    from the last reply, and finite parameters of the right shape and size.
+    from the last reply, and finite parameters of the right shape,
+    not further from the start than a round can lead.
 
     Parameters
     ----------
@@ -343,12 +350,11 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
         return Refused(str(error))
     if not np.isfinite(expected.out).all():
         return Refused("not finite")
-    with np.errstate(over="ignore"):
-        if not np.linalg.norm(expected.out, axis=1).max() <= expected.norm_bound:
-            return Refused("norm too large")
+    if expected.too_large(expected.out - expected.start):
+        return Refused("change too large")
     lost = reply.time - int(expected.times[reply.agent]) - reply.steps
     if lost < 0:
         return Refused("step counter went back")
-    if lost > expected.unheard[reply.agent]:
+    if lost > int(expected.unheard[reply.agent]):
         return Refused("step counter ran ahead")
     return Accepted(reply, lost)
