@@ -17,18 +17,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import resource
 import socket
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, cast
 
 _SPARE_DESCRIPTORS = 32
 _TLS_START = b"\x16\x03"
 _BUFFER = 1 << 20
+_AT_ONCE = 8
+"""The most connections that are accepted in one turn."""
 _REPORTED_ADDRESSES = 256
 """The most addresses in one report; the others are counted together."""
 
@@ -55,6 +58,8 @@ class Gate:
         self._known: dict[int, Visitor] = {}
         self._strangers: dict[int, Visitor] = {}
         """in the order of arrival"""
+        self._here: defaultdict[str, dict[int, Visitor]] = defaultdict(dict)
+        """the strangers from each address, in the order of arrival"""
         self._last = 0
         self._reports: Counter[tuple[str, str]] = Counter()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -66,34 +71,40 @@ class Gate:
 
     def enter(self, visitor: Visitor) -> bool:
         """Note a new connection; False if there is no room for it."""
-        strangers = self._strangers.values()
-        here = [other for other in strangers if other.address == visitor.address]
-        limits = self.limits
-        for group, most in (
-            (here, limits.strangers_per_address),
-            (list(strangers), limits.strangers),
+        limits, here = self.limits, self._here.get(visitor.address, {})
+        for group, count, most in (
+            (here, len(here), limits.strangers_per_address),
+            (self._strangers, len(self._strangers), limits.strangers),
+            (self._strangers, len(self._known), self._most),
         ):
-            if len(group) >= most and not self._make_room(group[0]):
+            if count >= most and not self._make_room(group):
                 self.report(visitor.address, "too many connections without a handshake")
                 return False
-        full = len(self._known) >= self._most
-        if full and not (self._strangers and self._make_room(next(iter(strangers)))):
-            self.report(visitor.address, "too many connections")
-            return False
         self._last += 1
         visitor.number = self._last
         self._known[visitor.number] = self._strangers[visitor.number] = visitor
+        self._here[visitor.address][visitor.number] = visitor
         return True
 
-    def _make_room(self, oldest: Visitor) -> bool:
-        if asyncio.get_running_loop().time() - oldest.came < self.limits.grace:
+    def _make_room(self, strangers: dict[int, Visitor]) -> bool:
+        """Turn the oldest of some strangers away, if it has had its grace."""
+        oldest = next(iter(strangers.values()), None)
+        if oldest is None or asyncio.get_running_loop().time() - oldest.came < self.limits.grace:
             return False
         oldest.leave("made room for newer connections")
         return True
 
     def left(self, visitor: Visitor) -> None:
         self._known.pop(visitor.number, None)
+        self.known(visitor)
+
+    def known(self, visitor: Visitor) -> None:
+        """A visitor is no stranger any more."""
         self._strangers.pop(visitor.number, None)
+        here = self._here[visitor.address]
+        here.pop(visitor.number, None)
+        if not here:
+            del self._here[visitor.address]
 
     def report(self, address: str, reason: str) -> None:
         if len(self._reports) >= _REPORTED_ADDRESSES:
@@ -125,7 +136,7 @@ class Gate:
                 if visitor is None:
                     continue
                 if command == "admit":
-                    self._strangers.pop(number, None)
+                    self.known(visitor)
                     visitor.admitted = True
                 else:
                     visitor.leave()
@@ -158,13 +169,17 @@ class _Side(asyncio.Protocol):
 class Visitor(_Side):
     """The peer's end of a connection."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, address: str) -> None:
         super().__init__(self)
-        self.gate, self.number, self.admitted = gate, 0, False
-        self._gone = False
+        self.gate, self.address, self.number, self.admitted = gate, address, 0, False
+        loop = asyncio.get_running_loop()
+        self.came, self._gone = loop.time(), False
+        self._timer = loop.call_later(gate.limits.patience, self._too_late)
         self._received, self._first = 0, b""
         self._backend: _Side | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self.joining: asyncio.Task[Any] | None = None
+        """kept here, because the loop itself does not keep tasks"""
 
     def other(self, side: _Side) -> Any:
         other = self._backend if side is self else self
@@ -172,15 +187,8 @@ class Visitor(_Side):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        loop = asyncio.get_running_loop()
-        self.came = loop.time()
-        self.address = str((transport.get_extra_info("peername") or ("gone",))[0])
-        if not self.gate.enter(self):
-            self._gone = True
-            assert self.transport is not None
+        if self._gone and self.transport is not None:
             self.transport.abort()
-            return
-        self._timer = loop.call_later(self.gate.limits.patience, self._too_late)
 
     def data_received(self, data: bytes) -> None:
         if not self.admitted:
@@ -228,6 +236,11 @@ class Visitor(_Side):
         self._first = b""
         self.transport.resume_reading()
 
+    def refuse(self) -> None:
+        """Forget a connection that was not let in."""
+        self._gone = True
+        self._timer.cancel()
+
     def _too_late(self) -> None:
         if not self.admitted:
             self.leave(f"no handshake within {self.gate.limits.patience:g} seconds")
@@ -251,6 +264,33 @@ class Visitor(_Side):
                 asyncio.get_running_loop().call_later(self.gate.limits.grace, side.transport.abort)
 
 
+def _accept(gate: Gate, port: socket.socket) -> None:
+    """Let a few connections in; then those that are here have their turn, however many wait."""
+    loop = asyncio.get_running_loop()
+    for _ in range(_AT_ONCE):
+        try:
+            connection, (address, *_) = port.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # such as no descriptor being left
+            loop.remove_reader(port)
+            loop.call_later(0.2, loop.add_reader, port, _accept, gate, port)
+            return
+        visitor = Visitor(gate, str(address))
+        if gate.enter(visitor):
+            connection.setblocking(False)
+            visitor.joining = loop.create_task(
+                loop.connect_accepted_socket(functools.partial(_same, visitor), connection)
+            )
+        else:
+            visitor.refuse()
+            connection.close()
+
+
+def _same(visitor: Visitor) -> Visitor:
+    return visitor
+
+
 async def _serve(
     backend: str, secure: bool, control: int, listening: list[int], limits: Limits
 ) -> None:
@@ -259,9 +299,9 @@ async def _serve(
     own.setblocking(False)
     gate = Gate(backend, secure, own, limits)
     for number in listening:
-        await loop.create_server(
-            lambda: Visitor(gate), sock=socket.socket(fileno=number), backlog=1024
-        )
+        port = socket.socket(fileno=number)
+        port.setblocking(False)
+        loop.add_reader(port, _accept, gate, port)
     reports = loop.create_task(gate.flush_reports())
     with contextlib.suppress(ConnectionError):
         await gate.obey()
