@@ -154,7 +154,7 @@ def test_fifty_kills_at_random_moments_change_no_number(tmp_path) -> None:
 
 @pytest.mark.slow
 def test_parts_that_are_stopped_for_two_minutes_go_on(tmp_path) -> None:
-    with deployment(tmp_path, 30_000) as (study, place, output, start):
+    with deployment(tmp_path, 3000) as (study, place, output, start):
         parts = {part: start(part) for part in ("server", "node-0", "node-1")}
         for part in ("node-1", "server"):
             count = len(named(output, "round"))
