@@ -25,14 +25,16 @@ from flwr.supercore.task_identity import TaskIdentity
 
 import fegsam as fg
 from fegsam.cli import main
+from fegsam.federation import founding, local
 from fegsam.federation.board import Board, LogSummary, described, table
+from fegsam.federation.deployment import load_node, load_server
 from fegsam.federation.flower import client as flower_client
-from fegsam.federation.flower import deployment, local
 from fegsam.federation.flower import server as flower_server
-from fegsam.federation.flower.deployment import Entrance, init, load_node, load_server
+from fegsam.federation.flower import supervisor
 from fegsam.federation.flower.grid_transport import PAYLOAD, RECORD, GridTransport, packed, unpacked
 from fegsam.federation.flower.processes import alive, end_all, environment, marked
 from fegsam.federation.flower.supervisor import forget_apps, node_command
+from fegsam.federation.founding import Entrance, init
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.share import load_share, load_terms, save_share
 from fegsam.federation.protocol.state import append_event
@@ -67,7 +69,12 @@ def _in_a_task(monkeypatch) -> None:
 
 def make(folder: pathlib.Path, **changes) -> list[pathlib.Path]:
     """The directories of a federation of 4 agents."""
-    entrance = {"hosts": ["hub.example.org", "::1"], "port": 8000, "insecure": False}
+    entrance = {
+        "hosts": ["hub.example.org", "::1"],
+        "port": 8000,
+        "insecure": False,
+        "transport": "flower",
+    }
     entrance = Entrance(**{name: changes.pop(name, entrance[name]) for name in entrance})
     return init(folder / "fed", write_study(folder), entrance, **{"num_nodes": 2} | changes)
 
@@ -133,7 +140,7 @@ def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
         step_size=0.1, sync_period=5, num_steps=20, seed=3,
     )  # fmt: skip
     (tmp_path / "a").mkdir()
-    said = deployment.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
+    said = founding.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
     assert said == {"experiment": "study.toml", "seed": 3}
     config = {
         "experiment": str(tmp_path / "a" / "study.toml"),
@@ -458,10 +465,11 @@ def test_a_run_whose_history_was_cut_is_not_called_done_and_can_be_made_again(
             starts.append("run")
             flower_server.main(_Grid(self.answer), None)
 
-    monkeypatch.setattr(local, "Supervisor", InProcess)
+    monkeypatch.setattr(supervisor, "Supervisor", InProcess)
 
     def run() -> pathlib.Path:
         settings = {"num_nodes": 2, "rules": {"poll": 0.01}, "insecure": True}
+        settings["transport"] = "flower"
         return local.run_locally(tmp_path / "study.toml", results, **settings)
 
     path = run()
@@ -522,7 +530,7 @@ def test_a_node_runs_the_code_of_its_study_only_if_that_is_trusted(
         "params[0]\n"
     )
     (tmp_path / "study.toml").write_text(RULE_STUDY)
-    entrance = Entrance(["localhost"], 8000, insecure=True)
+    entrance = Entrance(["localhost"], 8000, insecure=True, transport="flower")
     node = init(tmp_path / "fed", tmp_path / "study.toml", entrance)[0]
     marker.unlink()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,6 +17,8 @@ from fegsam.federation.protocol.ledger import Event, read_events
 _QUIET = frozenset({"round", "started", "resumed", "finished", "joined", "waiting"})
 """Events of normal operation; all others are shown as they occur."""
 
+_APART = 0.25
+"""Seconds between two rounds that are shown."""
 _SHOWN_AGENTS = 24
 _SHOWN_TROUBLES = 8
 
@@ -66,9 +70,13 @@ class LogSummary:
         """The current state in one line."""
         rounds = f"round {self.rounds or 0}" + (f"/{self.total}" if self.total else "")
         error = "" if self.error is None else f", squared error {self.error:.3e}"
-        pace = "" if self.seconds is None else f", {self.seconds:.1f} s a round"
+        pace = "" if self.seconds is None else f", {_duration(self.seconds)} a round"
         answers = f", {self.answered} of {self.asked} answered" if self.rounds else ""
         return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1e3 * seconds:.0f} ms"
 
 
 def described(event: Event) -> str:
@@ -90,6 +98,9 @@ class Board:
         self._stream = stream or sys.stderr
         self._summary = LogSummary()
         self._live: Any = None
+        self._shown_at = -math.inf
+        self._unseen = False
+        """whether a round closed after the last one that was shown"""
 
     def __enter__(self) -> Board:
         if self._stream.isatty():
@@ -103,17 +114,29 @@ class Board:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._unseen:
+            self._show_round()
         if self._live is not None:
             self._live.stop()
 
     def show(self, event: Event) -> None:
         self._summary.take(event)
-        if self._live is not None:
+        if event["event"] == "round":
+            # Rounds of milliseconds are not all shown.
+            self._unseen = time.monotonic() - self._shown_at < _APART
+            if not self._unseen:
+                self._show_round()
+        elif self._live is not None:
             self._live.update(self._table())
-        elif event["event"] == "round":
-            print(self._summary.line(), file=self._stream, flush=True)
         elif event["event"] not in _QUIET:
             print(described(event), file=self._stream, flush=True)
+
+    def _show_round(self) -> None:
+        self._shown_at = time.monotonic()
+        if self._live is not None:
+            self._live.update(self._table())
+        else:
+            print(self._summary.line(), file=self._stream, flush=True)
 
     def _table(self) -> Any:
         return table(self._summary)
@@ -131,12 +154,14 @@ def table(summary: LogSummary) -> Any:
     if len(summary.missed) > _SHOWN_AGENTS:
         missed.add_row(f"and {len(summary.missed) - _SHOWN_AGENTS} more", "")
     troubles = [
-        Text(f"{_clock(event)} {described(event)}") for event in summary.troubles[-_SHOWN_TROUBLES:]
+        Text(f"{clock_of(event)} {described(event)}")
+        for event in summary.troubles[-_SHOWN_TROUBLES:]
     ]
     return Group(Text(summary.line()), *([missed] if summary.missed else []), *troubles)
 
 
-def _clock(event: Event) -> str:
+def clock_of(event: Event) -> str:
+    """The time of day of an event, on this machine."""
     return time.strftime("%H:%M:%S", time.localtime(event["clock"]))
 
 
@@ -153,12 +178,17 @@ def read_summary(directory: Path) -> LogSummary:
         raise FederationError(
             f"{directory} has no log of events: give the directory of results of a federation."
         )
-    summary = LogSummary()
     try:
-        for event in events:
-            summary.take(event)
+        return summary_of(events)
     except (KeyError, TypeError) as error:
         raise FederationError(
             f"the log of events in {directory} is damaged ({error!r}): restore it from a copy."
         ) from None
+
+
+def summary_of(events: Iterable[Event]) -> LogSummary:
+    """The summary of some events."""
+    summary = LogSummary()
+    for event in events:
+        summary.take(event)
     return summary

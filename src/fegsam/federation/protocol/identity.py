@@ -47,6 +47,10 @@ class Claims:
     def of(self, node: str) -> frozenset[int]:
         return self._agents.get(node, frozenset())
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self._agents)
+
     def node_of(self, agent: int) -> str | None:
         return self._nodes.get(agent)
 
