@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +29,7 @@ from fegsam.errors import ProblemError
 from fegsam.federation.protocol.local_rounds import LocalRounds
 from fegsam.federation.protocol.node import Node
 from fegsam.federation.protocol.reach import Reach, reach_of
-from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable
+from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable, check_summable
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method, check_method
@@ -38,6 +38,8 @@ from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
 from fegsam.prepare import content_fingerprint, prepare
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
+
+Aggregate = Literal["agent", "node"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,8 @@ class Terms:
     """what bounds an agent's step; None: nothing is known"""
     salt: str = ""
     """what the fingerprint was salted with"""
+    aggregate: Aggregate = "agent"
+    """what nodes report"""
 
     @property
     def seed(self) -> int:
@@ -125,6 +129,8 @@ class Experiment:
     """if `problem` is only a part: the output times of the whole"""
     salt: str = ""
     """random text in the fingerprint, from which private data could be guessed without it"""
+    aggregate: Aggregate = "agent"
+    """whether a node reports each agent's parameters, or their exact sum over its agents"""
 
     def __post_init__(self) -> None:
         check = check_algorithm if self.present is None else check_part
@@ -134,6 +140,8 @@ class Experiment:
         rounds_of(self.sync_period)
         integer(self.num_steps, "num_steps")
         check_deployable(check_method(self.method))
+        if self.aggregate == "node":
+            check_summable(self.method)
         schedule_to_plain(self.schedule)
         check_seeds((self.seed,))
         check_sampling(self.sampling)
@@ -206,6 +214,8 @@ class Experiment:
         )
         content = content_fingerprint(self.problem, self.algorithm, self.start)
         agreed = f"{content} {numbers!r}{self.salt}"
+        if self.aggregate == "node":
+            agreed += " in sums"
         if not self.method.is_plain or self.schedule is not None:
             rule = [method_to_plain(self.method), schedule_to_plain(self.schedule)]
             agreed += f" {json.dumps(rule, sort_keys=True)}"
@@ -257,6 +267,7 @@ class Experiment:
             part.seed,
             dict(zip(present, own, strict=False)),
             lambda: self.output_times,
+            part.aggregate == "node",
         )
         return Node(
             self.fingerprint,
@@ -376,6 +387,7 @@ class Experiment:
             discount=job.discount,
             reach=reach_of(self.algorithm, self.problem),
             salt=self.salt,
+            aggregate=self.aggregate,
         )
 
 

@@ -25,15 +25,27 @@ from fegsam.federation.protocol.wire import (
     Expected,
     Failure,
     Hello,
+    NodeSum,
+    Refused,
     Reply,
     Trouble,
     WireError,
+    check_claim,
     check_reply,
     decode,
 )
 
 _NAMED = 20
 """The most agents that one event names."""
+
+
+def _reported(message: Any) -> tuple[int, ...]:
+    """The agents whose results a message brings."""
+    if isinstance(message, NodeSum):
+        if not message.agents or len(message.agents) != len(message.times):
+            raise WireError("wrong shape")
+        return message.agents
+    return (message.agent,) if isinstance(message, Reply) else ()
 
 
 class Inbox:
@@ -52,7 +64,7 @@ class Inbox:
     ) -> None:
         self._terms, self._rules, self._roster, self._ledger = terms, rules, roster, ledger
         self._state, self._clock, self._starts, self._claims = state, clock, starts, claims
-        self._first_round = state.round
+        self._first_round, self._one_by_one = state.round, terms.aggregate == "agent"
         self._owed: Counter[tuple[int, int]] = Counter()
         """(agent, round) -> number of requests without a reply so far"""
         self._said: defaultdict[str, dict[str, list[int]]] = defaultdict(dict)
@@ -97,7 +109,9 @@ class Inbox:
             messages = decode(came, FROM_NODE, self._terms.settings.num_agents)
             if any(each.fingerprint != self._terms.fingerprint for each in messages):
                 raise WireError("other experiment")
-            replies = [message.agent for message in messages if isinstance(message, Reply)]
+            if any(isinstance(each, NodeSum if self._one_by_one else Reply) for each in messages):
+                raise WireError("not a message that is expected")
+            replies = [agent for message in messages for agent in _reported(message)]
             if len(set(replies)) < len(replies):
                 raise WireError("duplicate agent")
         except WireError as error:
@@ -121,7 +135,11 @@ class Inbox:
             return False
         if isinstance(message, Failure):
             return self._take_failure(node, message, current)
-        self._take_reply(node, message, current)
+        if isinstance(message, NodeSum):
+            self._take_sum(node, message, current)
+        else:
+            expected = self._expected(node, message.agent, current)
+            self._judge(node, message, check_reply(message, expected), current)
         return False
 
     def _take_failure(self, node: str, failure: Failure, current: Round) -> bool:
@@ -137,25 +155,40 @@ class Inbox:
             return True
         return False
 
-    def _take_reply(self, node: str, reply: Reply, current: Round) -> None:
-        hosted = self._roster.agents_of(node)
-        state, agent = self._state, reply.agent
-        judged = check_reply(
-            reply,
-            Expected(
-                fingerprint=self._terms.fingerprint,
-                round=current.number,
-                steps=current.steps_of(agent),
-                start=current.start[0],
-                out=current.params[current.places.get(agent, 0)],
-                too_large=current.too_large,
-                hosted=hosted,
-                asked=current.asked,
-                answered=current.answered,
-                times=state.times,
-                unheard=state.unheard,
-            ),
+    def _expected(self, node: str, agent: int, current: Round) -> Expected:
+        return Expected(
+            fingerprint=self._terms.fingerprint,
+            round=current.number,
+            steps=current.steps_of(agent),
+            start=current.start[0],
+            out=current.params[current.places.get(agent, 0)] if self._one_by_one else None,
+            too_large=current.too_large,
+            hosted=self._roster.agents_of(node),
+            asked=current.asked,
+            answered=current.answered,
+            times=self._state.times,
+            unheard=self._state.unheard,
         )
+
+    def _take_sum(self, node: str, message: NodeSum, current: Round) -> None:
+        """Take all replies in a sum, or none of them."""
+        replies = [
+            Reply(message.fingerprint, message.round, agent, current.steps_of(agent), at, b"")
+            for agent, at in zip(message.agents, message.times, strict=True)
+        ]
+        lost = [check_claim(each, self._expected(node, each.agent, current)) for each in replies]
+        judged: list[Accepted | Refused] = [
+            one if isinstance(one, Refused) else Accepted(each, one)
+            for each, one in zip(replies, lost, strict=True)
+        ]
+        fault = next((one for one in judged if isinstance(one, Refused)), None)
+        fault = fault or current.add(message.sums, len(replies))
+        for each, one in zip(replies, judged, strict=True):
+            self._judge(node, each, one if fault is None else fault, current)
+
+    def _judge(self, node: str, reply: Reply, judged: Accepted | Refused, current: Round) -> None:
+        """Use a reply, or charge it to whoever is to blame."""
+        state, agent, hosted = self._state, reply.agent, self._roster.agents_of(node)
         owed = self._owed[agent, reply.round]
         if owed > 1 and agent in hosted:
             self._owed[agent, reply.round] -= 1

@@ -44,6 +44,8 @@ class LocalRounds:
     """with unequal local steps: the steps of each agent in a round, and the factor of its change"""
     output_times: Callable[[], Collection[int]] = tuple
     """the times inside a round after which parameters may be asked for"""
+    in_sums: bool = False
+    """whether the node reports a sum over its agents"""
 
     @property
     def keeps_variates(self) -> bool:

@@ -20,7 +20,7 @@ import contextlib
 import hashlib
 import pathlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ import numpy as np
 from fegsam.engines.agent import AgentGroup
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
+from fegsam.federation.protocol.exact_sums import LARGEST_NUMBER, limbs_of
 from fegsam.federation.protocol.local_rounds import LocalRounds, Work
 from fegsam.federation.protocol.sparse_rows import RowsError, pack_rows, unpack_rows
 from fegsam.federation.protocol.state import (
@@ -45,6 +46,7 @@ from fegsam.federation.protocol.wire import (
     Ask,
     Failure,
     Hello,
+    NodeSum,
     Reply,
     Request,
     Start,
@@ -170,7 +172,7 @@ class Node:
 
     def _done(
         self, start: Start, rows: np.ndarray, request: Request, agents: Sequence[int]
-    ) -> Iterator[Reply | Failure]:
+    ) -> Iterator[Reply | NodeSum | Failure]:
         """The answers to a request, once all of them are on the disk."""
         states, number = self._load(), request.round
         digests = self._digests(start, request)
@@ -208,9 +210,24 @@ class Node:
         for (trouble, detail), some in failed.items():
             self._failed(number, some, trouble, detail)
             yield Failure(self.fingerprint, number, tuple(some), trouble)
-        for agent, state in (again | fresh).items():
+        done = again | fresh
+        if self._rounds.in_sums and done:
+            yield self._sum(start, rows[0], done)
+            return
+        for agent, state in done.items():
             steps = self._rounds.steps(agent, start.stops[-1])
             yield Reply(self.fingerprint, number, agent, steps, state.time, state.result)
+
+    def _sum(self, start: Start, base: np.ndarray, done: Mapping[int, AgentState]) -> NodeSum:
+        total = np.zeros((3, len(start.stops), self._dimension + 1), np.int64)
+        row = np.empty((len(start.stops), self._dimension + 1))
+        for state in done.values():
+            unpack_rows(state.result, base, row[:, :-1])
+            row[:, -1] = np.square(row[:, :-1] - base).sum(axis=1)
+            total += limbs_of(row)
+        times = tuple(state.time for state in done.values())
+        sums = total.astype("<i8").tobytes()
+        return NodeSum(self.fingerprint, start.round, tuple(done), times, sums)
 
     def _load(self) -> dict[int, AgentState]:
         """The stored states; the agents stand where these say."""
@@ -292,6 +309,10 @@ class Node:
             self._variates(request, agents, places),
         )
         results, variates = self._rounds.follow(self._group, work)
+        if self._rounds.in_sums and not (np.square(results).sum(axis=-1) < LARGEST_NUMBER).all():
+            raise FederationError(
+                "The parameters are too large to be added up; use a smaller step."
+            )
         return {
             agent: AgentState(
                 self._group.save(agent),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fegsam.federation.protocol.wire import Accepted
+from fegsam.federation.protocol.exact_sums import are_sums, number_of
+from fegsam.federation.protocol.wire import Accepted, Refused
 
 
 @dataclass(eq=False)
@@ -35,11 +36,16 @@ class Round:
     """number of agents that the method drew, quarantined or not; None: it draws none"""
     local_steps: Mapping[int, int] = field(default_factory=dict)
     """the steps of each agent in a round, where agents differ in that"""
+    in_sums: bool = False
+    """whether nodes report sums over their agents"""
 
     def __post_init__(self) -> None:
         self.places = {agent: place for place, agent in enumerate(sorted(self.asked))}
-        self.params = np.empty((len(self.asked), len(self.stops), self.start.shape[1]))
+        rows = 0 if self.in_sums else len(self.asked)
+        self.params = np.empty((rows, len(self.stops), self.start.shape[1]))
         """what agents have reported, at their places"""
+        self.total = np.zeros((3, len(self.stops), self.start.shape[1] + 1), np.int64)
+        """where nodes report sums: that of all, see `exact_sums`"""
         self.pending = set(self.asked)
         """those who were asked, have not answered and are not quarantined"""
         self.idle = set(self.asked)
@@ -48,9 +54,33 @@ class Round:
     def reported(self) -> tuple[np.ndarray, np.ndarray]:
         """int64 (m), (m, stops, d): the agents that answered, in order, and their parameters."""
         agents = np.array(sorted(self.answered), np.int64)
+        if self.in_sums:
+            return agents[:1], self.mean_of(self.total, len(agents))[: len(agents), :, :-1]
         if len(agents) == len(self.asked):
             return agents, self.params
         return agents, self.params[[self.places[agent] for agent in agents.tolist()]]
+
+    def add(self, sums: bytes, count: int) -> Refused | None:
+        """Add a sum over `count` agents, unless it cannot be one."""
+        if len(sums) != 8 * self.total.size:
+            return Refused("wrong shape")
+        limbs = np.frombuffer(sums, "<i8").reshape(self.total.shape)
+        if not are_sums(limbs, count):
+            return Refused("change too large")
+        if self.too_large(self.mean_of(limbs, count)[0, :, :-1] - self.start[0]):
+            return Refused("change too large")
+        self.total += limbs
+        return None
+
+    @staticmethod
+    def mean_of(total: np.ndarray, count: int) -> np.ndarray:
+        """(1, stops, d + 1): the mean of what was added up in integers (3, stops, d + 1)."""
+        return (number_of(total) / max(count, 1))[None]
+
+    def spread(self) -> float:
+        """The mean squared distance from the mean at the end of a round that is in sums."""
+        *mean, square = self.mean_of(self.total, len(self.answered))[0, -1]
+        return max(0.0, float(square - np.square(mean - self.start[0]).sum()))
 
     def steps_of(self, agent: int) -> int:
         """The number of steps that an agent should make."""

@@ -177,6 +177,7 @@ class Server:
             self._rounds.too_large(number, start[0], self._rules.norm_bound),
             drawn=None if drawn is None else len(drawn),
             local_steps=self._rounds.local_steps(),
+            in_sums=self._terms.aggregate == "node",
         )
 
     def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
@@ -343,7 +344,7 @@ class Server:
 
     def _look_for_outliers(self, number: int, agents: np.ndarray, params: np.ndarray) -> None:
         """Keep each agent's distance from the mean, and log who has become an outlier."""
-        if len(agents) == 0:
+        if len(agents) < 2:
             return
         before = self._state.distances.copy()
         distances = np.linalg.norm(params - params.mean(axis=0), axis=1)
@@ -373,6 +374,7 @@ class Server:
             self._rounds.synchronise(state, agents, params[:, -1])
         else:
             state.average, sync_error = self._rounds.measured(state, agents, params[:, -1])
+            sync_error = current.spread() if current.in_sums else sync_error
         now = plan.begin(current.number + 1)
         if now in self._terms.settings.record:
             self._ledger.record(str(now), state.average, sync_error)

@@ -88,6 +88,7 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
         "schedule": schedule_to_plain(part.schedule),
         "own_steps": part.own_steps,
         "outputs": experiment.output_times,
+        "aggregate": part.aggregate,
     }
     write_sealed(pathlib.Path(path), header, arrays)
 
@@ -121,6 +122,7 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         schedule=schedule_from_plain(header["schedule"]),
         own_steps=None if own is None else tuple((steps, factor) for steps, factor in own),
         outputs=tuple(header["outputs"]),
+        aggregate=header["aggregate"],
         **header["numbers"],
     )
 
@@ -186,6 +188,7 @@ def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
         "discount": terms.discount,
         "reach": None if terms.reach is None else dataclasses.asdict(terms.reach),
         "salt": terms.salt,
+        "aggregate": terms.aggregate,
         "method": method_to_plain(terms.method),
         "schedule": schedule_to_plain(terms.schedule),
     }
@@ -218,6 +221,7 @@ def load_terms(path: str | pathlib.Path) -> Terms:
         discount=header["discount"],
         reach=None if (reach := header.get("reach")) is None else Reach(**reach),
         salt=header.get("salt", ""),
+        aggregate=header.get("aggregate", "agent"),
     )
 
 

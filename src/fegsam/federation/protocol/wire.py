@@ -117,6 +117,19 @@ class Reply:
     """(stops, d), as changes of the first row of the start"""
 
 
+@dataclass(frozen=True, eq=False)
+class NodeSum:
+    """Node to server: the sum over agents of what each would reply (see `exact_sums`)."""
+
+    fingerprint: str
+    round: int
+    agents: tuple[int, ...]
+    times: tuple[int, ...]
+    """steps of each agent since its start"""
+    sums: bytes
+    """int64 (3, stops, d + 1): of the parameters, and of the squared distances from the start"""
+
+
 @dataclass(frozen=True)
 class Failure:
     """Node to server: these agents did not do this round."""
@@ -128,7 +141,7 @@ class Failure:
 
 
 FROM_SERVER = (Ask, Start, Request)
-FROM_NODE = (Hello, Reply, Failure)
+FROM_NODE = (Hello, Reply, Failure, NodeSum)
 """The fields of these messages are all that ever leaves a node."""
 
 _KINDS: dict[int, type] = dict(enumerate((*FROM_SERVER, *FROM_NODE), start=1))
@@ -287,7 +300,7 @@ class Expected:
     steps: int
     start: np.ndarray
     """(d): where the agents started"""
-    out: np.ndarray
+    out: Any
     """(stops, d): filled with the parameters of a reply that is accepted"""
     too_large: Callable[[np.ndarray], bool]
     """whether changes (stops, d) are larger than a round can make them"""
@@ -332,6 +345,22 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
     reply : Reply
     expected : Expected
     """
+    lost = check_claim(reply, expected)
+    if isinstance(lost, Refused):
+        return lost
+    try:
+        unpack_rows(reply.params, expected.start, expected.out)
+    except RowsError as error:
+        return Refused(str(error))
+    if not np.isfinite(expected.out).all():
+        return Refused("not finite")
+    if expected.too_large(expected.out - expected.start):
+        return Refused("change too large")
+    return Accepted(reply, lost)
+
+
+def check_claim(reply: Reply, expected: Expected) -> int | Refused:
+    """Check all of a reply but its parameters; return the steps that are in no average."""
     if reply.fingerprint != expected.fingerprint:
         return Refused("other experiment")
     if reply.agent not in expected.hosted:
@@ -344,17 +373,9 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
         return Refused("duplicate")
     if reply.steps != expected.steps:
         return Refused("wrong number of steps")
-    try:
-        unpack_rows(reply.params, expected.start, expected.out)
-    except RowsError as error:
-        return Refused(str(error))
-    if not np.isfinite(expected.out).all():
-        return Refused("not finite")
-    if expected.too_large(expected.out - expected.start):
-        return Refused("change too large")
     lost = reply.time - int(expected.times[reply.agent]) - reply.steps
     if lost < 0:
         return Refused("step counter went back")
     if lost > int(expected.unheard[reply.agent]):
         return Refused("step counter ran ahead")
-    return Accepted(reply, lost)
+    return lost
