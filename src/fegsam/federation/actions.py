@@ -27,6 +27,7 @@ def run(given: argparse.Namespace) -> int:
             insecure=given.insecure,
             trust=given.trust or None,
             transport=given.transport,
+            aggregate=given.aggregate,
             on_event=board.show,
         )
     print(f"history: {history}")
@@ -44,6 +45,7 @@ def init(given: argparse.Namespace) -> int:
         num_nodes=given.nodes,
         rules=_rules(given),
         trust=given.trust or None,
+        aggregate=given.aggregate,
     )
     print("On the server, with a copy of this directory:")
     print(f"  fegsam federate server {shlex.quote(str(given.directory / 'server'))} -o results")

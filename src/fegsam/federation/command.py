@@ -155,6 +155,12 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time after which a round closes with its quorum",
     )
+    parser.add_argument(
+        "--aggregate",
+        choices=("agent", "node"),
+        default="agent",
+        help="what a node sends: the parameters of each agent (the default), or their exact sum",
+    )
     parser.add_argument("--trust", action="store_true", help=TRUST)
     parser.add_argument(
         "--insecure",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from fegsam.federation.deployment import (
     check_rules,
 )
 from fegsam.federation.errors import FederationError
-from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.experiment import Aggregate, Experiment
 from fegsam.federation.protocol.identity import AGENTS_FILE, Claims
 from fegsam.federation.protocol.share import save_share, save_terms
 
@@ -63,6 +63,7 @@ def init(
     num_nodes: int | None = None,
     rules: Mapping[str, Any] | None = None,
     trust: bool | None = None,
+    aggregate: Aggregate = "agent",
 ) -> list[Path]:
     """Write the directories of a federation, and return those of the nodes.
 
@@ -72,9 +73,10 @@ def init(
     num_nodes : number of nodes that share the agents; one node per agent by default
     rules : the fields of `Rules` that differ from their defaults
     trust : as in `load_study`
+    aggregate : as in `Experiment`
     """
     rules, insecure = dict(rules or {}), entrance.insecure
-    experiment = Experiment.from_spec(spec, seed, trust=trust)
+    experiment = replace(Experiment.from_spec(spec, seed, trust=trust), aggregate=aggregate)
     dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
     checked = check_rules(rules, str(directory / "server" / SERVER_FILE))
     checked.check(experiment.num_agents, experiment.method)
@@ -132,6 +134,8 @@ def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path)
     try:
         save_share(experiment, agents, node / SHARE_FILE)
     except ProblemError:
+        if experiment.aggregate == "node":
+            raise
         study = load_study(spec, trust=False)
         write_new(node / STUDY_FILE, study.text.encode())
         study.copy_inputs(node)

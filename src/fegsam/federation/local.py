@@ -21,7 +21,7 @@ from fegsam.federation.deployment import (
 )
 from fegsam.federation.errors import FederationError
 from fegsam.federation.founding import Entrance, init
-from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.experiment import Aggregate, Experiment
 from fegsam.federation.protocol.ledger import Event
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.share import load_terms
@@ -41,13 +41,14 @@ def run_locally(
     insecure: bool = False,
     trust: bool | None = None,
     transport: TransportName = "grpc",
+    aggregate: Aggregate = "agent",
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> Path:
     """Run the first cell of a study as a federation of processes; return the file of its history.
 
     Parameters
     ----------
-    spec, seed, num_nodes, rules, insecure, trust, transport : as for `deployment.init`
+    spec, seed, num_nodes, rules, insecure, trust, transport, aggregate : as for `founding.init`
     output : Path
         A new directory, or that of a run of the same study, which resumes.
     on_event : callable
@@ -64,12 +65,15 @@ def run_locally(
             num_nodes=num_nodes,
             rules=rules,
             trust=trust,
+            aggregate=aggregate,
         )
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
-    stored, given = load_terms(side.terms), Experiment.from_spec(spec, seed, trust=trust)
+    stored = load_terms(side.terms)
+    given = replace(Experiment.from_spec(spec, seed, trust=trust), aggregate=aggregate)
     for what, kept, wanted in (
         (f"a run under seed {stored.seed}", stored.seed, given.seed),
+        (f"a run with sums of each {stored.aggregate}", stored.aggregate, aggregate),
         ("another study", stored.fingerprint, given.fingerprint),
         (
             f"a run on {len(nodes)} nodes",
