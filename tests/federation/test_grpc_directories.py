@@ -27,6 +27,7 @@ from fegsam.federation.grpc.listener import addresses, open_port
 from fegsam.federation.grpc.node import Link
 from fegsam.federation.grpc.transport import GrpcTransport, Hall
 from fegsam.federation.protocol.state import append_event
+from fegsam.federation.protocol.transport import Joined
 from fegsam.federation.status_page import page, status_server
 from helpers.deployed import write_study
 from helpers.grpc_federation import Nodes, wait_for
@@ -134,7 +135,7 @@ def test_without_keys_a_node_is_who_it_says(folder) -> None:
     ):
         nodes.start(Link("n0", f"127.0.0.1:{port}", None, 10_000), bytes.upper)
         nodes.start(Link("no/name", f"127.0.0.1:{port}", None, 10_000), bytes)
-        wait_for("n0", lambda: transport.nodes() == ["n0"])
+        wait_for("n0", lambda: ("n0", Joined()) in transport.receive(0.1))
         transport.send("n0", b"plain")
         wait_for("the answer", lambda: ("n0", b"PLAIN") in transport.receive(0.1))
         wait_for("the log", lambda: ("127.0.0.1", "it says no name") in refusals)

@@ -27,7 +27,7 @@ place = pathlib.Path({place!r})
 site = Site(place, [(0,), (1,)], dimension=3)
 with site.transport() as transport, Nodes() as nodes:
     nodes.start(site.link("n0"), lambda payload: payload)
-    wait_for("n0", transport.nodes)
+    wait_for("n0", lambda: transport.receive(0.1))
     print(site.port, transport.gate, flush=True)
     worst, begun, joined = 0.0, time.monotonic(), None
     while time.monotonic() - begun < {seconds}:

@@ -55,8 +55,9 @@ def opened(site) -> Iterator[tuple[GrpcTransport, Nodes]]:
 def assert_served(transport: GrpcTransport, name: str = "n0", within: float = 5.0) -> None:
     """The node answers in time."""
     token = os.urandom(8)
-    transport.send(name, token)
     began = time.monotonic()
+    transport.receive(0.0)
+    transport.send(name, token)
     while time.monotonic() - began < within:
         if (name, token) in transport.receive(0.1):
             return

@@ -64,12 +64,12 @@ async def stay_connected(link: Link, answer: Callable[[bytes], bytes], say: Say)
     pause, said = _FIRST_PAUSE, ""
     with ThreadPoolExecutor(1, thread_name_prefix="agents") as worker:
         while True:
-            session = _Session(link, answer, worker)
+            session = _Session(link, answer, worker, say)
             if await session.run():
                 say(f"{link.name}: the federation has ended")
                 return
             if session.admitted:
-                pause = _FIRST_PAUSE
+                pause, said = _FIRST_PAUSE, ""
             reason = await session.why()
             if reason != said:
                 say(f"{link.name}: {reason}; it tries again")
@@ -82,9 +82,9 @@ class _Session:
     """One connection of a node."""
 
     def __init__(
-        self, link: Link, answer: Callable[[bytes], bytes], worker: ThreadPoolExecutor
+        self, link: Link, answer: Callable[[bytes], bytes], worker: ThreadPoolExecutor, say: Say
     ) -> None:
-        self._link, self._answer, self._worker = link, answer, worker
+        self._link, self._answer, self._worker, self._say = link, answer, worker, say
         self.admitted = False
         """whether the server has asked something"""
         self._pending: set[asyncio.Task[None]] = set()
@@ -135,7 +135,9 @@ class _Session:
                 # The end of the stream; its status says why.
                 code, details = await call.code(), await call.details()
                 raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
-            self.admitted = True
+            if not self.admitted:
+                self.admitted = True
+                self._say(f"{self._link.name}: connected to {self._link.server}")
             if frame == END:
                 await call.done_writing()
                 return True

@@ -58,6 +58,8 @@ class Peer:
         self._asked: bytes | None = None
         self._waiting: deque[bytes] = deque()
         self._unasked = 0
+        self.announced = False
+        """whether the server knows of this connection"""
         self._out: asyncio.Queue[tuple[bytes, bytes]] = asyncio.Queue()
         self._cut: asyncio.Future[Cut] = self._loop.create_future()
         self._sign = asyncio.Event()

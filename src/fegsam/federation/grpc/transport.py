@@ -109,6 +109,9 @@ class GrpcTransport:
                 came.append(self._came.get_nowait())
         except queue.Empty:
             self._check()
+        for node, what in came:
+            if isinstance(what, Joined) and (peer := self._peers.get(node)) is not None:
+                peer.announced = True
         return came
 
     @property
@@ -236,9 +239,11 @@ class GrpcTransport:
         shown = context.auth_context()
         if shown.get("ssl_tls_version") != [b"TLSv1.3"]:
             return "the connection is not TLS 1.3"
-        self._refresh()
         key = key_id(shown["x509_pem_cert"][0])
         name = self._hall.keys.name_of(key)
+        if name is None:  # it may have been listed a moment ago
+            self._refresh()
+            name = self._hall.keys.name_of(key)
         return (name, key) if name else f"the key {key[:16]} is not among the server's"
 
     def _join(self, name: str, key: str, context: Any) -> Peer:
@@ -279,9 +284,11 @@ class GrpcTransport:
             going, self._going = self._going, []
         for node, payload in going:
             peer = self._peers.get(node)
-            if peer is None or not peer.post(payload):
-                reason = "it is not connected" if peer is None else "too many requests wait"
-                self._came.put((node, Lost(reason)))
+            if peer is None or not peer.announced:
+                # A request for an older connection must not be the first on a newer one.
+                self._came.put((node, Lost("it is not connected")))
+            elif not peer.post(payload):
+                self._came.put((node, Lost("too many requests wait")))
 
     async def _finish(self, linger: float) -> None:
         self._ended = True
