@@ -61,13 +61,16 @@ def run_locally(
             spec,
             Entrance([HOST], port=0, insecure=insecure, transport=transport),
             seed=seed,
+            # All data are on this machine, and the history has the fingerprint of the simulator's.
+            salt="",
             num_nodes=num_nodes,
             rules=rules,
             trust=trust,
         )
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
-    stored, given = load_terms(side.terms), Experiment.from_spec(spec, seed, trust=trust)
+    stored = load_terms(side.terms)
+    given = Experiment.from_spec(spec, seed, trust=trust, salt=stored.salt)
     for what, kept, wanted in (
         (f"a run under seed {stored.seed}", stored.seed, given.seed),
         ("another study", stored.fingerprint, given.fingerprint),
