@@ -124,7 +124,9 @@ def test_the_directories_say_what_they_were_made_for(tmp_path) -> None:
     read = [load_node(node) for node in nodes]
     assert [node.agents for node in read] == [(0, 2), (1, 3)]
     assert {node.server for node in read} == {"hub.example.org:8000"}
-    given = Experiment.from_spec(tmp_path / "study.toml", seed=11).fingerprint
+    salt = load_terms(side.terms).salt
+    assert len(salt) == 32
+    given = Experiment.from_spec(tmp_path / "study.toml", seed=11, salt=salt).fingerprint
     assert load_terms(side.terms).fingerprint == given
     shares = [load_share(node.experiment) for node in read]
     assert {share.fingerprint for share in shares} == {given}
@@ -141,7 +143,7 @@ def test_a_rule_that_cannot_be_parted_brings_its_study(tmp_path) -> None:
     )  # fmt: skip
     (tmp_path / "a").mkdir()
     said = founding.hand_over(lone, tmp_path / "study.toml", [0], tmp_path / "a")
-    assert said == {"experiment": "study.toml", "seed": 3}
+    assert said == {"experiment": "study.toml", "seed": 3, "salt": ""}
     config = {
         "experiment": str(tmp_path / "a" / "study.toml"),
         "seed": 7,

@@ -26,8 +26,13 @@ PULSE = Pulse(every=0.2, dead=1.0, probe=0.5)
 
 
 @pytest.fixture
-def site(folder) -> Site:
-    return Site(folder, [(0,), (1,)], dimension=3, pulse=PULSE)
+def site(folder, request) -> Site:
+    """Patient with peers that answer no ping, unless a test wants it otherwise."""
+    pulse = getattr(request, "param", Pulse(every=50, dead=100, probe=0.5))
+    return Site(folder, [(0,), (1,)], dimension=3, pulse=pulse)
+
+
+quick = pytest.mark.parametrize("site", [PULSE], indirect=True, ids=["quick"])
 
 
 @pytest.fixture
@@ -108,6 +113,7 @@ def test_a_node_that_is_not_there_is_a_loss(opened) -> None:
     assert came(transport) == [("n1", Lost("it is not connected"))]
 
 
+@quick
 def test_a_node_that_computes_for_long_is_not_taken_for_dead(opened, site) -> None:
     transport, nodes = opened
     nodes.start(site.link("n0"), lambda payload: time.sleep(3 * PULSE.dead) or payload)
@@ -143,6 +149,7 @@ def test_a_silent_connection_gives_way_to_a_newer_one_with_its_key(folder) -> No
         assert came(transport) == [("n0", b"second")]
 
 
+@quick
 def test_a_node_without_a_sign_of_life_is_cut_off(opened, site) -> None:
     transport, nodes = opened
     silent = Raw(site, nodes, "n0")
@@ -163,6 +170,7 @@ asyncio.run(stay_connected(link, lambda payload: payload, print))
 """
 
 
+@quick
 def test_a_stopped_process_is_noticed_and_comes_back_when_it_goes_on(opened, site) -> None:
     transport, _ = opened
     with processes.started(STOPPED.format(place=str(site.folder), server=site.address)) as node:

@@ -10,6 +10,9 @@ import pytest
 
 import cases
 import fegsam as fg
+from fegsam.federation.deployment import load_node, load_server
+from fegsam.federation.founding import Entrance, init
+from fegsam.federation.hosting import NodeSettings, experiment_of
 from fegsam.federation.protocol.experiment import Experiment, new_salt
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
 from fegsam.federation.protocol.sparse_rows import pack_rows
@@ -23,6 +26,7 @@ from fegsam.federation.protocol.wire import (
     decode,
     encode,
 )
+from helpers.deployed import write_study
 from helpers.in_memory import InMemory, serve, spread
 from helpers.requests import request, state_files
 
@@ -154,3 +158,17 @@ def test_a_salt_changes_what_can_be_guessed_and_nothing_else(folder, experiment)
     save_share(one, [1], folder / "share")
     assert load_share(folder / "share").fingerprint == one.fingerprint
     assert one.salt.encode() not in (folder / "share").read_bytes()
+
+
+def test_what_init_writes_is_salted_and_agrees(tmp_path):
+    study = write_study(tmp_path)
+    prints = set()
+    for name in ("one", "other"):
+        nodes = init(tmp_path / name, study, Entrance(["::1"], 8000), num_nodes=2)
+        terms = load_terms(load_server(tmp_path / name / "server").terms)
+        hosted = {experiment_of(load_node(node).settings).fingerprint for node in nodes}
+        assert hosted == {terms.fingerprint}
+        prints |= hosted
+        salted = NodeSettings(study, None, (0,), tmp_path, salt=terms.salt)
+        assert experiment_of(salted).fingerprint == terms.fingerprint
+    assert len(prints) == 2

@@ -59,6 +59,8 @@ class _NodeTable(Table):
     """the share of its agents, or a study"""
     seed: Seed | None = None
     """the seed, if the experiment is a study"""
+    salt: str = ""
+    """what the fingerprint is salted with, if the experiment is a study"""
     state: Text = "state"
     insecure: bool = False
 
@@ -97,6 +99,7 @@ class NodeSide:
     state: Path
     trust: bool = False
     """whether the code that its study names may run"""
+    salt: str = ""
 
     @property
     def tls(self) -> Tls | None:
@@ -108,7 +111,9 @@ class NodeSide:
     @property
     def settings(self) -> NodeSettings:
         """What the node hosts."""
-        return NodeSettings(self.experiment, self.seed, self.agents, self.state, self.trust)
+        return NodeSettings(
+            self.experiment, self.seed, self.agents, self.state, self.trust, self.salt
+        )
 
     def check_trust(self) -> None:
         """Refuse a node whose study names code that may not run, before anything starts."""
@@ -151,6 +156,7 @@ def load_node(directory: Path) -> NodeSide:
         seed=head.seed,
         agents=tuple(head.agents),
         state=directory / head.state,
+        salt=head.salt,
     )
 
 

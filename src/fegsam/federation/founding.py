@@ -30,7 +30,7 @@ from fegsam.federation.deployment import (
     check_rules,
 )
 from fegsam.federation.errors import FederationError
-from fegsam.federation.protocol.experiment import Aggregate, Experiment
+from fegsam.federation.protocol.experiment import Aggregate, Experiment, new_salt
 from fegsam.federation.protocol.identity import AGENTS_FILE, Claims
 from fegsam.federation.protocol.share import save_share, save_terms
 
@@ -60,6 +60,7 @@ def init(
     entrance: Entrance,
     *,
     seed: int | None = None,
+    salt: str | None = None,
     num_nodes: int | None = None,
     rules: Mapping[str, Any] | None = None,
     trust: bool | None = None,
@@ -70,13 +71,16 @@ def init(
     Parameters
     ----------
     spec : a study; its first cell is run, under `seed` or its first seed
+    salt : text in the fingerprint, without which private data could be guessed; random by default
     num_nodes : number of nodes that share the agents; one node per agent by default
     rules : the fields of `Rules` that differ from their defaults
     trust : as in `load_study`
     aggregate : as in `Experiment`
     """
     rules, insecure = dict(rules or {}), entrance.insecure
-    experiment = replace(Experiment.from_spec(spec, seed, trust=trust), aggregate=aggregate)
+    salt = new_salt() if salt is None else salt
+    whole = Experiment.from_spec(spec, seed, trust=trust, salt=salt)
+    experiment = replace(whole, aggregate=aggregate)
     dealt = deal(experiment.num_agents, experiment.num_agents if num_nodes is None else num_nodes)
     checked = check_rules(rules, str(directory / "server" / SERVER_FILE))
     checked.check(experiment.num_agents, experiment.method)
@@ -139,7 +143,7 @@ def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path)
         study = load_study(spec, trust=False)
         write_new(node / STUDY_FILE, study.text.encode())
         study.copy_inputs(node)
-        return {"experiment": STUDY_FILE, "seed": experiment.seed}
+        return {"experiment": STUDY_FILE, "seed": experiment.seed, "salt": experiment.salt}
     return {"experiment": SHARE_FILE}
 
 

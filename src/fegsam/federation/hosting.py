@@ -22,6 +22,8 @@ class NodeSettings:
     state_dir: Path
     trust: bool = False
     """whether the code that a study names may run"""
+    salt: str = ""
+    """what the fingerprint of a study is salted with"""
 
 
 @lru_cache(maxsize=64)
@@ -29,7 +31,7 @@ def experiment_of(settings: NodeSettings) -> Experiment:
     """The experiment of a node, read once per process."""
     path = settings.experiment
     if path.suffix == ".toml":
-        return Experiment.from_spec(path, settings.seed, trust=settings.trust)
+        return Experiment.from_spec(path, settings.seed, trust=settings.trust, salt=settings.salt)
     return load_share(path)
 
 

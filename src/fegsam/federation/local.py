@@ -62,6 +62,8 @@ def run_locally(
             spec,
             Entrance([HOST], port=0, insecure=insecure, transport=transport),
             seed=seed,
+            # All data are on this machine, and the history has the fingerprint of the simulator's.
+            salt="",
             num_nodes=num_nodes,
             rules=rules,
             trust=trust,
@@ -70,7 +72,8 @@ def run_locally(
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
     stored = load_terms(side.terms)
-    given = replace(Experiment.from_spec(spec, seed, trust=trust), aggregate=aggregate)
+    whole = Experiment.from_spec(spec, seed, trust=trust, salt=stored.salt)
+    given = replace(whole, aggregate=aggregate)
     for what, kept, wanted in (
         (f"a run under seed {stored.seed}", stored.seed, given.seed),
         (f"a run with sums of each {stored.aggregate}", stored.aggregate, aggregate),

@@ -34,6 +34,7 @@ def node_settings(context: Context) -> NodeSettings:
         agents=tuple(int(agent) for agent in str(config["agents"]).split(",")),
         state_dir=Path(str(config["state-dir"])),
         trust=bool(config.get("trust", False)),
+        salt=str(config.get("salt", "")),
     )
 
 

@@ -79,9 +79,9 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
         "state-dir": str(side.state),
         "agents": ",".join(map(str, side.agents)),
     }
-    more = ({} if side.seed is None else {"seed": side.seed}) | (
-        {"trust": True} if side.trust else {}
-    )
+    more = {} if side.seed is None else {"seed": side.seed}
+    more |= {"salt": side.salt} if side.salt else {}
+    more |= {"trust": True} if side.trust else {}
     (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:

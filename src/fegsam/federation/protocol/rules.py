@@ -29,8 +29,8 @@ class Rules:
     silences: int = 10
     """number of rounds in a row that a connected agent may leave unanswered before it is
     quarantined"""
-    norm_bound: float | None = None
-    """largest 2-norm of an agent's change in a round; None: what its steps can make at all"""
+    norm_bound: float = 1e9
+    """largest 2-norm of an agent's change in a round, where its steps could make a larger one"""
 
     def check(self, num_agents: int, method: Method | None = None) -> None:
         asked = num_agents if self.participants is None else self.participants
@@ -59,6 +59,5 @@ class Rules:
             "silences",
             "norm_bound",
         ):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise FederationError(f"{name} is {value}; give a positive number.")
+            if not getattr(self, name) > 0:
+                raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")

@@ -79,7 +79,7 @@ class ServerRounds:
         return self._kind_variates(state).corrections(np.array(agents))
 
     def too_large(
-        self, number: int, start: np.ndarray, norm_bound: float | None
+        self, number: int, start: np.ndarray, norm_bound: float
     ) -> Callable[[np.ndarray], bool]:
         """Whether changes (stops, d) of a round are larger than it can make them, or may be."""
         bound, reach = np.inf, self._reach
@@ -91,8 +91,6 @@ class ServerRounds:
         def judge(changes: np.ndarray) -> bool:
             if reach is not None and not reach.size(changes).max() <= bound:
                 return True
-            if norm_bound is None:
-                return False
             with np.errstate(over="ignore"):
                 return not np.linalg.norm(changes, axis=1).max() <= norm_bound
 
