@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from fegsam.federation.grpc.channel import METHOD, PAYLOAD, PONG, Pulse, first_bound
+from fegsam.federation.grpc.channel import METHOD, PAYLOAD, PING, PONG, Pulse, first_bound
 from fegsam.federation.grpc.transport import GrpcTransport
 from fegsam.federation.protocol.transport import Joined, Lost
 from fegsam.federation.protocol.wire import most_bytes
@@ -70,6 +70,9 @@ class Raw:
             return self._channel.stream_stream(METHOD)()
 
         self._call = nodes.call(call())
+
+    def hear(self) -> bytes:
+        return self._nodes.call(self._call.read())
 
     def say(self, frame: bytes) -> None:
         self._nodes.call(self._call.write(frame))
@@ -199,6 +202,7 @@ def test_a_payload_larger_than_the_terms_allow_ends_the_connection(opened, site)
     transport, nodes = opened
     raw = Raw(site, nodes, "n0")
     joined(transport)
+    assert raw.hear() == PING  # from now on, the gate lets more than a handshake pass
     for most in (first_bound(1), most_bytes(1, 3)):
         transport.send("n0", b"request")
         raw.say(PAYLOAD + bytes(most))
@@ -215,6 +219,7 @@ def test_a_payload_that_fits_no_node_is_not_even_read(opened, site) -> None:
     transport, nodes = opened
     raw = Raw(site, nodes, "n0")
     joined(transport)
+    assert raw.hear() == PING  # from now on, the gate lets more than a handshake pass
     transport.send("n0", b"request")
     raw.say(PAYLOAD + bytes(1_000_000))
     assert raw.end()[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
