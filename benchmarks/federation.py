@@ -6,7 +6,8 @@ The server, its gate and the nodes are the real ones; nodes share a few processe
 thousand of them fit on one machine. The agents run tabular Q-learning on a Garnet problem with
 K = 50. The table has the median and the 90th percentile of a round's milliseconds, after the first
 rounds, the processor time of the server's process (without its gate) for a round, and the bytes of
-a round up and down. "latency" delays every message by 50 ms each way.
+a round up and down, the seconds of the whole run, and the largest difference of its result from
+the simulator's. "latency" delays every message by 50 ms each way.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
             claims=Claims(homes),
             on_event=mark,
         )
-        server.run()
+        outcome = server.run()
         transport.finish()
     spent = np.diff(np.array(marks)[min(FIRST_ROUNDS, len(marks) - 2) :], axis=0)
     wall, cpu, up, down = 1e3 * np.median(spent, axis=0)
@@ -195,7 +196,24 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
         f"{up / 1e6:.1f}",
         f"{down / 1e6:.1f}",
         f"{marks[-1][0] - marks[0][0]:.1f}",
+        f"{apart(experiment, outcome.history):.0e}",
     ]
+
+
+def apart(experiment: Experiment, deployed: fg.History) -> float:
+    """The largest difference of the final parameters from the simulator's."""
+    simulated = fg.run(
+        experiment.problem,
+        experiment.algorithm,
+        step_size=experiment.step_size,
+        sync_period=PERIOD,
+        num_steps=experiment.num_steps,
+        output_decay=0.5,
+        record=2,
+        fixed_point=np.zeros_like(experiment.start),
+    )
+    gap = deployed.data["final_params"].values - simulated.data["final_params"].values
+    return float(np.abs(gap).max())
 
 
 def main() -> None:
@@ -217,7 +235,7 @@ def main() -> None:
         asyncio.run(delay(int(given.delay), lambda port: print(port, flush=True)))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    header = ("setting", "median", "90 %", "goal", "cpu", "kB up", "kB down", "all, s")
+    header = ("setting", "median", "90 %", "goal", "cpu", "kB up", "kB down", "all, s", "apart")
     print(f"{header[0]:<24}" + "".join(f"{each:>10}" for each in header[1:]) + "   (ms a round)")
     for name in given.only:
         with tempfile.TemporaryDirectory(dir=given.directory) as folder:
