@@ -103,6 +103,7 @@ def prepare(
         known = flat_params(fixed_point, "fixed_point", dimension)
     discount = problem.discount if isinstance(problem, Federation) else None
     check_rounds(problem, algorithm, method, schedule, rounds, step_size, num_steps)
+    averaged.check(rounds, num_steps)
     if averaged.fraction and stop_at_output:
         raise ProblemError(
             "A tail average needs the run to its end; leave out tail or stop_at_output."

@@ -25,9 +25,9 @@ ALPHA, T = 0.1, 20
 SETTINGS = {"step_size": ALPHA, "sync_period": 3, "num_steps": T, "fixed_point": [0.0]}
 
 
-def still(num_agents: int = 2) -> fg.MarkovNoise:
-    """No noise at all: one state."""
-    return fg.MarkovNoise([[1.0]], num_agents=num_agents)
+def still() -> fg.MarkovNoise:
+    """No noise at all: one state. The loop of one agent compiles in less time than that of two."""
+    return fg.MarkovNoise([[1.0]], num_agents=1)
 
 
 def final(rule: Callable[..., None], engine: str = "cpu") -> float:

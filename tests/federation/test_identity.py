@@ -109,7 +109,11 @@ def test_a_node_that_makes_one_claim_after_another_is_quarantined(folder, experi
     assert max(map(len, log.splitlines())) < 1000
 
 
-def test_a_node_that_comes_back_is_asked_at_once(folder, experiment, undisturbed, assert_same_bits):
+@pytest.mark.parametrize("told", [True, False])
+def test_a_node_that_comes_back_is_asked_at_once(
+    folder, experiment, undisturbed, assert_same_bits, told
+):
+    """Whether or not the transport tells that the answer is lost."""
     lost = []
 
     def dying(node, payload):
@@ -117,13 +121,13 @@ def test_a_node_that_comes_back_is_asked_at_once(folder, experiment, undisturbed
         (message, *_) = decode(answer, FROM_NODE)
         if isinstance(message, Reply) and len(lost) < 3:
             lost.append(message)
-            transport.queue.append(("n1", Lost("cut")))
+            transport.queue += [("n1", Lost("cut"))] if told else []
             return Joined()
         return answer
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n1": dying})
     outcome, events = serve(experiment, transport, folder, Rules(retry_after=1000.0))
-    assert len(named(events, "lost")) == 3
+    assert len(named(events, "lost")) == (3 if told else 0)
     assert transport.now < 20
     assert_same_bits(outcome.history, undisturbed)
 

@@ -25,7 +25,7 @@ from fegsam.federation.protocol.inbox import Inbox
 from fegsam.federation.protocol.ledger import FederationState, Ledger
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.server import Round, Rules
-from fegsam.federation.protocol.sparse_rows import pack_rows
+from fegsam.federation.protocol.sparse_rows import pack_rows, unpack_rows
 from fegsam.federation.protocol.starts import Starts
 from fegsam.federation.protocol.wire import (
     FROM_NODE,
@@ -201,6 +201,20 @@ def test_steps_made_in_rounds_that_went_on_without_an_agent_are_counted():
     )
     assert isinstance(judged, Accepted)
     assert judged.lost == 14
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
+def test_rows_come_back_bit_for_bit(share):
+    rng = np.random.default_rng(8)
+    base = rng.normal(size=(2, 500))
+    base[:, :10] = 0.0
+    rows = np.where(rng.random((2, 500)) < share, rng.normal(size=(2, 500)), base)
+    rows[:, 3], rows[0, 4], rows[1, 5] = -0.0, np.nan, 5e-324
+    for known in (base, base[0], None):
+        out = np.empty((2, 500))
+        unpack_rows(pack_rows(rows, known), 0.0 if known is None else known, out)
+        assert out.tobytes() == rows.tobytes()
+    assert len(pack_rows(rows, base)) <= len(pack_rows(rows))
 
 
 def mutated(rng, payload):

@@ -137,8 +137,6 @@ def test_step_sizes_and_rounds_that_change_are_the_simulators(folder, name, shap
     )
     outcome, _ = deployed(experiment, folder)
     assert_equal(outcome.history, simulated(experiment))
-    if name == "plain":
-        assert_equal(outcome.history, simulated(experiment, "cpu"))
 
 
 @pytest.mark.parametrize("seed", [0, 1])

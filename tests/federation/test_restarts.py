@@ -193,9 +193,10 @@ def die():
     raise DiedError
 
 
+@pytest.mark.parametrize("reborn", [True, False])
 @pytest.mark.parametrize("fate", ["torn", "empty", "lost"])
 def test_a_torn_checkpoint_falls_back_to_the_one_before_and_loses_nothing(
-    folder, experiment, undisturbed, assert_same_bits, monkeypatch, fate
+    folder, experiment, undisturbed, assert_same_bits, monkeypatch, fate, reborn
 ):
     transport = InMemory(spread(experiment, folder, HOMES))
     server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
@@ -215,6 +216,8 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before_and_loses_nothing(
     newest.write_bytes(content[:-7] if fate == "torn" else b"")
     if fate == "lost":
         newest.unlink()
+    if reborn:
+        transport.members |= spread(experiment, folder, HOMES)
     outcome, events = serve(experiment, transport, folder)
     assert [event["event"] for event in events[:2]] == ["damaged", "resumed"]
     assert events[1]["round"] == 4

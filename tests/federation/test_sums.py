@@ -99,6 +99,14 @@ def test_shares_and_terms_hold_the_aggregate(folder):
     assert experiment.fingerprint != experiment_of(aggregate="agent").fingerprint
 
 
+def beyond(message):
+    """The same numbers, in integers that overflow when others are added."""
+    limbs = np.frombuffer(message.sums, "<i8").reshape(3, -1).copy()
+    limbs[0] -= 2**22
+    limbs[1] += 2**62
+    return dataclasses.replace(message, sums=limbs.tobytes())
+
+
 LIES = {
     "wrong shape": [
         lambda message: dataclasses.replace(message, sums=message.sums[:-8]),
@@ -106,6 +114,7 @@ LIES = {
         lambda message: dataclasses.replace(message, times=message.times[:-1]),
     ],
     "change too large": [
+        beyond,
         lambda message: dataclasses.replace(message, sums=b"\x7f" * len(message.sums)),
         lambda message: dataclasses.replace(message, sums=b"\x80" * len(message.sums)),
         lambda message: dataclasses.replace(

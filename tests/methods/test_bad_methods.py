@@ -84,7 +84,26 @@ AVERAGES: Bad = {
     "another average": (lambda: fg.Method("mean"), r"average is 'mean'; give fegsam\.Mean"),
     "an average that is a class": (lambda: fg.Method(fg.ByVisits), "average is"),
 }
+
+
+def pull(params: Any, y: Any, kind: Any, out: Any) -> None:
+    for j in range(params.shape[0]):
+        out[j] = y - params[j]
+
+
+def too_many_variates() -> Any:
+    """A million agents with ten thousand parameters each."""
+    coin, dim = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=1_000_000), 10_000
+    operator = fg.StochasticApproximation(pull, dim=dim)
+    given = {"method": fg.methods.scafflsa(), "engine": "cpu", "fixed_point": np.zeros(dim)}
+    return fg.run(coin, operator, **(RUN | given), output_decay=0.9)
+
+
 COMBINATIONS: Bad = {
+    "variates beyond memory": (
+        too_many_variates,
+        r"of 1000000 agents need 80 GB of memory; use ControlVariates\(of='kind'\)",
+    ),
     "variates with unequal steps": (
         lambda: fg.Method(correction=VARIATES, local_steps=fg.LocalSteps((1, 2))),
         "same number of steps of every agent; leave one",
@@ -212,6 +231,11 @@ TIMES: Bad = {
     ),
     "a tail of more than the run": (lambda: run(tail=1.5), r"tail is 1\.5"),
     "a negative tail": (lambda: run(tail=-0.5), r"tail is -0\.5"),
+    "a tail of no step": (lambda: run(tail=0.01), r"0\.01 of 10 steps, has no step; give a larger"),
+    "a tail without a synchronisation": (
+        lambda: run(tail=fg.Tail(0.1, "syncs")),
+        r"has no synchronisation; give a larger",
+    ),
     "a tail that is a word": (lambda: run(tail="half"), "tail is 'half'"),
     "a tail over something else": (lambda: fg.Tail(0.5, over="rounds"), "over is 'rounds'; give"),
 }

@@ -91,6 +91,7 @@ class TestDrift:
             assert "samples per agent" in text
 
 
+@pytest.mark.slow
 def test_two_communications_a_round_are_counted() -> None:
     found = plan(
         *drifting(2),

@@ -203,7 +203,10 @@ def test_the_control_without_a_fault_passes() -> None:
     assert all(verdict.outcome != "does not hold" for verdict in section.verdicts)
 
 
-@pytest.mark.parametrize("fault", ["shared stream", "no averaging", "paths reset"])
+@pytest.mark.parametrize(
+    "fault",
+    ["shared stream", "no averaging", pytest.param("paths reset", marks=pytest.mark.slow)],
+)
 def test_speed_up_does_not_hold_for_faulty_engines(fault: str) -> None:
     section = small_speed_up(Faulty(fault))
     assert named(section, "long-run error above its floor")[0].outcome == "does not hold"
@@ -220,6 +223,7 @@ def test_speed_up_in_time_does_not_hold_for_agents_that_share_a_stream() -> None
     assert named(section, "sooner")[0].outcome == "does not hold"
 
 
+@pytest.mark.slow
 def test_price_of_communications_does_not_hold_where_paths_are_reset() -> None:
     assert small_local_steps(Faulty("paths reset")).outcome == "does not hold"
 

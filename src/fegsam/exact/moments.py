@@ -348,6 +348,7 @@ def tail_error(
     0.002433
     """
     num_steps, chosen = integer(num_steps, "num_steps"), tail_of(tail)
+    chosen.check(rounds_of(sync_period), num_steps)
     run = run_system(
         problem,
         algorithm,
@@ -360,11 +361,6 @@ def tail_error(
         sampling=sampling,
         tail=chosen,
     )
-    if run.plan.counted() == 0:
-        raise ProblemError(
-            f"tail={chosen.fraction:g} of {num_steps} steps over {chosen.over} has nothing to take "
-            "the mean of; give a larger fraction."
-        )
     rounds = run.num_rounds(num_steps)
     orders = TruncationOrders(run.system, run.longest, order, positive(patience, "patience"), 0)
 

@@ -41,9 +41,9 @@ def extrapolated(
     --------
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> settings = {"sync_period": 5, "num_steps": 200, "tail": 0.5, "engine": "reference"}
     >>> coarse, fine = (
-    ...     fg.run(fed, fg.QLearning(), step_size=size, sync_period=5, num_steps=1000, tail=0.5)
-    ...     for size in (0.2, 0.1)
+    ...     fg.run(fed, fg.QLearning(), step_size=size, **settings) for size in (0.2, 0.1)
     ... )
     >>> sorted(fg.extrapolated(coarse, fine).data_vars)
     ['final_params', 'tail_params']

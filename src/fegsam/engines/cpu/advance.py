@@ -108,7 +108,7 @@ def next_part(fed, times, row, time, stop):
 
 
 def _make_run_blocks(run_tile, key):
-    @compiled(key=key, forceinline=True)
+    @compiled(key=key, inline="always")
     def run_block(fed, problem, shared, own, seat, part, wave_first, b):
         """All agents of block `b` of the wave that begins with block `wave_first`, tile by tile."""
         sync, length, num_points = shared.sync, part.length, len(part.points)
@@ -145,7 +145,7 @@ def _make_run_blocks(run_tile, key):
         if length <= fed.span:
             add_done(sync, seat.team, (last - first) * length)
 
-    @compiled(key=key, forceinline=True)
+    @compiled(key=key, inline="always")
     def run_blocks(fed, problem, shared, own, seat, part, wave_first, blocks):
         """The blocks of a wave that this thread takes."""
         b = next_block(shared.sync, seat.team, -1)

@@ -18,12 +18,11 @@ from fegsam.engines.cpu.local_loops import (
     PathSource,
     Positions,
     Todo,
-    begin_paths,
     compiled_local_steps,
     read_path,
 )
 from fegsam.engines.cpu.memory import StepLog, Trace, Write
-from fegsam.engines.cpu.sampling import make_tile
+from fegsam.engines.cpu.sampling import first_states, make_tile
 from fegsam.engines.job import Sampling, check_sampling, check_seeds, lower_agents, lower_chain
 from fegsam.errors import ProblemError
 from fegsam.problem.chains import check_chains
@@ -89,13 +88,17 @@ class SimulatedAgents:
             make_tile(1, self._at_once * stride + ahead),
         )
         self._places = {agent: place for place, agent in enumerate(agents)}
+        states = np.zeros((count, ahead), np.uint32)
         self._positions = Positions(
             np.array(agents, np.int64),
             np.zeros(count, np.int64),
-            np.zeros((count, ahead), np.uint32),
+            states,
             np.zeros((count, ahead - 1), np.uint32),
         )
-        begin_paths(self._positions, self._source)
+        for place, agent in enumerate(agents):
+            first_states(self._source.chain, self._source.seed, agent, 1, states[place])
+            if sampling == "markov":
+                read_path(self._positions, self._source, place, 1, ahead - 1)
         self._out = np.zeros(self._dimension)
         nothing = StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
         self._trace = Trace(Write(False, False, False), nothing, 0, self._out)
@@ -148,9 +151,11 @@ class SimulatedAgents:
 
     def skip(self, agent: int, count: int) -> None:
         """Let an agent's path move on by `count` steps that are not made."""
+        place, ahead = self._places[agent], self._positions.states.shape[1]
         while count > 0:
             some = min(count, self._at_once)
-            read_path(self._positions, self._source, self._places[agent], some)
+            read_path(self._positions, self._source, place, ahead, some)
+            self._positions.times[place] += some
             count -= some
 
     def save(self, agent: int) -> dict[str, np.ndarray]:

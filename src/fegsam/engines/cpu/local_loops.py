@@ -11,7 +11,7 @@ import numpy as np
 from fegsam.algorithms.rule import Path
 from fegsam.compilation import compiled, renewed, rule_key
 from fegsam.engines.cpu.memory import StepRange
-from fegsam.engines.cpu.sampling import Draw, Tile, draw_windows, enter, extend, first_states
+from fegsam.engines.cpu.sampling import Draw, Tile, draw_windows, enter, extend
 from fegsam.engines.cpu.steps import make_steps
 from fegsam.engines.job import Agents, Chain
 
@@ -62,43 +62,28 @@ class _Scratch(NamedTuple):
 
 
 @compiled
-def begin_paths(positions, source):
-    """The first windows of all agents."""
-    tile, chain, ahead = source.tile, source.chain, positions.states.shape[1]
-    for place in range(positions.numbers.shape[0]):
-        agent = positions.numbers[place]
-        enter(tile, chain, source.agents, agent, 1)
-        first_states(chain, source.seed, agent, 1, tile.flat_states)
-        extend(tile, chain, Draw(source.seed, agent, 1, 0, ahead - 1), 1)
-        _keep_window(positions, place, tile, 0)
+def read_path(positions, source, place, known, count):
+    """Draw the windows of the next `count` steps of an agent into the tile, and move its window on.
 
-
-@compiled
-def read_path(positions, source, place, count):
-    """Draw the windows of the next `count` steps of an agent into the tile, and move on."""
+    It has `known` states so far: all of a window, or the first one where a path begins.
+    """
     tile, chain, ahead = source.tile, source.chain, positions.states.shape[1]
     agent = positions.numbers[place]
     draw = Draw(source.seed, agent, 1, positions.times[place], count)
     enter(tile, chain, source.agents, agent, 1)
     if source.iid:
         draw_windows(tile, chain, source.agents, draw, source.window)
-    else:
-        for j in range(ahead):
-            tile.flat_states[j] = positions.states[place, j]
-        for j in range(ahead - 1):
-            tile.flat_actions[j] = positions.actions[place, j]
-        extend(tile, chain, draw, ahead)
-        _keep_window(positions, place, tile, count)
-    positions.times[place] += count
-
-
-@compiled(forceinline=True)
-def _keep_window(positions, place, tile, at):
-    ahead = positions.states.shape[1]
+        return
+    for j in range(known):
+        tile.flat_states[j] = positions.states[place, j]
+    for j in range(known - 1):
+        tile.flat_actions[j] = positions.actions[place, j]
+    extend(tile, chain, draw, known)
+    first = count + known - ahead
     for j in range(ahead):
-        positions.states[place, j] = tile.flat_states[at + j]
+        positions.states[place, j] = tile.flat_states[first + j]
     for j in range(ahead - 1):
-        positions.actions[place, j] = tile.flat_actions[at + j]
+        positions.actions[place, j] = tile.flat_actions[first + j]
 
 
 @compiled(forceinline=True)
@@ -138,7 +123,8 @@ def make_local_steps(form, rule, key):
             path, scratch = _path_of(positions, source, place), _Scratch(todo.params[row], todo.out)
             while done < todo.counts[row]:
                 count = min(todo.counts[row] - done, todo.at_once)
-                read_path(positions, source, place, count)
+                read_path(positions, source, place, positions.states.shape[1], count)
+                positions.times[place] += count
                 if finite:
                     reach = StepRange(np.uint64(0), stride, count)
                     finite = steps(scratch, path, tables, step_size, reach, trace) == count
@@ -153,7 +139,8 @@ def make_local_steps(form, rule, key):
             path, scratch = _path_of(positions, source, place), _Scratch(todo.params[row], todo.out)
             while done < todo.counts[row]:
                 count = min(todo.counts[row] - done, todo.at_once)
-                read_path(positions, source, place, count)
+                read_path(positions, source, place, positions.states.shape[1], count)
+                positions.times[place] += count
                 at = np.uint64(0)
                 for k in range(count):
                     size, once = step_sizes[done + k], StepRange(at, stride, 1)

@@ -48,7 +48,7 @@ def note_failure(failed, time, agent):
 def make_run_tile(steps, key):
     """The function that runs a tile's agents, for compiled `steps` of one rule."""
 
-    @compiled(key=key, forceinline=True)
+    @compiled(key=key, inline="always")
     def run_agent(fed, tables, shared, own, part, piece, block, runner):
         """The piece's steps of one agent, with its record points; whether all parameters stayed
         finite."""
