@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 
 from fegsam.federation.flower.client import node_of, node_settings
 from fegsam.federation.flower.grid_transport import packed, unpacked
-from fegsam.federation.protocol.sparse_rows import pack_rows
+from fegsam.federation.protocol.sparse_rows import RowsError, pack_rows, unpack_rows
 from fegsam.federation.protocol.wire import FROM_NODE, Reply, decode, encode
 
 DIMENSION = 12
@@ -22,8 +22,17 @@ LIES_FILE = "lies.json"
 
 
 def _rows(reply: Reply, value: float, dimension: int = DIMENSION) -> bytes:
-    params = pack_rows(np.full((1, dimension), value))
+    params = pack_rows(np.full((_stops(reply), dimension), value))
     return encode(dataclasses.replace(reply, params=params))
+
+
+def _stops(reply: Reply) -> int:
+    """The number of rows in a reply: two in the round of the output time, else one."""
+    try:
+        unpack_rows(reply.params, 0.0, np.empty((1, DIMENSION)))
+    except RowsError:
+        return 2
+    return 1
 
 
 LIES = {
