@@ -138,7 +138,7 @@ def test_an_outlier_is_logged_once_and_not_refused(folder, experiment):
 
 
 def test_a_log_is_rotated_and_read_as_one(folder, monkeypatch):
-    monkeypatch.setattr("fegsam.federation.protocol.state._LONGEST_LOG", 1000)
+    monkeypatch.setattr("fegsam.federation.protocol.state.LONGEST_LOG", 1000)
     path = folder / "events.jsonl"
     for number in range(100):
         append_event(path, {"event": "round", "round": number})

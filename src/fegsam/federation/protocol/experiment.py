@@ -17,7 +17,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,8 +28,9 @@ from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
 from fegsam.federation.protocol.local_rounds import LocalRounds
 from fegsam.federation.protocol.node import Node
-from fegsam.federation.protocol.reach import Reach, reach_of
+from fegsam.federation.protocol.reach import reach_of
 from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable, check_summable
+from fegsam.federation.protocol.terms import Aggregate, Terms
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method, check_method
@@ -38,56 +39,6 @@ from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
 from fegsam.prepare import content_fingerprint, prepare
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
-
-Aggregate = Literal["agent", "node"]
-
-
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """All that a server knows of an experiment."""
-
-    fingerprint: str
-    settings: Settings
-    """those of ``fegsam.run`` on engine "federation", with synchronisations and the end recorded"""
-    initial_params: np.ndarray
-    """(d)"""
-    truth: Truth
-    """the reference for the error of the average; NaN if it is unknown"""
-    output_time: int
-    kinds: np.ndarray
-    """int64 (N): the kind of each agent, for weights, variates and local steps by kind"""
-    num_kinds: int
-    method: Method = field(default_factory=Method)
-    schedule: Schedule | None = None
-    discount: float | None = None
-    reach: Reach | None = None
-    """what bounds an agent's step; None: nothing is known"""
-    salt: str = ""
-    """what the fingerprint was salted with"""
-    aggregate: Aggregate = "agent"
-    """what nodes report"""
-
-    @property
-    def seed(self) -> int:
-        return self.settings.seeds[0]
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds; the last may be shorter, and its average is only measured."""
-        return self.plan.count
-
-    @cached_property
-    def plan(self) -> RoundPlan:
-        """The times and step sizes of all rounds."""
-        settings = self.settings
-        return RoundPlan(
-            self.method,
-            settings.rounds,
-            settings.num_steps,
-            settings.step_size,
-            self.schedule,
-            self.discount,
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.ledger import FederationState, Ledger
 from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.starts import Starts
+from fegsam.federation.protocol.terms import Terms
 from fegsam.federation.protocol.transport import Joined, Lost
 from fegsam.federation.protocol.wire import (
     FROM_NODE,

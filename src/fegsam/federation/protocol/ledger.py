@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from fegsam.federation.errors import FederationError, StateError
-from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.state import (
     DamagedState,
@@ -38,6 +37,7 @@ from fegsam.federation.protocol.state import (
     read_sealed,
     write_sealed,
 )
+from fegsam.federation.protocol.terms import Terms
 from fegsam.history.history import History
 from fegsam.history.recorder import Recorder
 from fegsam.safe_files import read_plain

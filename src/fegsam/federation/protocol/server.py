@@ -26,7 +26,6 @@ import numpy as np
 
 from fegsam.engines.round_draws import draw_participants
 from fegsam.federation.errors import FederationError
-from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.inbox import Inbox
 from fegsam.federation.protocol.ledger import Event, FederationState, Ledger
@@ -36,6 +35,7 @@ from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server_rounds import ServerRounds
 from fegsam.federation.protocol.sparse_rows import pack_rows
 from fegsam.federation.protocol.starts import Starts
+from fegsam.federation.protocol.terms import Terms
 from fegsam.federation.protocol.transport import Joined, Transport
 from fegsam.federation.protocol.wire import Ask, Request, encode
 from fegsam.history.history import History

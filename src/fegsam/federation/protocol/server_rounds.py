@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fegsam.engines.round_draws import participants
-from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.ledger import FederationState
+from fegsam.federation.protocol.terms import Terms
 from fegsam.methods.aggregate import Aggregator, Replies, ServerState
 from fegsam.methods.variates import Variates
 

@@ -19,9 +19,10 @@ from fegsam.algorithms.installed import algorithm_class, algorithm_name
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import StateError
-from fegsam.federation.protocol.experiment import Experiment, Terms
+from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.reach import Reach
 from fegsam.federation.protocol.state import read_sealed, write_sealed
+from fegsam.federation.protocol.terms import Terms
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.methods.plain import (

@@ -28,7 +28,7 @@ from fegsam.safe_files import read_plain, whole
 _MAGIC = b"FGSTATE1"
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = hashlib.sha256().digest_size
-_LONGEST_LOG = 1 << 26
+LONGEST_LOG = 1 << 26
 """Bytes of a log before it is rotated."""
 _LONGEST_TEXT = 300
 
@@ -134,7 +134,7 @@ def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
     """
     with path.open("ab", buffering=0) as file:
         file.write(json.dumps(event).encode() + b"\n")
-        if file.tell() > _LONGEST_LOG:
+        if file.tell() > LONGEST_LOG:
             os.replace(path, log_files(path)[0])
 
 
