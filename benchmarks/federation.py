@@ -1,201 +1,246 @@
-"""Cost of a federation's round without local steps and transport, against d and number of agents.
+"""Seconds a round of a federation over gRPC, with TLS and every fsync, on the loopback address.
 
-    python benchmarks/federation.py [--rounds 20] [--directory DIR]
+    python benchmarks/federation.py [--only NAME ...] [--directory DIR]
 
-Times are milliseconds of processor and wall time, the minimum over the rounds. For the server: ask
-(encode the request for each node), check (decode and check every reply), average, and the whole
-round, including records, log and checkpoint, with nodes that answer at once. For a node with one
-agent: read its state, write its state, encode its reply. `fsync` is the time that the disk under
-DIR takes to sync one small file; the server waits for this three times in a recorded round (twice
-in others), and a node twice.
+The server, its gate and the nodes are the real ones; nodes share a few processes, so that a
+thousand of them fit on one machine. The agents run tabular Q-learning on a Garnet problem with
+K = 50. The table has the median and the 90th percentile of a round's milliseconds, after the first
+rounds, the processor time of the server's process (without its gate) for a round, and the bytes of
+a round up and down, the seconds of the whole run, and the largest difference of its result from
+the simulator's. "latency" delays every message by 50 ms each way.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import os
 import pathlib
+import resource
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import fegsam as fg
-from fegsam.federation.protocol.experiment import Experiment
-from fegsam.federation.protocol.server import Server
-from fegsam.federation.protocol.state import AgentFile, Computed
-from fegsam.federation.protocol.wire import (
-    FROM_NODE,
-    FROM_SERVER,
-    Ask,
-    Expected,
-    Hello,
-    Reply,
-    Request,
-    check_reply,
-    decode,
-    encode,
+from fegsam.federation.credentials import (
+    Tls,
+    make_authority,
+    make_node,
+    make_server,
+    private_directory,
 )
+from fegsam.federation.grpc.keys import KeyBook
+from fegsam.federation.grpc.listener import addresses, open_port
+from fegsam.federation.grpc.node import Link, stay_connected
+from fegsam.federation.grpc.transport import GrpcTransport, Hall
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.identity import Claims
+from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.wire import most_bytes
 
-ACTIONS = 5
-PERIOD = 10
-
-
-Times = tuple[float, float]
-
-
-def now() -> np.ndarray:
-    """Processor and wall seconds."""
-    return np.array([time.process_time(), time.perf_counter()])
-
-
-def timed(rounds: int, work: Callable[[int], Any]) -> Times:
-    """Minimum milliseconds of `work(number)`."""
-    spent = []
-    for number in range(rounds):
-        began = now()
-        work(number)
-        spent.append(now() - began)
-    return least(spent)
+ACTIONS, PERIOD = 5, 50
+FIRST_ROUNDS = 3
+DELAY = 0.05
 
 
-def least(spent: Any) -> Times:
-    cpu, wall = 1e3 * np.min(spent, axis=0)
-    return float(cpu), float(wall)
+@dataclass(frozen=True)
+class Setting:
+    """What is measured."""
+
+    nodes: int
+    agents: int
+    dimension: int
+    rounds: int
+    goal: float
+    """seconds a round"""
+    processes: int = 2
+    """processes that the nodes share"""
+    delay: float = 0.0
 
 
-def experiment_of(dim: int, agents: int, rounds: int) -> Experiment:
-    mdp = fg.examples.garnet(
-        states=dim // ACTIONS, actions=ACTIONS, branching=3, discount=0.9, seed=0
-    )
-    fed = fg.Federation(mdp, fg.policies.uniform(dim // ACTIONS, ACTIONS), num_agents=agents)
+SETTINGS = {
+    "4 nodes": Setting(4, 4, 10_000, 100, 0.02, processes=4),
+    "64 nodes": Setting(64, 64, 10_000, 30, 0.1),
+    "1000 connections": Setting(1000, 1000, 10_000, 8, 1.0),
+    "1000 agents on 4 nodes": Setting(4, 1000, 10_000, 15, 0.6, processes=4),
+    "d = 10^6": Setting(4, 4, 1_000_000, 15, 0.2, processes=4),
+    "latency": Setting(4, 4, 10_000, 30, 0.13, processes=4, delay=DELAY),
+    "10^4 rounds": Setting(4, 4, 1_000, 10_000, 0.02, processes=4),
+}
+
+
+def experiment_of(setting: Setting) -> Experiment:
+    states = setting.dimension // ACTIONS
+    mdp = fg.examples.garnet(states=states, actions=ACTIONS, branching=3, discount=0.9, seed=0)
+    fed = fg.Federation(mdp, fg.policies.uniform(states, ACTIONS), num_agents=setting.agents)
     return Experiment(
         fed,
         fg.QLearning(),
         step_size=0.1,
         sync_period=PERIOD,
-        num_steps=PERIOD * rounds,
+        num_steps=PERIOD * setting.rounds,
         output_decay=0.5,
+        record=2,
     )
 
 
-class Instant:
-    """A transport with one node per agent, which answers at once with prepared parameters."""
-
-    def __init__(self, experiment: Experiment, agents: int, dim: int) -> None:
-        self._print, self._agents = experiment.fingerprint, agents
-        self._params = np.random.default_rng(0).normal(size=(agents, dim))
-        self._queue: list[tuple[str, bytes]] = []
-        self.away = np.zeros(2)
-        """processor and wall seconds spent in the nodes"""
-
-    def nodes(self) -> list[str]:
-        return [str(agent) for agent in range(self._agents)]
-
-    def send(self, node: str, payload: bytes) -> None:
-        began = now()
-        (message,) = decode(payload, FROM_SERVER)
-        self._queue.append((node, encode(self._answer(int(node), message))))
-        self.away += now() - began
-
-    def _answer(self, agent: int, message: Ask | Request) -> Hello | Reply:
-        if isinstance(message, Ask):
-            return Hello(self._print, (agent,))
-        steps = message.stops[-1]
-        params = np.repeat(self._params[agent : agent + 1], len(message.stops), axis=0)
-        return Reply(self._print, message.round, agent, steps, steps * (message.round + 1), params)
-
-    def receive(self, timeout: float) -> list[tuple[str, bytes]]:
-        came, self._queue = self._queue, []
-        return came
+def homes_of(setting: Setting) -> dict[str, list[int]]:
+    return {
+        f"n{node}": list(range(node, setting.agents, setting.nodes))
+        for node in range(setting.nodes)
+    }
 
 
-def whole_rounds(experiment: Experiment, agents: int, dim: int, folder: pathlib.Path) -> Times:
-    """Minimum milliseconds of a server's round, without the time of its nodes."""
-    transport, marks = Instant(experiment, agents, dim), []
+def host(name: str, folder: pathlib.Path, port: int, part: int) -> None:
+    """Run some of the nodes in this process."""
+    setting = SETTINGS[name]
+    experiment, homes = experiment_of(setting), homes_of(setting)
+
+    async def all_of_them() -> None:
+        links = []
+        for node in list(homes)[part :: setting.processes]:
+            tls = Tls(folder / "ca.pem", folder / node / "node.pem", folder / node / "node.key")
+            most = most_bytes(len(homes[node]), setting.dimension)
+            answer = experiment.node(homes[node], folder / node / "state").answer
+            link = Link(node, f"127.0.0.1:{port}", tls, most)
+            links.append(stay_connected(link, answer, lambda text: None))
+        await asyncio.gather(*links)
+
+    asyncio.run(all_of_them())
+
+
+async def delay(port: int, ready: Any) -> None:
+    """Pass bytes on, each `DELAY` seconds later."""
+
+    async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            loop = asyncio.get_running_loop()
+            while some := await source.read(1 << 18):
+                loop.call_later(DELAY, target.write, some)
+            loop.call_later(DELAY, target.close)
+
+        await asyncio.gather(copy(reader, back), copy(there, writer))
+
+    server = await asyncio.start_server(visit, "127.0.0.1", 0)
+    ready(server.sockets[0].getsockname()[1])
+    await server.serve_forever()
+
+
+@contextmanager
+def delayed(port: int) -> Iterator[int]:
+    """A port that leads to `port`, with latency."""
+    words = [sys.executable, __file__, "--delay", str(port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def measure(name: str, folder: pathlib.Path) -> list[str]:
+    """The row of a setting."""
+    setting = SETTINGS[name]
+    homes, experiment = homes_of(setting), experiment_of(setting)
+    authority = make_authority(private_directory(folder / "authority"))
+    make_server(folder, ["127.0.0.1"], authority)
+    keys = private_directory(folder / "nodes")
+    for node in homes:
+        make_node(private_directory(folder / node), keys / f"{node}.pub", authority)
+    tls = Tls(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    sockets = open_port("127.0.0.1", 0)
+    ((_, port),) = addresses(sockets)
+    hall = Hall(tls, KeyBook(keys), homes, setting.dimension, lambda node: len(homes[node]))
+    marks: list[tuple[float, float, int, int]] = []
 
     def mark(event: dict[str, Any]) -> None:
         if event["event"] == "round":
-            marks.append(now() - transport.away)
+            bytes_of = event["bytes_up"], event["bytes_down"]
+            marks.append((time.perf_counter(), time.process_time(), *bytes_of))
 
-    Server(experiment.terms(truth=False), transport, folder / "server", on_event=mark).run()
-    return least(np.diff(marks, axis=0))
+    with ExitStack() as stack:
+        transport = stack.enter_context(GrpcTransport(sockets, hall, lambda *_, **__: None))
+        reached = stack.enter_context(delayed(port)) if setting.delay else port
+        for part in range(setting.processes):
+            words = [__file__, "--host", json.dumps([name, str(folder), reached, part])]
+            process = subprocess.Popen([sys.executable, *words])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        server = Server(
+            experiment.terms(truth=False),
+            transport,
+            folder / "results",
+            claims=Claims(homes),
+            on_event=mark,
+        )
+        outcome = server.run()
+        transport.finish()
+    spent = np.diff(np.array(marks)[min(FIRST_ROUNDS, len(marks) - 2) :], axis=0)
+    wall, cpu, up, down = 1e3 * np.median(spent, axis=0)
+    return [
+        name,
+        f"{wall:.1f}",
+        f"{1e3 * np.quantile(spent[:, 0], 0.9):.1f}",
+        f"{1e3 * setting.goal:g}",
+        f"{cpu:.1f}",
+        f"{up / 1e6:.1f}",
+        f"{down / 1e6:.1f}",
+        f"{marks[-1][0] - marks[0][0]:.1f}",
+        f"{apart(experiment, outcome.history):.0e}",
+    ]
 
 
-def server_parts(experiment: Experiment, agents: int, dim: int, rounds: int) -> Iterator[Times]:
-    fingerprint, average = experiment.fingerprint, np.ones((1, dim))
-    yield timed(
-        rounds,
-        lambda n: [
-            encode(Request(fingerprint, n, (i,), (PERIOD,), average)) for i in range(agents)
-        ],
+def apart(experiment: Experiment, deployed: fg.History) -> float:
+    """The largest difference of the final parameters from the simulator's."""
+    simulated = fg.run(
+        experiment.problem,
+        experiment.algorithm,
+        step_size=experiment.step_size,
+        sync_period=PERIOD,
+        num_steps=experiment.num_steps,
+        output_decay=0.5,
+        record=2,
+        fixed_point=np.zeros_like(experiment.start),
     )
-    everyone = range(agents)
-    params = np.random.default_rng(0).normal(size=(agents, 1, dim))
-    payloads = [encode(Reply(fingerprint, 0, i, PERIOD, PERIOD, params[i])) for i in everyone]
-    expected = Expected(
-        fingerprint, 0, PERIOD, (1, dim), 1e9, everyone, everyone, (), [0] * agents, [0] * agents
-    )
-    yield timed(
-        rounds,
-        lambda _: [check_reply(decode(payload, FROM_NODE)[0], expected) for payload in payloads],
-    )
-    yield timed(rounds, lambda _: np.array([params[i] for i in everyone]).mean(axis=0))
-
-
-def node_parts(
-    experiment: Experiment, dim: int, rounds: int, folder: pathlib.Path
-) -> Iterator[Times]:
-    file, params = AgentFile(folder / "node", experiment.fingerprint, 0), np.ones((1, dim))
-    state = experiment.agent(0).save()
-    with file.held():
-        write = timed(rounds, lambda n: file.write(state, Computed(n, "", params)))
-        yield timed(rounds, lambda _: file.read())
-        yield write
-    yield timed(
-        rounds, lambda n: encode(Reply(experiment.fingerprint, n, 0, PERIOD, PERIOD, params))
-    )
-
-
-def disk(rounds: int, folder: pathlib.Path) -> Times:
-    def confirm(number: int) -> None:
-        with (folder / f"probe{number}").open("wb") as file:
-            file.write(b"x")
-            file.flush()
-            os.fsync(file.fileno())
-
-    return timed(rounds, confirm)
+    gap = deployed.data["final_params"].values - simulated.data["final_params"].values
+    return float(np.abs(gap).max())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument(
         "--directory", help="where to store state; by default the system's temporary directory"
     )
-    arguments = parser.parse_args()
-    columns = ("ask", "check", "average", "round", "read", "write", "reply", "fsync")
-    print(f"{'':>15}{''.join(f'{name:>16}' for name in columns)}")
-    print(f"{'d':>8}{'agents':>7}{8 * '      cpu   wall'}")
-    for dim in (100, 1_000, 10_000, 100_000):
-        for agents in (4, 64):
-            with tempfile.TemporaryDirectory(dir=arguments.directory) as place:
-                folder = pathlib.Path(place)
-                experiment = experiment_of(dim, agents, arguments.rounds)
-                values = [
-                    *server_parts(experiment, agents, dim, arguments.rounds),
-                    whole_rounds(experiment, agents, dim, folder),
-                    *node_parts(experiment, dim, arguments.rounds, folder),
-                    disk(arguments.rounds, folder),
-                ]
-            print(
-                f"{dim:>8}{agents:>7}{''.join(f'{cpu:>9.2f}{wall:>7.2f}' for cpu, wall in values)}",
-                flush=True,
-            )
+    for hidden in ("--host", "--delay"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.host:
+        name, folder, port, part = json.loads(given.host)
+        host(name, pathlib.Path(folder), port, part)
+        os._exit(0)
+    if given.delay:
+        asyncio.run(delay(int(given.delay), lambda port: print(port, flush=True)))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    header = ("setting", "median", "90 %", "goal", "cpu", "kB up", "kB down", "all, s", "apart")
+    print(f"{header[0]:<24}" + "".join(f"{each:>10}" for each in header[1:]) + "   (ms a round)")
+    for name in given.only:
+        with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+            first, *rest = measure(name, pathlib.Path(folder))
+            print(f"{first:<24}" + "".join(f"{each:>10}" for each in rest), flush=True)
 
 
 if __name__ == "__main__":

@@ -451,7 +451,7 @@ examples:
         _bench,
     ),
     "federate": _Command(
-        "run a real federation on Flower, on this machine or on several",
+        "run a real federation, on this machine or on several",
         """\
 Run agents as separate processes, on this machine or on several. Each agent keeps its environment
 and its policy to itself; only parameters travel, over TLS and with keys. The results equal those

@@ -20,7 +20,9 @@ OPTIONAL = {
     "jinja2": ("the page of the HTML report", "report"),
     "pydantic": ("studies from TOML files", "experiments"),
     "ray": ("sweeps on a Ray cluster", "ray"),
-    "flwr": ("federations on several machines, by Flower", "flower"),
+    "grpcio": ("federations on several machines", "federation"),
+    "cryptography": ("keys of federations on several machines", "federation"),
+    "flwr": ("Flower as the transport of a federation", "flower"),
     "numba-cuda": ("runs on a GPU", "cuda"),
     "jax": ("the benchmarks' JAX baseline", "bench"),
 }

@@ -10,9 +10,9 @@ from helpers import processes
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
 
-from fegsam.federation.flower.deployment import Entrance, init
 from fegsam.federation.flower.processes import OFFLINE
 from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER
+from fegsam.federation.founding import Entrance, init
 from helpers.deployed import assert_equal, simulated, write_study
 
 AGENTS = 32
@@ -41,7 +41,7 @@ def test_32_agents_in_flowers_simulation_equal_the_simulator(tmp_path) -> None:
         write_study(tmp_path, sync_period=50, rounds=3, num_agents=AGENTS),
         tmp_path / "out",
     )
-    init(tmp_path / "d", study, Entrance(["localhost"], port=0, insecure=True))
+    init(tmp_path / "d", study, Entrance(["localhost"], port=0, insecure=True, transport="flower"))
     (output / FLOWER_FOLDER).mkdir(parents=True)
     environment = OFFLINE | {
         SERVER: str(tmp_path / "d" / "server"),

@@ -22,18 +22,27 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
-from fegsam.federation.flower.credentials import (
+from fegsam.federation.credentials import (
+    Tls,
     make_authority,
-    make_node,
+    make_flower_key,
     make_server,
     private_directory,
 )
-from fegsam.federation.flower.gate import Gate, Tls
+from fegsam.federation.flower.gate import Gate
 from fegsam.federation.flower.processes import program
 from fegsam.federation.flower.server import FLOWER_FOLDER
 from fegsam.federation.flower.superlink import free_port
 from helpers.deployed import write_study
-from helpers.flower_commands import PATIENCE, command, named, strangers, try_to_join, wait_for
+from helpers.flower_commands import (
+    FLOWER,
+    PATIENCE,
+    command,
+    named,
+    strangers,
+    try_to_join,
+    wait_for,
+)
 
 HEARTBEAT = "/v1/fleet/send-node-heartbeat"
 
@@ -227,12 +236,21 @@ def test_strangers_stay_out_of_a_federation_that_runs(tmp_path) -> None:
         free_port(),
     )
     with command(
-        "federate", "init", place, study, "--host", "127.0.0.1", "--port", str(port), output=output
+        "federate",
+        "init",
+        place,
+        study,
+        *FLOWER,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        output=output,
     ) as made:
         assert made.wait(PATIENCE) == 0
     other = private_directory(tmp_path / "other")
     make_authority(other)
-    make_node(other / "node.key", other / "node.pub")
+    make_flower_key(other / "node.key", other / "node.pub")
     trust = ["--root-certificates", str(place / "server" / "ca.pem")]
     attempts = {
         "no key": (trust, "/v1/fleet/register-node"),

@@ -15,11 +15,13 @@ from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Ledger
 from fegsam.federation.protocol.server import Rules, Server
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
-from fegsam.federation.protocol.state import AgentFile, read_sealed
-from fegsam.federation.protocol.wire import FROM_NODE, FROM_SERVER, Reply, Request, decode, encode
+from fegsam.federation.protocol.sparse_rows import pack_rows
+from fegsam.federation.protocol.state import NodeFile, read_sealed
+from fegsam.federation.protocol.wire import FROM_NODE, FROM_SERVER, Reply, decode, encode
 from helpers.deployed import assert_equal
 from helpers.in_memory import InMemory, serve, spread
 from helpers.method_cases import AGENTS, BY_AGENT, BY_KIND, EVERY_METHOD, METHODS
+from helpers.requests import request, request_of, state_files
 
 HOMES = [(0, 3), (1, 2), (4,)]
 STEPS, PERIOD, SEED = 37, 4, 5
@@ -256,9 +258,8 @@ def variates(experiment, folder, homes=HOMES):
     _, server = read_sealed(folder / "server" / "checkpoint")
     kept = []
     for number, agents in enumerate(homes):
-        for agent in agents:
-            path = AgentFile(folder / f"n{number}", experiment.fingerprint, agent).path
-            kept.append(read_sealed(path)[1]["variates"][0])
+        states, _ = NodeFile(folder / f"n{number}", experiment.fingerprint).read(print)
+        kept += [states[agent].variates[0] for agent in agents]
     return server["variate_mean"], np.mean(kept, axis=0)
 
 
@@ -292,7 +293,7 @@ def test_a_round_that_an_agent_computed_in_vain_does_not_change_its_variate(fold
     outcome, events = serve(experiment, transport, folder, Rules(quorum=4, round_timeout=30))
     assert not outcome.participation[[3, 4, 6], 4].any()
     assert outcome.participation.sum() == 50 - 3
-    assert [event["steps"] for event in events if event["event"] == "samples-lost"] == [8, 4]
+    assert [event["steps"] for event in events if event["event"] == "samples-lost"] == [[8], [4]]
     # The sum of the corrections stays zero: gbar is the mean of the variates that nodes hold.
     np.testing.assert_allclose(*variates(experiment, folder), rtol=0, atol=1e-12)
 
@@ -302,8 +303,8 @@ def test_who_answers_late_counts_neither_in_the_weights_nor_in_the_steps(folder)
     experiment = experiment_of(method=method)
 
     def silent(node, payload):
-        (message,) = decode(payload, FROM_SERVER)
-        return None if isinstance(message, Request) and message.round == 0 else node.answer(payload)
+        asked = request_of(payload)
+        return None if asked is not None and asked.round == 0 else node.answer(payload)
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n2": silent})
     outcome, events = serve(experiment, transport, folder, Rules(quorum=4, round_timeout=30))
@@ -336,7 +337,9 @@ def test_an_agent_that_used_more_samples_than_its_own_steps_is_refused(folder):
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n2": greedy})
     _, events = serve(experiment, transport, folder, Rules(quorum=4, round_timeout=30))
-    refused = {(event["agent"], event["reason"]) for event in events if event["event"] == "refused"}
+    refused = {
+        (*event["agents"], event["reason"]) for event in events if event["event"] == "refused"
+    }
     assert refused == {(4, "step counter ran ahead")}
 
 
@@ -352,7 +355,9 @@ def test_an_agent_that_made_other_steps_than_its_own_is_refused(folder, steps):
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n2": lying})
     _, events = serve(experiment, transport, folder, Rules(quorum=4))
-    refused = {(event["agent"], event["reason"]) for event in events if event["event"] == "refused"}
+    refused = {
+        (*event["agents"], event["reason"]) for event in events if event["event"] == "refused"
+    }
     assert refused == {(4, "wrong number of steps")}
 
 
@@ -362,7 +367,8 @@ def test_drawn_agents_that_are_quarantined_are_left_out(folder):
     def lying(node, payload):
         (message,) = decode(node.answer(payload), FROM_NODE)
         if isinstance(message, Reply):
-            message = dataclasses.replace(message, params=np.full_like(message.params, np.nan))
+            lie = pack_rows(np.full((1, len(experiment.start)), np.nan))
+            message = dataclasses.replace(message, params=lie)
         return encode(message)
 
     transport = InMemory(spread(experiment, folder, HOMES), {"n2": lying})
@@ -378,8 +384,7 @@ def test_a_round_whose_drawn_agents_are_all_quarantined_is_named(folder):
     experiment = experiment_of(method=fg.Method(participation=fg.Participation(agents=1)))
 
     def lying(node, payload):
-        is_work = isinstance(decode(payload, FROM_SERVER)[0], Request)
-        return b"" if is_work else node.answer(payload)
+        return b"" if request_of(payload) is not None else node.answer(payload)
 
     nodes = spread(experiment, folder, HOMES)
     with pytest.raises(FederationError, match="only 0 of the agents asked are not quarantined"):
@@ -406,52 +411,51 @@ def test_nothing_more_leaves_a_node_and_only_variates_travel_to_it(folder, name)
     experiment = experiment_of(method=DEPLOYED[name])
     transport = InMemory(spread(experiment, folder, HOMES))
     serve(experiment, transport, folder)
-    dimension = len(experiment.start)
+    most = 4 + 2 * (8 + 8 * len(experiment.start))
     for _, payload in transport.received:
         for message in decode(payload, FROM_NODE):
             if isinstance(message, Reply):
-                assert message.params.shape[1] == dimension
-                assert len(message.params) <= 2
-    rows = {
-        len(message.params) - (len(message.agents) if name == "last round by kind" else 0)
-        for _, payload in transport.sent
-        for message in decode(payload, FROM_SERVER)
-        if isinstance(message, Request)
-    }
-    assert rows == {2 if name == "last round by agent" else 1}
+                assert len(message.params) <= most
+    first = next(payload for _, payload in transport.sent if request_of(payload) is not None)
+    start, asked = decode(first, FROM_SERVER)
+    rows = 2 if name == "last round by agent" else 1
+    assert len(start.params) == 4 + rows * (8 + 8 * len(experiment.start))
+    assert bool(asked.corrections) == (name == "last round by kind")
+    assert bool(asked.heard) == (name == "last round by agent")
 
 
 def test_a_request_without_its_variates_uses_no_sample(folder):
     experiment = experiment_of(method=fg.methods.scafflsa())
     node, start = experiment.node([0], folder), experiment.start
     for rows, heard in ((1, (0,)), (3, (0,)), (0, (0,)), (2, ()), (2, (0, 0))):
-        request = Request(
-            experiment.fingerprint, 0, (0,), (PERIOD,), np.tile(start, (rows, 1)), heard
+        asked = request(
+            experiment.fingerprint, 0, (0,), (PERIOD,), np.tile(start, (rows, 1)), heard=heard
         )
-        (failure,) = decode(node.answer(encode(request)), FROM_NODE)
+        (failure,) = decode(node.answer(asked), FROM_NODE)
         assert not isinstance(failure, Reply)
-    assert not AgentFile(folder, experiment.fingerprint, 0).path.exists()
+    assert not state_files(folder, experiment.fingerprint)
 
 
 def test_a_round_is_delivered_again_whoever_else_is_asked(folder):
     experiment = experiment_of(method=DEPLOYED["last round by kind"])
     node, d = experiment.node([0, 3], folder), len(experiment.start)
-    rows = np.random.default_rng(0).normal(size=(3, d))
-    both = Request(experiment.fingerprint, 0, (3, 0), (PERIOD,), rows)
-    alone = Request(experiment.fingerprint, 0, (0,), (PERIOD,), rows[[0, 2]])
-    other = Request(experiment.fingerprint, 0, (0,), (PERIOD,), rows[[0, 1]])
-    _, first = decode(node.answer(encode(both)), FROM_NODE)
-    (again,) = decode(node.answer(encode(alone)), FROM_NODE)
-    np.testing.assert_array_equal(first.params, again.params)
-    assert not isinstance(decode(node.answer(encode(other)), FROM_NODE)[0], Reply)
+    start, *rows = np.random.default_rng(0).normal(size=(3, 1, d))
+    asked = experiment.fingerprint, 0
+    both = request(*asked, (3, 0), (PERIOD,), start, corrections=np.concatenate(rows))
+    alone = request(*asked, (0,), (PERIOD,), start, corrections=rows[1])
+    other = request(*asked, (0,), (PERIOD,), start, corrections=rows[0])
+    _, first = decode(node.answer(both), FROM_NODE)
+    (again,) = decode(node.answer(alone), FROM_NODE)
+    assert first.params == again.params
+    assert not isinstance(decode(node.answer(other), FROM_NODE)[0], Reply)
 
 
 def test_a_round_from_another_variate_is_another_round(folder):
     experiment = experiment_of(method=fg.methods.scafflsa())
     node, rows = experiment.node([0], folder), np.tile(experiment.start, (2, 1))
     for heard, answered in ((0, True), (0, True), (1, False)):
-        request = Request(experiment.fingerprint, 1, (0,), (PERIOD,), rows, (heard,))
-        (message,) = decode(node.answer(encode(request)), FROM_NODE)
+        asked = request(experiment.fingerprint, 1, (0,), (PERIOD,), rows, heard=(heard,))
+        (message,) = decode(node.answer(asked), FROM_NODE)
         assert isinstance(message, Reply) == answered
 
 

@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 
 import cases
+from fegsam.engines.agent import SeparateAgents
 from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Ledger, read_events
 from fegsam.federation.protocol.node import Node
 from fegsam.federation.protocol.server import Rules, Server
-from fegsam.federation.protocol.state import AgentFile, HeldError, held, read_sealed, write_sealed
+from fegsam.federation.protocol.sparse_rows import unpack_rows
+from fegsam.federation.protocol.state import HeldError, NodeFile, held, read_sealed, write_sealed
 from fegsam.federation.protocol.transport import Lost
 from fegsam.federation.protocol.wire import (
     FROM_NODE,
-    FROM_SERVER,
     Failure,
     Reply,
-    Request,
     Trouble,
     decode,
-    encode,
 )
 from helpers.in_memory import InMemory, serve, spread
+from helpers.requests import request, request_of, state_files
 
 HOMES = [(0, 1), (2,), (3,)]
 PERIOD, STEPS = 7, 66
@@ -67,7 +67,7 @@ def samples(folder, agent):
         for log in folder.glob("n*/*/node.jsonl")
         for line in log.read_text().splitlines()
     ]
-    used = [event for event in lines if event["event"] == "computed" and event["agent"] == agent]
+    used = [event for event in lines if event["event"] == "computed" and agent in event["agents"]]
     return [
         step
         for event in sorted(used, key=lambda event: event["clock"])
@@ -81,10 +81,6 @@ def assert_nothing_lost(folder, history, undisturbed, assert_same_bits):
         assert samples(folder, agent) == list(range(STEPS))
 
 
-def is_work(payload):
-    return isinstance(decode(payload, FROM_SERVER)[0], Request)
-
-
 @pytest.mark.parametrize(
     "when", ["before computing", "after computing", "before the state is written"]
 )
@@ -95,7 +91,7 @@ def test_a_node_that_dies_in_a_round_loses_nothing(
     deaths = []
 
     def dying(node, payload):
-        if not is_work(payload) or len(deaths) % 2:
+        if request_of(payload) is None or len(deaths) % 2:
             deaths.append("survived")
             return transport.members["n0"].answer(payload)
         deaths.append("died")
@@ -103,7 +99,7 @@ def test_a_node_that_dies_in_a_round_loses_nothing(
             transport.members["n0"].answer(payload)
         if when == "before the state is written":
             with monkeypatch.context() as patch:
-                patch.setattr(AgentFile, "write", lambda *_: (_ for _ in ()).throw(DiedError))
+                patch.setattr(NodeFile, "write", lambda *_: (_ for _ in ()).throw(DiedError))
                 answer = transport.members["n0"].answer(payload)
             assert all(isinstance(message, Failure) for message in decode(answer, FROM_NODE))
             # What never reached the disk never happened, for the node's log neither.
@@ -126,10 +122,9 @@ def test_an_agent_moves_to_another_node_with_its_file(
 
     def move(event):
         if event["event"] == "round" and event["round"] == 4:
-            state = AgentFile(folder / "n2", experiment.fingerprint, 3).path
-            target = AgentFile(folder / "n9", experiment.fingerprint, 3)
             transport.members["n9"] = experiment.node([3], folder / "n9")
-            state.rename(target.path)
+            for file in state_files(folder / "n2", experiment.fingerprint):
+                file.rename(folder / "n9" / experiment.fingerprint[:16] / file.name)
             del transport.members["n2"]
 
     outcome, events = serve(experiment, transport, folder, watch=move)
@@ -190,17 +185,43 @@ def test_a_server_that_dies_resumes_at_its_round(
 
 def asked(transport):
     """The last round that the server has asked its nodes for; -1 before the first."""
-    requests = [
-        message
-        for _, payload in transport.sent
-        for message in decode(payload, FROM_SERVER)
-        if isinstance(message, Request)
-    ]
-    return max((request.round for request in requests), default=-1)
+    requests = [request_of(payload) for _, payload in transport.sent]
+    return max((each.round for each in requests if each is not None), default=-1)
 
 
 def die():
     raise DiedError
+
+
+@pytest.mark.parametrize("reborn", [True, False])
+@pytest.mark.parametrize("fate", ["torn", "empty", "lost"])
+def test_a_torn_checkpoint_falls_back_to_the_one_before_and_loses_nothing(
+    folder, experiment, undisturbed, assert_same_bits, monkeypatch, fate, reborn
+):
+    transport = InMemory(spread(experiment, folder, HOMES))
+    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+    receive = transport.receive
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            transport,
+            "receive",
+            lambda timeout: die() if asked(transport) == 5 else receive(timeout),
+        )
+        with pytest.raises(DiedError):
+            server.run()
+    transport.queue.clear()
+    # The nodes have computed round 5, and the server has lost that round 4 is closed.
+    newest = folder / "server" / "checkpoint"
+    content = newest.read_bytes()
+    newest.write_bytes(content[:-7] if fate == "torn" else b"")
+    if fate == "lost":
+        newest.unlink()
+    if reborn:
+        transport.members |= spread(experiment, folder, HOMES)
+    outcome, events = serve(experiment, transport, folder)
+    assert [event["event"] for event in events[:2]] == ["damaged", "resumed"]
+    assert events[1]["round"] == 4
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
 
 
 def test_answers_to_a_dead_server_are_no_offence_to_the_next(
@@ -221,7 +242,9 @@ def test_answers_to_a_dead_server_are_no_offence_to_the_next(
     # They come before the nodes have said who lives there, and are asked for again.
     assert {event["node"] for event in events if event["event"] == "refused"} == {"n0", "n1", "n2"}
     assert not [
-        event for event in events if event["event"] == "refused" and event["agent"] is not None
+        event
+        for event in events
+        if event["event"] == "quarantined" or (event["event"] == "refused" and event["agents"])
     ]
     assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
 
@@ -239,11 +262,19 @@ def test_a_finished_federation_gives_its_history_again(
 
 def test_a_round_is_delivered_again_and_not_computed_again(folder, experiment):
     node = experiment.node([0], folder)
-    request = encode(Request(experiment.fingerprint, 3, (0,), (2, 7), np.ones((1, 6))))
-    first = node.answer(request)
-    assert experiment.node([0], folder).answer(request) == first
+    output = experiment.terms().output_time
+    number = output // PERIOD
+    stops = (output % PERIOD, PERIOD)
+    assert stops[0] > 0
+    asked = request(experiment.fingerprint, number, (0,), stops, np.ones((1, 6)))
+    first = node.answer(asked)
+    assert experiment.node([0], folder).answer(asked) == node.answer(asked) == first
     (reply,) = decode(first, FROM_NODE)
-    assert (reply.round, reply.steps, reply.time, reply.params.shape) == (3, 7, 7, (2, 6))
+    assert (reply.round, reply.steps, reply.time) == (number, PERIOD, PERIOD)
+    agent, rows = experiment.agent(0), np.empty((2, 6))
+    unpack_rows(reply.params, np.ones(6), rows)
+    np.testing.assert_array_equal(rows[0], agent.local_steps(np.ones(6), stops[0]))
+    np.testing.assert_array_equal(rows[1], agent.local_steps(rows[0], PERIOD - stops[0]))
 
 
 @pytest.mark.parametrize(("number", "value"), [(3, 2.0), (2, 1.0)])
@@ -251,30 +282,40 @@ def test_a_round_whose_samples_are_used_is_not_computed_from_other_parameters(
     folder, experiment, number, value
 ):
     node = experiment.node([0], folder)
-    node.answer(encode(Request(experiment.fingerprint, 3, (0,), (7,), np.ones((1, 6)))))
-    again = node.answer(
-        encode(Request(experiment.fingerprint, number, (0,), (7,), np.full((1, 6), value)))
-    )
+    node.answer(request(experiment.fingerprint, 3, (0,), (7,), np.ones((1, 6))))
+    again = node.answer(request(experiment.fingerprint, number, (0,), (7,), np.full((1, 6), value)))
     assert decode(again, FROM_NODE) == [
         Failure(experiment.fingerprint, number, (0,), Trouble.AHEAD)
     ]
 
 
-def test_a_lost_state_is_noticed_and_its_samples_stay_out_of_the_average(folder, experiment):
+@pytest.mark.parametrize("fate", ["lost", "torn", "old"])
+def test_no_sample_is_used_twice_where_a_state_is_lost_torn_or_old(
+    folder, experiment, undisturbed, assert_same_bits, fate
+):
     transport = InMemory(spread(experiment, folder, HOMES))
+    copies = {}
 
     def lose(event):
+        files = state_files(folder / "n2", experiment.fingerprint)
+        if event["event"] == "round" and event["round"] == 2:
+            copies.update({path: path.read_bytes() for path in files})
         if event["event"] == "round" and event["round"] == 4:
-            AgentFile(folder / "n2", experiment.fingerprint, 3).path.unlink()
+            if fate == "torn":
+                files[-1].write_bytes(files[-1].read_bytes()[:-5])
+            for path in files if fate != "torn" else []:
+                path.unlink()
+            if fate == "old":
+                for path, content in copies.items():
+                    path.write_bytes(content)
 
-    outcome, events = serve(experiment, transport, folder, Rules(quorum=3), watch=lose)
+    outcome, events = serve(experiment, transport, folder, watch=lose)
     assert read_events(folder / "server") == events
-    refused = [event for event in events if event["event"] == "refused"]
-    assert [(event["agent"], event["reason"]) for event in refused] == 3 * [
-        (3, "step counter went back")
-    ]
-    assert not outcome.participation[5:, 3].any()
-    assert outcome.participation[:, :3].all()
+    assert_nothing_lost(folder, outcome.history, undisturbed, assert_same_bits)
+    log = [json.loads(line) for line in next(folder.glob("n2/*/node.jsonl")).open()]
+    steps = {"lost": 5, "torn": 1, "old": 2}[fate] * PERIOD
+    assert [event["steps"] for event in log if event["event"] == "skipped"] == [steps]
+    assert len([event for event in log if event["event"] == "damaged"]) == (fate == "torn")
 
 
 def damaged(content):
@@ -288,31 +329,33 @@ def damaged(content):
 
 def test_a_damaged_state_is_named_and_never_used(folder, experiment):
     node = experiment.node([0], folder)
-    request = Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6)))
-    node.answer(encode(request))
-    path = AgentFile(folder, experiment.fingerprint, 0).path
+    asked = request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6)))
+    node.answer(asked)
+    (path,) = state_files(folder, experiment.fingerprint)
     content = path.read_bytes()
     for broken in damaged(content):
         path.write_bytes(broken)
         with pytest.raises(StateError, match="is damaged"):
             read_sealed(path)
-    failure = decode(node.answer(encode(request)), FROM_NODE)
+    failure = decode(node.answer(asked), FROM_NODE)
     assert failure == [Failure(experiment.fingerprint, 0, (0,), Trouble.STATE)]
     log = (path.parent / "node.jsonl").read_text()
     assert "restore it from a copy" in log
 
 
-def test_a_state_of_another_agent_or_experiment_is_named(folder, experiment):
-    node = experiment.node([0, 1], folder)
-    node.answer(encode(Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6)))))
-    mine, other = (AgentFile(folder, experiment.fingerprint, agent) for agent in (0, 1))
-    other.path.write_bytes(mine.path.read_bytes())
-    with pytest.raises(StateError, match=r"is the state of agent 0 .* not of agent 1"):
-        other.read()
+def test_a_state_of_another_experiment_is_named(folder, experiment):
+    node = experiment.node([0], folder)
+    node.answer(request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6))))
+    (path,) = state_files(folder, experiment.fingerprint)
+    other = NodeFile(folder / "other", "ab" * 32)
+    other.folder.mkdir(parents=True)
+    (other.folder / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(StateError, match=r"is of experiment .* put the right file there"):
+        other.read(print)
 
 
 def hold(path, ready, done):
-    with held(pathlib.Path(path), "agent 0"):
+    with held(pathlib.Path(path), "the agents of this node"):
         ready.set()
         done.wait(60)
 
@@ -320,26 +363,26 @@ def hold(path, ready, done):
 def test_two_processes_never_work_on_one_agent(folder, experiment):
     context = multiprocessing.get_context("spawn")
     ready, done = context.Event(), context.Event()
-    file = AgentFile(folder, experiment.fingerprint, 0)
-    other = context.Process(target=hold, args=(str(file.folder / ".agent-0.lock"), ready, done))
+    file = NodeFile(folder, experiment.fingerprint)
+    other = context.Process(target=hold, args=(str(file.folder / ".node.lock"), ready, done))
     other.start()
     try:
         assert ready.wait(60)
         with (
-            pytest.raises(HeldError, match=f"Process {other.pid} is at work on agent 0"),
+            pytest.raises(HeldError, match=f"Process {other.pid} is at work on the agents of"),
             file.held(),
         ):
             pass
         node = experiment.node([0], folder)
-        request = encode(Request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6))))
-        assert decode(node.answer(request), FROM_NODE) == [
+        asked = request(experiment.fingerprint, 0, (0,), (7,), np.zeros((1, 6)))
+        assert decode(node.answer(asked), FROM_NODE) == [
             Failure(experiment.fingerprint, 0, (0,), Trouble.BUSY)
         ]
-        assert not file.path.exists()
+        assert not state_files(folder, experiment.fingerprint)
     finally:
         done.set()
         other.join(60)
-    assert isinstance(decode(node.answer(request), FROM_NODE)[0], Reply)
+    assert isinstance(decode(node.answer(asked), FROM_NODE)[0], Reply)
 
 
 def test_two_servers_never_work_in_one_directory(folder, experiment):
@@ -391,4 +434,4 @@ def test_a_server_gives_up_by_name_and_can_be_started_again(
 
 def test_a_node_without_agents_is_refused(folder, experiment):
     with pytest.raises(FederationError, match="has no agents"):
-        Node(experiment.fingerprint, [], experiment.agent, folder)
+        Node(experiment.fingerprint, [], SeparateAgents(experiment.agent), folder, 6)

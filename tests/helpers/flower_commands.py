@@ -16,6 +16,7 @@ from fegsam.federation.flower.processes import end_all, environment
 from fegsam.federation.protocol.ledger import Event, read_events
 from helpers.processes import python_environment
 
+FLOWER = ("--transport", "flower")
 PATIENCE = 600.0
 """Seconds for anything that is waited for. Flower takes about 65 to see that a node is gone, more
 where the machine is busy."""

@@ -10,7 +10,7 @@ from fegsam.federation.protocol.wire import encode
 
 HEAD = struct.Struct("<4sBQ")
 """magic, kind, length of the body"""
-MAGIC, REPLY = b"FGS1", 4
+MAGIC, REPLY = b"FGS2", 5
 CHECKSUM = 32
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.node import Node
 from fegsam.federation.protocol.server import Outcome, Rules, Server
-from fegsam.federation.protocol.transport import Lost
+from fegsam.federation.protocol.transport import Joined, Lost
 
-Behaviour = Callable[[Node, bytes], "bytes | Lost | None"]
+Behaviour = Callable[[Node, bytes], "bytes | Lost | Joined | None"]
 
 
 def honest(node: Node, payload: bytes) -> bytes:
@@ -68,6 +69,7 @@ def serve(
     folder: pathlib.Path,
     rules: Rules | None = None,
     watch: Callable[[dict[str, Any]], None] | None = None,
+    claims: Claims | None = None,
 ) -> tuple[Outcome, list[dict[str, Any]]]:
     """Run a server to its end, `watch` seeing each event; what came out, and its events."""
     events: list[dict[str, Any]] = []
@@ -78,6 +80,12 @@ def serve(
             watch(event)
 
     server = Server(
-        experiment.terms(), transport, folder / "server", rules, on_event=see, clock=transport.clock
+        experiment.terms(),
+        transport,
+        folder / "server",
+        rules,
+        claims=claims,
+        on_event=see,
+        clock=transport.clock,
     )
     return server.run(), events

@@ -12,23 +12,34 @@ from flwr.clientapp import ClientApp
 
 from fegsam.federation.flower.client import node_of, node_settings
 from fegsam.federation.flower.grid_transport import packed, unpacked
+from fegsam.federation.protocol.sparse_rows import RowsError, pack_rows, unpack_rows
 from fegsam.federation.protocol.wire import FROM_NODE, Reply, decode, encode
 
+DIMENSION = 12
+"""Of Q-learning on the study that `deployed` writes."""
 LIES_FILE = "lies.json"
 """Beside the node's state: {round: lie}."""
 
 
-def _other_params(reply: Reply, value: float) -> bytes:
-    params = reply.params.copy()
-    params[-1, 0] = value
+def _rows(reply: Reply, value: float, dimension: int = DIMENSION) -> bytes:
+    params = pack_rows(np.full((_stops(reply), dimension), value))
     return encode(dataclasses.replace(reply, params=params))
 
 
+def _stops(reply: Reply) -> int:
+    """The number of rows in a reply: two in the round of the output time, else one."""
+    try:
+        unpack_rows(reply.params, 0.0, np.empty((1, DIMENSION)))
+    except RowsError:
+        return 2
+    return 1
+
+
 LIES = {
-    "nan": lambda reply: _other_params(reply, np.nan),
-    "inf": lambda reply: _other_params(reply, np.inf),
-    "shape": lambda reply: encode(dataclasses.replace(reply, params=reply.params[:, :-1])),
-    "norm": lambda reply: _other_params(reply, 1e300),
+    "nan": lambda reply: _rows(reply, np.nan),
+    "inf": lambda reply: _rows(reply, np.inf),
+    "shape": lambda reply: _rows(reply, 0.0, DIMENSION - 1),
+    "norm": lambda reply: _rows(reply, 1e300),
     "stale": lambda reply: encode(dataclasses.replace(reply, round=reply.round - 1)),
     "other": lambda reply: encode(dataclasses.replace(reply, fingerprint="ab" * 32)),
     "random": lambda reply: np.random.default_rng(reply.round).bytes(200),

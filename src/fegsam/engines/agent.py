@@ -6,7 +6,7 @@ many agents at once in their own compiled code, and `tests/agreement` checks tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -82,6 +82,81 @@ class Agent(Protocol):
     def restore(self, state: State) -> None:
         """Continue from what `save` returned."""
         ...
+
+
+class AgentGroup(Protocol):
+    """Agents on one machine, which make their steps together."""
+
+    def time(self, agent: int) -> int:
+        """The number of steps of an agent since its start."""
+        ...
+
+    def local_steps(
+        self,
+        agents: Sequence[int],
+        params: np.ndarray,
+        counts: np.ndarray,
+        step_sizes: np.ndarray | None = None,
+        corrections: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """(m, d): what `Agent.local_steps` says for each of `agents`, from `params` (m, d)."""
+        ...
+
+    def skip(self, agent: int, count: int) -> None:
+        """Let an agent move on by `count` steps that are not made."""
+        ...
+
+    def save(self, agent: int) -> dict[str, np.ndarray]:
+        """Everything that an agent's next step depends on, besides the parameters."""
+        ...
+
+    def restore(self, agent: int, state: State) -> None:
+        """Let an agent continue from what `save` returned."""
+        ...
+
+
+class SeparateAgents:
+    """A group of agents that know nothing of each other; `make` makes each in its first state."""
+
+    def __init__(self, make: Callable[[int], Agent]) -> None:
+        self._make, self._made = make, dict[int, Agent]()
+
+    def _agent(self, agent: int) -> Agent:
+        if agent not in self._made:
+            self._made[agent] = self._make(agent)
+        return self._made[agent]
+
+    def time(self, agent: int) -> int:
+        return self._agent(agent).time
+
+    def local_steps(
+        self,
+        agents: Sequence[int],
+        params: np.ndarray,
+        counts: np.ndarray,
+        step_sizes: np.ndarray | None = None,
+        corrections: np.ndarray | None = None,
+    ) -> np.ndarray:
+        moved = []
+        for row, agent in enumerate(agents):
+            count, options = int(counts[row]), ()
+            if step_sizes is not None or corrections is not None:
+                sizes = None if step_sizes is None else step_sizes[:count]
+                options = sizes, None if corrections is None else corrections[row]
+            moved.append(self._agent(agent).local_steps(params[row], count, *options))
+        return np.array(moved)
+
+    def skip(self, agent: int, count: int) -> None:
+        raise ProblemError(
+            f"Agent {agent} is {count} steps behind, which it cannot skip; restore its newest "
+            "state."
+        )
+
+    def save(self, agent: int) -> dict[str, np.ndarray]:
+        return self._agent(agent).save()
+
+    def restore(self, agent: int, state: State) -> None:
+        self._agent(agent).restore(state)
 
 
 Steps = Callable[[np.ndarray, Path, np.ndarray, np.ndarray | None], int]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,15 +17,10 @@ from fegsam.federation.protocol.ledger import Event, read_events
 _QUIET = frozenset({"round", "started", "resumed", "finished", "joined", "waiting"})
 """Events of normal operation; all others are shown as they occur."""
 
+_APART = 0.25
+"""Seconds between two rounds that are shown."""
 _SHOWN_AGENTS = 24
 _SHOWN_TROUBLES = 8
-
-
-@dataclass
-class _Attendance:
-    answered: int = 0
-    missed: int = 0
-    last: int | None = None
 
 
 @dataclass
@@ -38,7 +36,11 @@ class LogSummary:
     bytes_up: int = 0
     bytes_down: int = 0
     state: str = "starting"
-    agents: dict[int, _Attendance] = field(default_factory=dict)
+    asked: int = 0
+    """agents asked in the last round"""
+    answered: int = 0
+    missed: Counter[int] = field(default_factory=Counter)
+    """the rounds that closed without an agent"""
     troubles: list[Event] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
@@ -61,18 +63,20 @@ class LogSummary:
         )
         self.seconds = event["seconds"]
         self.bytes_up, self.bytes_down = event["bytes_up"], event["bytes_down"]
-        for agent in event["answered"]:
-            seen = self.agents.setdefault(agent, _Attendance())
-            seen.answered, seen.last = seen.answered + 1, event["round"]
-        for agent in event["missing"]:
-            self.agents.setdefault(agent, _Attendance()).missed += 1
+        self.answered, self.asked = event["answered"], event["asked"]
+        self.missed.update(event["missing"])
 
     def line(self) -> str:
         """The current state in one line."""
         rounds = f"round {self.rounds or 0}" + (f"/{self.total}" if self.total else "")
         error = "" if self.error is None else f", squared error {self.error:.3e}"
-        pace = "" if self.seconds is None else f", {self.seconds:.1f} s a round"
-        return f"{self.state}: {rounds}, time {self.time}{error}{pace}"
+        pace = "" if self.seconds is None else f", {_duration(self.seconds)} a round"
+        answers = f", {self.answered} of {self.asked} answered" if self.rounds else ""
+        return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{1e3 * seconds:.0f} ms"
 
 
 def described(event: Event) -> str:
@@ -94,6 +98,9 @@ class Board:
         self._stream = stream or sys.stderr
         self._summary = LogSummary()
         self._live: Any = None
+        self._shown_at = -math.inf
+        self._unseen = False
+        """whether a round closed after the last one that was shown"""
 
     def __enter__(self) -> Board:
         if self._stream.isatty():
@@ -107,22 +114,29 @@ class Board:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._unseen:
+            self._show_round()
         if self._live is not None:
             self._live.stop()
 
     def show(self, event: Event) -> None:
         self._summary.take(event)
-        if self._live is not None:
+        if event["event"] == "round":
+            # Rounds of milliseconds are not all shown.
+            self._unseen = time.monotonic() - self._shown_at < _APART
+            if not self._unseen:
+                self._show_round()
+        elif self._live is not None:
             self._live.update(self._table())
-        elif event["event"] == "round":
-            answered, asked = len(event["answered"]), len(event["asked"])
-            print(
-                f"{self._summary.line()}, {answered} of {asked} answered",
-                file=self._stream,
-                flush=True,
-            )
         elif event["event"] not in _QUIET:
             print(described(event), file=self._stream, flush=True)
+
+    def _show_round(self) -> None:
+        self._shown_at = time.monotonic()
+        if self._live is not None:
+            self._live.update(self._table())
+        else:
+            print(self._summary.line(), file=self._stream, flush=True)
 
     def _table(self) -> Any:
         return table(self._summary)
@@ -134,24 +148,20 @@ def table(summary: LogSummary) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    agents = Table("agent", "rounds", "missed", "last round")
-    for number in sorted(summary.agents)[:_SHOWN_AGENTS]:
-        seen = summary.agents[number]
-        agents.add_row(
-            str(number),
-            str(seen.answered),
-            str(seen.missed),
-            "" if seen.last is None else str(seen.last),
-        )
-    if len(summary.agents) > _SHOWN_AGENTS:
-        agents.add_row(f"and {len(summary.agents) - _SHOWN_AGENTS} more", "", "", "")
+    missed = Table("agent", "rounds missed")
+    for agent, count in summary.missed.most_common(_SHOWN_AGENTS):
+        missed.add_row(str(agent), str(count))
+    if len(summary.missed) > _SHOWN_AGENTS:
+        missed.add_row(f"and {len(summary.missed) - _SHOWN_AGENTS} more", "")
     troubles = [
-        Text(f"{_clock(event)} {described(event)}") for event in summary.troubles[-_SHOWN_TROUBLES:]
+        Text(f"{clock_of(event)} {described(event)}")
+        for event in summary.troubles[-_SHOWN_TROUBLES:]
     ]
-    return Group(Text(summary.line()), agents, *troubles)
+    return Group(Text(summary.line()), *([missed] if summary.missed else []), *troubles)
 
 
-def _clock(event: Event) -> str:
+def clock_of(event: Event) -> str:
+    """The time of day of an event, on this machine."""
     return time.strftime("%H:%M:%S", time.localtime(event["clock"]))
 
 
@@ -168,12 +178,17 @@ def read_summary(directory: Path) -> LogSummary:
         raise FederationError(
             f"{directory} has no log of events: give the directory of results of a federation."
         )
-    summary = LogSummary()
     try:
-        for event in events:
-            summary.take(event)
+        return summary_of(events)
     except (KeyError, TypeError) as error:
         raise FederationError(
             f"the log of events in {directory} is damaged ({error!r}): restore it from a copy."
         ) from None
+
+
+def summary_of(events: Iterable[Event]) -> LogSummary:
+    """The summary of some events."""
+    summary = LogSummary()
+    for event in events:
+        summary.take(event)
     return summary

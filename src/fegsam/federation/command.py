@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
-import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from fegsam.completion import add_path
-from fegsam.federation.errors import FederationError
+from fegsam.federation import actions
 
 TRUST = (
     "run all code that the study names, including a rule that is stored with results and "
@@ -33,9 +29,9 @@ class _Action(NamedTuple):
 
 def add_actions(federate: argparse.ArgumentParser) -> None:
     """Add the actions of `fegsam federate`."""
-    actions = federate.add_subparsers(dest="action", metavar="action", required=True)
+    added = federate.add_subparsers(dest="action", metavar="action", required=True)
     for name, action in _ACTIONS.items():
-        parser = actions.add_parser(
+        parser = added.add_parser(
             name,
             help=action.line,
             description=textwrap.fill(action.about, 98),
@@ -77,6 +73,41 @@ def _node_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_results(parser)
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        type=int,
+        const=8080,
+        metavar="PORT",
+        help="serve it as a page that refreshes itself; port 8080 by default",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address of the page; by default that of this machine alone",
+    )
+
+
+def _renew_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="DIR", help="the directory that init wrote")
+
+
+def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="SERVER", help="the directory `server` that init wrote")
+    parser.add_argument("nodes", nargs="+", metavar="NODE", help="name of a node, such as node-0")
+
+
+def _readmit_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="SERVER", help="the directory `server` that init wrote")
+    _add_output(parser)
+    parser.add_argument(
+        "--agents", nargs="+", type=int, default=[], metavar="I", help="agents to forgive"
+    )
+    parser.add_argument("--nodes", nargs="+", default=[], metavar="NODE", help="nodes to forgive")
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
     add_path(parser, "output", metavar="DIR", help="the results of `run` or `server`")
 
 
@@ -92,6 +123,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_study(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--transport",
+        choices=("grpc", "flower"),
+        default="grpc",
+        help="what carries the messages: gRPC (the default), or Flower for fleets that run it",
+    )
     add_path(parser, "spec", help="a study, whose first cell is run")
     parser.add_argument("--seed", type=int, help="seed of the run; the study's first by default")
     parser.add_argument(
@@ -118,6 +155,12 @@ def _add_study(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time after which a round closes with its quorum",
     )
+    parser.add_argument(
+        "--aggregate",
+        choices=("agent", "node"),
+        default="agent",
+        help="what a node sends: the parameters of each agent (the default), or their exact sum",
+    )
     parser.add_argument("--trust", action="store_true", help=TRUST)
     parser.add_argument(
         "--insecure",
@@ -130,97 +173,6 @@ def federate(given: argparse.Namespace) -> int:
     return _ACTIONS[given.action].run(given)
 
 
-def _rules(given: argparse.Namespace) -> dict[str, int | float]:
-    named = {name: getattr(given, name) for name in ("quorum", "participants", "round_timeout")}
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def _run(given: argparse.Namespace) -> int:
-    from fegsam.federation.board import Board
-    from fegsam.federation.flower.local import run_locally
-
-    with Board() as board:
-        history = run_locally(
-            given.spec,
-            given.output,
-            seed=given.seed,
-            num_nodes=given.nodes,
-            rules=_rules(given),
-            insecure=given.insecure,
-            trust=given.trust or None,
-            on_event=board.show,
-        )
-    print(f"history: {history}")
-    return 0
-
-
-def _init(given: argparse.Namespace) -> int:
-    from fegsam.federation.flower.deployment import Entrance, init
-
-    nodes = init(
-        given.directory,
-        given.spec,
-        Entrance(given.host, given.port, given.insecure),
-        seed=given.seed,
-        num_nodes=given.nodes,
-        rules=_rules(given),
-        trust=given.trust or None,
-    )
-    print("On the server, with a copy of this directory:")
-    print(f"  fegsam federate server {shlex.quote(str(given.directory / 'server'))} -o results")
-    print("On each node, with a copy of its directory alone:")
-    for node in nodes:
-        print(f"  fegsam federate node {shlex.quote(str(node))}")
-    if not given.insecure:
-        print(
-            f"Keep {given.directory / 'authority'} where no machine of the federation can read it."
-        )
-    return 0
-
-
-def _server(given: argparse.Namespace) -> int:
-    from fegsam.federation.board import Board
-    from fegsam.federation.flower.deployment import load_server
-    from fegsam.federation.flower.local import finished
-    from fegsam.federation.flower.supervisor import Supervisor
-    from fegsam.federation.protocol.share import load_terms
-
-    side = load_server(given.directory)
-    with Board() as board:
-        Supervisor(side, given.output, fresh=False, on_event=board.show).run()
-    print(f"history: {finished(given.output, load_terms(side.terms).settings)}")
-    return 0
-
-
-def _node(given: argparse.Namespace) -> int:
-    """Replace this process by Flower's SuperNode, so that its supervisor supervises the node."""
-    from fegsam.federation.flower.deployment import load_node
-    from fegsam.federation.flower.processes import environment
-    from fegsam.federation.flower.supervisor import mark_of, node_command
-
-    side = replace(load_node(given.directory), trust=given.trust)
-    side.check_trust()
-    command, home = node_command(side)
-    sys.stdout.flush()
-    try:
-        os.execve(command[0], command, environment(home, mark_of(side.directory)))
-    except FileNotFoundError:
-        raise FederationError("A node needs Flower; run: pip install 'fegsam[flower]'") from None
-
-
-def _status(given: argparse.Namespace) -> int:
-    from fegsam.federation.board import read_summary, table
-
-    summary = read_summary(given.output)
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(table(summary))
-    else:
-        print(summary.line())
-    return 0
-
-
 _ACTIONS: dict[str, _Action] = {
     "run": _Action(
         "run a whole federation on this machine; a killed run resumes where it stopped",
@@ -230,7 +182,7 @@ _ACTIONS: dict[str, _Action] = {
         "command again resumes a stopped run.",
         "run study.toml -o results",
         _run_arguments,
-        _run,
+        actions.run,
     ),
     "init": _Action(
         "write the directories to copy to the server and the nodes",
@@ -239,7 +191,7 @@ _ACTIONS: dict[str, _Action] = {
         "them. Copy each node's directory to its machine; no other machine needs it.",
         "init fed study.toml --host hub.example.org",
         _init_arguments,
-        _init,
+        actions.init,
     ),
     "server": _Action(
         "run the server of a directory that init wrote",
@@ -247,7 +199,7 @@ _ACTIONS: dict[str, _Action] = {
         "server at its current round.",
         "server fed/server -o results",
         _server_arguments,
-        _server,
+        actions.server,
     ),
     "node": _Action(
         "run the node of a directory that init wrote",
@@ -256,14 +208,39 @@ _ACTIONS: dict[str, _Action] = {
         "node resumes where it stopped, and no sample is used twice.",
         "node fed/nodes/node-0",
         _node_arguments,
-        _node,
+        actions.node,
     ),
     "status": _Action(
         "show the state of the federation in a directory of results",
         "Show the current round of a federation, which agents answered, and what was refused and "
         "why. This works at any time, also after the run.",
-        "status results",
+        "status results --serve",
         _status_arguments,
-        _status,
+        actions.status,
+    ),
+    "renew": _Action(
+        "write new certificates for the server and all nodes",
+        "Sign new certificates for the keys in a directory that init wrote, with its authority. "
+        "Keys stay, so copy the new certificates to their machines at any time before the old ones "
+        "expire.",
+        "renew fed",
+        _renew_arguments,
+        actions.renew,
+    ),
+    "revoke": _Action(
+        "end the right of a node to take part",
+        "Delete the public keys of nodes from the server's directory. A running server ends their "
+        "connections, and admits them no more.",
+        "revoke fed/server node-1",
+        _revoke_arguments,
+        actions.revoke,
+    ),
+    "readmit": _Action(
+        "let quarantined agents or nodes take part again",
+        "Forgive agents or nodes their offences. Stop the server first; when it is started again, "
+        "it resumes with them.",
+        "readmit fed/server -o results --agents 3",
+        _readmit_arguments,
+        actions.readmit,
     ),
 }

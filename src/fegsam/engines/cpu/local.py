@@ -1,39 +1,29 @@
-"""One agent by itself, compiled: its stream and its local steps, as the `cpu` engine makes them.
+"""Agents on a machine of their own, compiled: their paths and local steps, as `cpu` makes them.
 
-What the `cpu` engine does for many agents in lockstep, for an agent that lives on a machine of its
-own: the same rule, the same write, the same random numbers.
+What the `cpu` engine does for all agents in lockstep, for agents that live on a node of a
+federation: the same rule, the same write, the same random numbers. All steps of all agents of a
+request are one compiled call.
 """
-
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 
-from fegsam.algorithms.rule import Algorithm, Path, check_part, require_fixed_policies
-from fegsam.compilation import compiled, explained, renewed, rule_key
-from fegsam.engines.agent import State, StreamAgent
-from fegsam.engines.cpu.memory import StepLog, StepRange, Trace, Write
-from fegsam.engines.cpu.sampling import (
-    Draw,
-    draw_windows,
-    enter,
-    extend,
-    first_states,
-    make_tile,
+from fegsam.algorithms.rule import Algorithm, check_part, require_fixed_policies
+from fegsam.compilation import explained
+from fegsam.engines.agent import State
+from fegsam.engines.cpu.local_loops import (
+    PathSource,
+    Positions,
+    Todo,
+    compiled_local_steps,
+    read_path,
 )
-from fegsam.engines.cpu.steps import make_steps
-from fegsam.engines.job import (
-    Agents,
-    Chain,
-    Sampling,
-    check_sampling,
-    check_seeds,
-    lower_agents,
-    lower_chain,
-)
+from fegsam.engines.cpu.memory import StepLog, Trace, Write
+from fegsam.engines.cpu.sampling import first_states, make_tile
+from fegsam.engines.job import Sampling, check_sampling, check_seeds, lower_agents, lower_chain
 from fegsam.errors import ProblemError
 from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import integer, positive
@@ -43,84 +33,156 @@ STEPS_AT_ONCE = 1 << 12
 """Steps whose path is drawn ahead of the updates."""
 
 
-class CompiledStream:
-    """The transitions of agent `agent` under `seed`, for a rule that looks at `window` of them."""
+class SimulatedAgents:
+    """Agents of ``fegsam.run(problem, algorithm, step_size=...)`` under `seed`, together.
+
+    Only the environments and policies of their own kinds are looked at, so `problem` may leave out
+    the other agents'.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fegsam as fg
+    >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+    >>> both = SimulatedAgents(fed, fg.QLearning(), step_size=0.1, seed=0, agents=[1, 3])
+    >>> moved = both.local_steps([3], np.zeros((1, 4)), np.array([50]))
+    >>> alone = SimulatedAgent(fed, fg.QLearning(), step_size=0.1, seed=0, agent=3)
+    >>> bool((moved[0] == alone.local_steps(np.zeros(4), 50)).all()), both.time(3), both.time(1)
+    (True, 50, 0)
+    """
 
     def __init__(
-        self, chain: Chain, agents: Agents, sampling: Sampling, window: int, seed: int, agent: int
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        *,
+        step_size: float,
+        seed: int,
+        agents: Sequence[int],
+        sampling: Sampling = "markov",
     ) -> None:
-        self._chain, self._agents, self._agent = chain, agents, agent
-        self._iid, self._window, self._seed = sampling == "iid", window, np.uint64(seed)
-        self._ahead = max(window, 1)
-        self._tile = make_tile(1, self._ahead)
-        self._time = 0
-        # The window of the next step as far as it is known: n states and the actions between them.
-        self._states = np.zeros(self._ahead, np.uint32)
-        self._actions = np.zeros(self._ahead - 1, np.uint32)
-        enter(self._tile, chain, agents, agent, 1)
-        first_states(chain, self._seed, agent, 1, self._states)
-        self._tile.states[0, 0] = self._states[0]
-        extend(self._tile, chain, Draw(self._seed, agent, 1, 0, self._ahead - 1), 1)
-        self._states[:] = self._tile.states[0]
-        self._actions[:] = self._tile.actions[0, : self._ahead - 1]
-
-    @property
-    def time(self) -> int:
-        return self._time
-
-    @property
-    def stride(self) -> int:
-        return self._window + 1 if self._iid else 1
-
-    def rows(self, steps: int) -> Path:
-        states, actions = np.zeros((2, steps * self.stride + self._ahead), np.uint32)
-        kind = self._agents.kinds[self._agent]
-        places = np.uint64(self._agents.mdps[kind]), np.uint64(self._agents.policies[kind])
-        return Path(states, actions, np.uint64(kind), *places)
-
-    def read(self, rows: Path, count: int) -> int:
-        tile = self._tile._replace(
-            states=rows.states[None],
-            actions=rows.actions[None],
-            flat_states=rows.states,
-            flat_actions=rows.actions,
+        check_part(algorithm, problem)
+        require_fixed_policies(algorithm, "an agent of a federation draws its path without them")
+        check_seeds((seed,))
+        check_sampling(sampling)
+        policies = algorithm.policies(problem)
+        check_chains(problem, policies)
+        for agent in agents:
+            if integer(agent, "agent", least=-1) not in range(problem.num_agents):
+                raise ProblemError(
+                    f"agent is {agent}; there are agents 0 to {problem.num_agents - 1}."
+                )
+        self._step_size = positive(step_size, "step_size")
+        self._rule, self._tables = algorithm.rule, algorithm.tables(problem)
+        self._dimension = algorithm.dimension(problem)
+        self._run = compiled_local_steps(algorithm.form, algorithm.rule)
+        window, ahead, count = algorithm.window, max(algorithm.window, 1), len(agents)
+        stride = window + 1 if sampling == "iid" else 1
+        self._at_once = STEPS_AT_ONCE
+        self._source = PathSource(
+            lower_chain(problem, policies, sampling),
+            lower_agents(problem, policies),
+            np.uint64(seed),
+            sampling == "iid",
+            window,
+            make_tile(1, self._at_once * stride + ahead),
         )
-        draw = Draw(self._seed, self._agent, 1, self._time, count)
-        if self._iid:
-            draw_windows(tile, self._chain, self._agents, draw, self._window)
-        else:
-            ahead = self._ahead
-            rows.states[:ahead], rows.actions[: ahead - 1] = self._states, self._actions
-            extend(tile, self._chain, draw, ahead)
-            self._states[:] = rows.states[count : count + ahead]
-            self._actions[:] = rows.actions[count : count + ahead - 1]
-        self._time += count
-        return count
+        self._places = {agent: place for place, agent in enumerate(agents)}
+        states = np.zeros((count, ahead), np.uint32)
+        self._positions = Positions(
+            np.array(agents, np.int64),
+            np.zeros(count, np.int64),
+            states,
+            np.zeros((count, ahead - 1), np.uint32),
+        )
+        for place, agent in enumerate(agents):
+            first_states(self._source.chain, self._source.seed, agent, 1, states[place])
+            if sampling == "markov":
+                read_path(self._positions, self._source, place, 1, ahead - 1)
+        self._out = np.zeros(self._dimension)
+        nothing = StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
+        self._trace = Trace(Write(False, False, False), nothing, 0, self._out)
 
-    def save(self) -> dict[str, np.ndarray]:
+    def time(self, agent: int) -> int:
+        """The number of steps of an agent since its start."""
+        return int(self._positions.times[self._places[agent]])
+
+    def local_steps(
+        self,
+        agents: Sequence[int],
+        params: np.ndarray,
+        counts: np.ndarray,
+        step_sizes: np.ndarray | None = None,
+        corrections: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """(m, d): make the next `counts` (m) steps of some agents from `params` (m, d).
+
+        The step sizes (of the longest) are the constant one by default. The `corrections` (m, d)
+        are added to what the rule says at every step.
+        """
+        params = np.array(params, np.float64)
+        if params.shape != (len(agents), self._dimension):
+            raise ProblemError(
+                f"params has shape {params.shape[1:]}; this agent has {self._dimension} parameters."
+            )
+        places = np.array([self._places[agent] for agent in agents], np.int64)
+        todo = Todo(places, np.asarray(counts, np.int64), params, self._out, self._at_once)
+        with explained(self._rule):
+            if corrections is None and (step_sizes is None or len(np.unique(step_sizes)) < 2):
+                size = self._step_size if step_sizes is None else step_sizes.max(initial=0.0)
+                self._run.equal(
+                    self._positions, self._source, self._tables, todo, np.float64(size), self._trace
+                )
+                return params
+            if corrections is None:
+                corrections = np.zeros((len(agents), 0))
+            if step_sizes is None:
+                step_sizes = np.full(int(todo.counts.max()), self._step_size)
+            self._run.varied(
+                self._positions,
+                self._source,
+                self._tables,
+                todo,
+                np.asarray(step_sizes, np.float64),
+                corrections,
+                self._trace,
+            )
+        return params
+
+    def skip(self, agent: int, count: int) -> None:
+        """Let an agent's path move on by `count` steps that are not made."""
+        place, ahead = self._places[agent], self._positions.states.shape[1]
+        while count > 0:
+            some = min(count, self._at_once)
+            read_path(self._positions, self._source, place, ahead, some)
+            self._positions.times[place] += some
+            count -= some
+
+    def save(self, agent: int) -> dict[str, np.ndarray]:
+        """The position of an agent's path."""
+        place, at = self._places[agent], self._positions
         return {
-            "time": np.array(self._time, np.int64),
-            "states": self._states.copy(),
-            "actions": self._actions.copy(),
+            "time": at.times[place].copy(),
+            "states": at.states[place].copy(),
+            "actions": at.actions[place].copy(),
         }
 
-    def restore(self, state: State) -> None:
-        for name, value in self.save().items():
+    def restore(self, agent: int, state: State) -> None:
+        """Continue from what `save` returned."""
+        for name, value in self.save(agent).items():
             found = state.get(name)
             if found is None or found.dtype != value.dtype or found.shape != value.shape:
                 raise ProblemError(
-                    f"The state of agent {self._agent} has no fitting {name!r}; "
-                    "it is of another algorithm."
+                    f"The state of agent {agent} has no fitting {name!r}; it is of another "
+                    "algorithm."
                 )
-        self._time = int(state["time"])
-        self._states[:], self._actions[:] = state["states"], state["actions"]
+        place, at = self._places[agent], self._positions
+        at.times[place] = state["time"]
+        at.states[place], at.actions[place] = state["states"], state["actions"]
 
 
-class SimulatedAgent(StreamAgent[CompiledStream]):
+class SimulatedAgent:
     """Agent `agent` of ``fegsam.run(problem, algorithm, step_size=...)`` under `seed`.
-
-    Only the environment and the policy of its own kind are looked at, so `problem` may leave out
-    the other agents'.
 
     Examples
     --------
@@ -145,84 +207,38 @@ class SimulatedAgent(StreamAgent[CompiledStream]):
         agent: int,
         sampling: Sampling = "markov",
     ) -> None:
-        check_part(algorithm, problem)
-        require_fixed_policies(algorithm, "an agent of a federation draws its path without them")
-        check_seeds((seed,))
-        check_sampling(sampling)
-        policies = algorithm.policies(problem)
-        check_chains(problem, policies)
-        if integer(agent, "agent", least=-1) not in range(problem.num_agents):
-            raise ProblemError(f"agent is {agent}; there are agents 0 to {problem.num_agents - 1}.")
-        size = positive(step_size, "step_size")
-        chain, agents = lower_chain(problem, policies, sampling), lower_agents(problem, policies)
-        stream = CompiledStream(chain, agents, sampling, algorithm.window, seed, agent)
-        tables, dimension = algorithm.tables(problem), algorithm.dimension(problem)
-        run, stride = compiled_local_steps(algorithm.form, algorithm.rule), stream.stride
-        out = np.zeros(dimension)
-        nothing = StepLog(np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))
-        trace = Trace(Write(False, False, False), nothing, 0, out)
+        self._agent = agent
+        self._alone = SimulatedAgents(
+            problem, algorithm, step_size=step_size, seed=seed, agents=(agent,), sampling=sampling
+        )
 
-        def steps(
-            params: np.ndarray, rows: Path, sizes: np.ndarray, correction: np.ndarray | None
-        ) -> int:
-            reach = StepRange(np.uint64(0), np.uint64(stride), len(sizes))
-            scratch = _Scratch(params, out)
-            with explained(algorithm.rule):
-                if correction is None and (sizes == sizes[0]).all():
-                    return run.equal(scratch, rows, tables, np.float64(sizes[0]), reach, trace)
-                added = nothing.old if correction is None else correction
-                return run.varied(scratch, rows, tables, sizes, reach, trace, added)
+    @property
+    def time(self) -> int:
+        return self._alone.time(self._agent)
 
-        super().__init__(stream, steps, dimension, size, STEPS_AT_ONCE)
+    def local_steps(
+        self,
+        params: np.ndarray,
+        count: int,
+        step_sizes: np.ndarray | None = None,
+        correction: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Make the next `count` steps, as `Agent.local_steps` says."""
+        corrections = None if correction is None else correction[None]
+        row, counts = np.asarray(params)[None], np.array([count])
+        return self._alone.local_steps((self._agent,), row, counts, step_sizes, corrections)[0]
 
+    def direction(self, params: np.ndarray) -> np.ndarray:
+        """(d): what the rule says at `params` for the next step, which is not made."""
+        place = self.save()
+        moved = self.local_steps(params, 1, np.ones(1))
+        self.restore(place)
+        return moved - params
 
-class _Scratch(NamedTuple):
-    params: np.ndarray
-    out: np.ndarray
-    """(d): what a dense rule fills"""
+    def save(self) -> dict[str, np.ndarray]:
+        """Everything that the next step depends on, besides the parameters."""
+        return self._alone.save(self._agent)
 
-
-class _Loops(NamedTuple):
-    """The compiled loops of one rule."""
-
-    equal: Any
-    """steps of one size"""
-    varied: Any
-    """steps of sizes of their own, each followed by a correction"""
-
-
-def make_local_steps(form, rule, key):
-    """The loops for one rule; `key` identifies the rule (see `compilation`)."""
-    steps = make_steps(form, rule, key)
-
-    @compiled(key=key)
-    def local_steps(scratch, path, tables, step_size, reach, trace):
-        """The steps `reach` on `scratch.params` along `path`; how many of them left it finite."""
-        return steps(scratch, path, tables, step_size, reach, trace)
-
-    @compiled(key=key)
-    def varied_steps(scratch, path, tables, step_sizes, reach, trace, correction):
-        """The same with the `step_sizes` (steps), and a `correction` (d), or (0) for none."""
-        params, at = scratch.params, reach.at
-        for k in range(reach.steps):
-            once = StepRange(at, reach.stride, 1)
-            if steps(scratch, path, tables, step_sizes[k], once, trace) == 0:
-                return k
-            for j in range(correction.shape[0]):
-                params[j] += step_sizes[k] * correction[j]
-            at += reach.stride
-        return reach.steps
-
-    return _Loops(local_steps, varied_steps)
-
-
-_local_steps_of_rule: dict[Any, _Loops] = {}
-
-
-def compiled_local_steps(form: str, rule: Any) -> _Loops:
-    """The compiled loops for a rule; kept per process, since a rule may be compiled only once."""
-    key = rule_key(rule)
-    slot = (form, key if key is not None else rule)
-    if slot not in _local_steps_of_rule:
-        _local_steps_of_rule[slot] = make_local_steps(form, renewed(rule), key)
-    return _local_steps_of_rule[slot]
+    def restore(self, state: State) -> None:
+        """Continue from what `save` returned."""
+        self._alone.restore(self._agent, state)

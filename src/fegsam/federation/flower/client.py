@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.grid_transport import packed, unpacked
-from fegsam.federation.protocol.experiment import Experiment
-from fegsam.federation.protocol.node import Node
-from fegsam.federation.protocol.share import load_share
+from fegsam.federation.hosting import NodeSettings, node_of
 
 try:
     from flwr.app import Context, Message
@@ -26,19 +22,6 @@ except ImportError as error:
     raise FederationError(
         "A federation on several machines needs Flower; run: pip install 'fegsam[flower]'"
     ) from error
-
-
-@dataclass(frozen=True)
-class NodeSettings:
-    """The agents and the experiment of a node, and the directory of their state."""
-
-    experiment: Path
-    """a share, or the TOML file of a study"""
-    seed: int | None
-    agents: tuple[int, ...]
-    state_dir: Path
-    trust: bool = False
-    """whether the code that a study names may run"""
 
 
 def node_settings(context: Context) -> NodeSettings:
@@ -51,6 +34,7 @@ def node_settings(context: Context) -> NodeSettings:
         agents=tuple(int(agent) for agent in str(config["agents"]).split(",")),
         state_dir=Path(str(config["state-dir"])),
         trust=bool(config.get("trust", False)),
+        salt=str(config.get("salt", "")),
     )
 
 
@@ -72,19 +56,6 @@ def client_app(settings: Callable[[Context], NodeSettings]) -> ClientApp:
         return Message(packed(node.answer(unpacked(message.content) or b"")), reply_to=message)
 
     return app
-
-
-@lru_cache(maxsize=64)
-def node_of(settings: NodeSettings) -> Node:
-    """The node with its agents, made once per process."""
-    path = settings.experiment
-    is_spec = path.suffix == ".toml"
-    experiment = (
-        Experiment.from_spec(path, settings.seed, trust=settings.trust)
-        if is_spec
-        else load_share(path)
-    )
-    return experiment.node(settings.agents, settings.state_dir)
 
 
 app = client_app(node_settings)

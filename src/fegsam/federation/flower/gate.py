@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
-import logging
-import logging.handlers
 import socket
 import socketserver
 import ssl
 import threading
 import time
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, cast
 
+from fegsam.federation.credentials import Tls
 from fegsam.federation.errors import FederationError
+from fegsam.federation.strangers import StrangerLog
 
 NODE_CALLS = frozenset(
     f"/v1/fleet/{call}"
@@ -63,15 +61,6 @@ _PASSED_ON = ("content-type", "accept")
 """Headers that are forwarded, besides all that begin with `flwr-`."""
 
 
-@dataclass(frozen=True)
-class Tls:
-    """The authority's certificate, the server's, and the server's key."""
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-
 class Gate:
     """``with Gate(...) as gate:`` serves on its own threads until the block ends.
 
@@ -86,7 +75,7 @@ class Gate:
     def __init__(
         self, host: str, port: int, upstream: tuple[str, int], tls: Tls | None, log: Path
     ) -> None:
-        self._log = _GateLog(log)
+        self._log = StrangerLog(log)
         try:
             self._server = _GateServer((host, port), upstream, tls, self._log)
         except OSError as error:
@@ -108,32 +97,6 @@ class Gate:
         self._server.shutdown()
         self._server.server_close()
         self._log.close()
-
-
-class _GateLog:
-    """One line per refusal; the file is rotated, so that a flood of calls cannot fill the disk."""
-
-    def __init__(self, path: Path) -> None:
-        self._handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=10_000_000, backupCount=3, encoding="utf-8"
-        )
-        self._handler.setFormatter(logging.Formatter("%(message)s"))
-
-    def refused(self, peer: str, reason: str, **details: Any) -> None:
-        record = logging.makeLogRecord({"levelno": logging.INFO})
-        record.msg = json.dumps(
-            {
-                "event": "stranger",
-                "clock": record.created,
-                "peer": peer,
-                "reason": reason,
-                **details,
-            }
-        )
-        self._handler.handle(record)
-
-    def close(self) -> None:
-        self._handler.close()
 
 
 class _UsedTimestamps:
@@ -163,7 +126,7 @@ class _GateServer(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: _GateLog
+        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: StrangerLog
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from fegsam.federation.errors import FederationError
-from fegsam.federation.protocol.transport import Lost
+from fegsam.federation.protocol.transport import Joined, Lost
 
 try:
     from flwr.app import ConfigRecord, Message, MessageType, RecordDict
@@ -78,16 +78,16 @@ class GridTransport:
         )
         self._under_way.add((node, payload))
 
-    def receive(self, timeout: float) -> list[tuple[str, bytes | Lost]]:
+    def receive(self, timeout: float) -> list[tuple[str, bytes | Lost | Joined]]:
         deadline = time.monotonic() + timeout
         while not (came := self._replies()) and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(_LOOK, left))
         return came
 
-    def _replies(self) -> list[tuple[str, bytes | Lost]]:
+    def _replies(self) -> list[tuple[str, bytes | Lost | Joined]]:
         if not self._open:
             return []
-        came: list[tuple[str, bytes | Lost]] = []
+        came: list[tuple[str, bytes | Lost | Joined]] = []
         for reply in self._grid.pull_messages(list(self._open)):
             asked = self._open.pop(reply.metadata.reply_to_message_id, None)
             if asked is None:

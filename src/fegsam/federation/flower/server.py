@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fegsam.errors import ProblemError
+from fegsam.federation.deployment import load_server
 from fegsam.federation.errors import FederationError
-from fegsam.federation.flower.deployment import load_server
 from fegsam.federation.flower.grid_transport import GridTransport
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_terms
+from fegsam.federation.results import HISTORY_FILE
 from fegsam.safe_files import whole
 
 try:
@@ -31,7 +32,6 @@ except ImportError as error:
 SERVER, OUTPUT = "FEGSAM_SERVER", "FEGSAM_OUTPUT"
 """Environment variables: the two directories."""
 
-HISTORY_FILE = "history.nc"
 FLOWER_FOLDER = "flower"
 """The folder of Flower's files in the directory of results."""
 

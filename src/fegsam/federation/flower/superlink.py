@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from fegsam.experiments.spec.toml_text import toml_text
+from fegsam.federation.credentials import Tls
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower import commands as flower_commands
-from fegsam.federation.flower.gate import Tls
 from fegsam.federation.flower.processes import program, start
 
 HOST = "127.0.0.1"
@@ -119,6 +119,8 @@ class SuperLink:
         process = subprocess.Popen(
             [sys.executable, "-m", flower_commands.__name__, json.dumps(commands)],
             env=self._environ,
+            # Flower takes the connection's name for an app if a folder of that name is here.
+            cwd=self.home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

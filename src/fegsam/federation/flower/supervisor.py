@@ -9,24 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fegsam.experiments.spec.toml_text import toml_text
+from fegsam.federation.deployment import NodeSide, ServerSide, address
 from fegsam.federation.errors import FederationError
-from fegsam.federation.flower.deployment import NodeSide, ServerSide, address
 from fegsam.federation.flower.gate import Gate
 from fegsam.federation.flower.processes import alive, end, end_all, environment, program, start
 from fegsam.federation.flower.server import FLOWER_FOLDER, OUTPUT, SERVER, AppStatus
 from fegsam.federation.flower.superlink import HOST, SuperLink, free_port
+from fegsam.federation.interrupts import terminable, undisturbed
 from fegsam.federation.protocol.ledger import EVENTS_FILE, Event
 from fegsam.federation.protocol.state import append_event, held
+from fegsam.federation.strangers import STRANGERS_FILE
 
 APP = {
     "project": {
@@ -76,9 +79,9 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
         "state-dir": str(side.state),
         "agents": ",".join(map(str, side.agents)),
     }
-    more = ({} if side.seed is None else {"seed": side.seed}) | (
-        {"trust": True} if side.trust else {}
-    )
+    more = {} if side.seed is None else {"seed": side.seed}
+    more |= {"salt": side.salt} if side.salt else {}
+    more |= {"trust": True} if side.trust else {}
     (home / "node-config.toml").write_text(toml_text(config | more), encoding="utf-8")
     keys = ["--insecure"]
     if side.authority is not None:
@@ -100,6 +103,16 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     ], home
 
 
+def become_node(side: NodeSide) -> NoReturn:
+    """Replace this process by Flower's SuperNode, so that its supervisor supervises the node."""
+    command, home = node_command(side)
+    sys.stdout.flush()
+    try:
+        os.execve(command[0], command, environment(home, mark_of(side.directory)))
+    except FileNotFoundError:
+        raise FederationError("A node needs Flower; run: pip install 'fegsam[flower]'") from None
+
+
 def forget_apps(home: Path) -> None:
     """Remove cached apps, which Flower would run as if they came from the server."""
     for folder in (home / "app", home / "apps"):
@@ -107,34 +120,6 @@ def forget_apps(home: Path) -> None:
             folder.unlink()
         elif folder.exists():
             shutil.rmtree(folder)
-
-
-@contextmanager
-def terminable() -> Iterator[None]:
-    """Make SIGTERM end the block as Ctrl-C does, so that all processes are ended too."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt("terminated")
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ignore signals, so that they do not interrupt the cleanup."""
-    before = [
-        (number, signal.signal(number, signal.SIG_IGN))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    ]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 class Supervisor:
@@ -209,7 +194,7 @@ class Supervisor:
         self._superlink = SuperLink(self._home, environ, side.tls, free_port())
         self._start_superlink()
         gate = Gate(
-            *side.listen, (HOST, self._superlink.port), side.tls, self._output / "strangers.jsonl"
+            *side.listen, (HOST, self._superlink.port), side.tls, self._output / STRANGERS_FILE
         )
         self._gate_port = stack.enter_context(gate).port
         self._submit()
@@ -217,7 +202,7 @@ class Supervisor:
         self._restart_at = dict.fromkeys(self._running, 0.0)
 
     def _end(self) -> None:
-        with _undisturbed():
+        with undisturbed():
             end_all(self._mark, self._processes)
 
     def _event(self, name: str, **details: Any) -> None:

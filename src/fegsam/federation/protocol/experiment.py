@@ -8,10 +8,12 @@ without it the errors in its history are NaN.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import pathlib
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,12 +23,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm, check_part, require_fixed_policies
-from fegsam.engines.cpu.local import SimulatedAgent
+from fegsam.engines.cpu.local import SimulatedAgent, SimulatedAgents
 from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
 from fegsam.federation.protocol.local_rounds import LocalRounds
 from fegsam.federation.protocol.node import Node
-from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable
+from fegsam.federation.protocol.reach import reach_of
+from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable, check_summable
+from fegsam.federation.protocol.terms import Aggregate, Terms
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method, check_method
@@ -35,48 +39,6 @@ from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
 from fegsam.prepare import content_fingerprint, prepare
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
-
-
-@dataclass(frozen=True, eq=False)
-class Terms:
-    """All that a server knows of an experiment."""
-
-    fingerprint: str
-    settings: Settings
-    """those of ``fegsam.run`` on engine "federation", with synchronisations and the end recorded"""
-    initial_params: np.ndarray
-    """(d)"""
-    truth: Truth
-    """the reference for the error of the average; NaN if it is unknown"""
-    output_time: int
-    kinds: np.ndarray
-    """int64 (N): the kind of each agent, for weights, variates and local steps by kind"""
-    num_kinds: int
-    method: Method = field(default_factory=Method)
-    schedule: Schedule | None = None
-    discount: float | None = None
-
-    @property
-    def seed(self) -> int:
-        return self.settings.seeds[0]
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds; the last may be shorter, and its average is only measured."""
-        return self.plan.count
-
-    @cached_property
-    def plan(self) -> RoundPlan:
-        """The times and step sizes of all rounds."""
-        settings = self.settings
-        return RoundPlan(
-            self.method,
-            settings.rounds,
-            settings.num_steps,
-            settings.step_size,
-            self.schedule,
-            self.discount,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +76,12 @@ class Experiment:
     own_steps: tuple[tuple[int, float], ...] | None = None
     """if `problem` is only a part: the local steps of each present agent in a round and the factor
     of its change, where the method has unequal local steps"""
+    outputs: tuple[int, ...] | None = None
+    """if `problem` is only a part: the output times of the whole"""
+    salt: str = ""
+    """random text in the fingerprint, from which private data could be guessed without it"""
+    aggregate: Aggregate = "agent"
+    """whether a node reports each agent's parameters, or their exact sum over its agents"""
 
     def __post_init__(self) -> None:
         check = check_algorithm if self.present is None else check_part
@@ -123,13 +91,19 @@ class Experiment:
         rounds_of(self.sync_period)
         integer(self.num_steps, "num_steps")
         check_deployable(check_method(self.method))
+        if self.aggregate == "node":
+            check_summable(self.method)
         schedule_to_plain(self.schedule)
         check_seeds((self.seed,))
         check_sampling(self.sampling)
 
     @staticmethod
     def from_spec(
-        path: str | pathlib.Path, seed: int | None = None, *, trust: bool | None = None
+        path: str | pathlib.Path,
+        seed: int | None = None,
+        *,
+        trust: bool | None = None,
+        salt: str = "",
     ) -> Experiment:
         """The first cell of a study under `seed` (by default its first seed).
 
@@ -138,7 +112,8 @@ class Experiment:
         # Imported here, because a node with a share does not need the modules that read studies.
         from fegsam.experiments.spec.study import load_study
 
-        return Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
+        whole = Experiment.from_cell(load_study(path, trust=trust).cells()[0], seed)
+        return dataclasses.replace(whole, salt=salt)
 
     @staticmethod
     def from_cell(cell: Any, seed: int | None = None) -> Experiment:
@@ -189,7 +164,9 @@ class Experiment:
             self.sampling,
         )
         content = content_fingerprint(self.problem, self.algorithm, self.start)
-        agreed = f"{content} {numbers!r}"
+        agreed = f"{content} {numbers!r}{self.salt}"
+        if self.aggregate == "node":
+            agreed += " in sums"
         if not self.method.is_plain or self.schedule is not None:
             rule = [method_to_plain(self.method), schedule_to_plain(self.schedule)]
             agreed += f" {json.dumps(rule, sort_keys=True)}"
@@ -228,8 +205,40 @@ class Experiment:
         """A node with these agents, without the environments and policies of the others."""
         part = self.only(agents)
         present, own = part.present or (), part.own_steps or ()
-        rounds = LocalRounds(part.plan, part.seed, dict(zip(present, own, strict=False)))
-        return Node(self.fingerprint, present, part.agent, state_dir, rounds)
+        group = SimulatedAgents(
+            part.problem,
+            part.algorithm,
+            step_size=part.step_size,
+            seed=part.seed,
+            agents=present,
+            sampling=part.sampling,
+        )
+        rounds = LocalRounds(
+            part.plan,
+            part.seed,
+            dict(zip(present, own, strict=False)),
+            lambda: self.output_times,
+            part.aggregate == "node",
+        )
+        return Node(
+            self.fingerprint,
+            present,
+            group,
+            state_dir,
+            part.algorithm.dimension(part.problem),
+            rounds,
+        )
+
+    @cached_property
+    def output_times(self) -> tuple[int, ...]:
+        """The output times that a server may ask for: those of the terms with and without truth."""
+        if self.outputs is not None or self.present is not None:
+            return self.outputs or ()
+        found = set()
+        for truth in (True, False):
+            with contextlib.suppress(ProblemError):
+                found.add(self.terms(truth).output_time)
+        return tuple(sorted(found))
 
     def only(self, agents: Iterable[int]) -> Experiment:
         """The experiment with the environments and behaviour policies of these agents alone.
@@ -311,7 +320,11 @@ class Experiment:
             known = Truth(np.full_like(self.start, np.nan), known.norm)
             content = content_fingerprint(self.problem, self.algorithm, self.start)
             settings = dataclasses.replace(settings, fingerprint=content)
-        settings = dataclasses.replace(settings, record=_at_synchronisations(settings))
+        settings = dataclasses.replace(
+            settings,
+            record=_at_synchronisations(settings),
+            fingerprint=_salted(settings.fingerprint, self.salt),
+        )
         return Terms(
             self.fingerprint,
             settings,
@@ -323,7 +336,19 @@ class Experiment:
             method=self.method,
             schedule=self.schedule,
             discount=job.discount,
+            reach=reach_of(self.algorithm, self.problem),
+            salt=self.salt,
+            aggregate=self.aggregate,
         )
+
+
+def new_salt() -> str:
+    """Random text for `Experiment.salt`."""
+    return secrets.token_hex(16)
+
+
+def _salted(fingerprint: str, salt: str) -> str:
+    return hashlib.sha256((salt + fingerprint).encode()).hexdigest() if salt else fingerprint
 
 
 def _listed(agents: Sequence[int]) -> str:

@@ -1,17 +1,32 @@
-"""An agent's side of a method: its local steps in a round, and what it reports."""
+"""The agents' side of a method: their local steps in a round, and what they report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from fegsam.engines.agent import Agent
+from fegsam.engines.agent import AgentGroup
 from fegsam.engines.round_draws import reported
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.round_plan import RoundPlan
-from fegsam.federation.protocol.wire import Request
+from fegsam.federation.protocol.wire import Request, Start
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The steps that a server asks some agents of a node for."""
+
+    round: int
+    stops: tuple[int, ...]
+    start: np.ndarray
+    """(1, d), or (2, d) with the mean of the agents' control variates"""
+    agents: tuple[int, ...]
+    corrections: np.ndarray | None = None
+    """(m, d): of each agent, where the server keeps the control variates"""
+    variates: np.ndarray | None = None
+    """(m, d): of each agent, where agents keep them"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +42,10 @@ class LocalRounds:
     seed: int = 0
     own: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     """with unequal local steps: the steps of each agent in a round, and the factor of its change"""
+    output_times: Callable[[], Collection[int]] = tuple
+    """the times inside a round after which parameters may be asked for"""
+    in_sums: bool = False
+    """whether the node reports a sum over its agents"""
 
     @property
     def keeps_variates(self) -> bool:
@@ -34,83 +53,94 @@ class LocalRounds:
         correction = None if self.plan is None else self.plan.method.correction
         return correction is not None and correction.of == "agent"
 
-    def steps(self, agent: int, request: Request) -> int:
-        """The number of steps of an agent in the round of a request."""
-        return min(request.stops[-1], self.own.get(agent, (request.stops[-1], 1.0))[0])
+    @property
+    def gets_corrections(self) -> bool:
+        """Whether the server sends each agent its correction."""
+        correction = None if self.plan is None else self.plan.method.correction
+        return correction is not None and correction.of == "kind"
 
-    def follow(
-        self, agent: int, actor: Agent, request: Request, variate: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+    def steps(self, agent: int, length: int) -> int:
+        """The number of steps of an agent in a round of some length."""
+        return min(length, self.own.get(agent, (length, 1.0))[0])
+
+    def follow(self, group: AgentGroup, work: Work) -> tuple[np.ndarray, np.ndarray | None]:
         """Make the steps of a request.
-
-        Parameters
-        ----------
-        variate : (d,) array, optional
-            The agent's control variate, where it keeps one.
 
         Returns
         -------
-        (stops, d) array
-            What the agent reports at each stop.
-        (2, d) array, optional
-            Its control variate, and the one that replaces it if the round counts.
+        (m, stops, d) array
+            What each agent reports at each stop.
+        (m, 2, d) array, optional
+            The control variate of each, and the one that replaces it if the round counts.
         """
-        correction = self._correction(agent, request, variate)
-        rows = self._steps(agent, actor, request, correction)
-        if self.plan is None or not self.plan.is_whole(request.round):
-            return rows, None if variate is None else np.array([variate, variate])
-        change = rows[-1] - request.params[0]
-        if variate is not None:
-            assert correction is not None
-            total = self.plan.step_sizes(request.round, request.stops[-1]).sum()
-            return rows, np.array([variate, change / total - correction])
-        if self.own or self.plan.method.rounding is not None:
-            _, factor = self.own.get(agent, (0, 1.0))
-            rounding = self.plan.method.rounding
-            change = reported(rounding, factor * change, self.seed, agent, request.round)
-            rows[-1] = request.params[0] + change
+        corrections, variates = work.corrections, work.variates
+        if variates is not None:
+            corrections = work.start[1] - variates
+        rows = self._steps(group, work, corrections)
+        if self.plan is None or not self.plan.is_whole(work.round):
+            return rows, None if variates is None else np.stack((variates, variates), axis=1)
+        if variates is not None:
+            assert corrections is not None
+            total = self.plan.step_sizes(work.round, work.stops[-1]).sum()
+            changes = rows[:, -1] - work.start[0]
+            return rows, np.stack((variates, changes / total - corrections), axis=1)
+        rounding = self.plan.method.rounding
+        if self.own or rounding is not None:
+            for row, agent in zip(rows, work.agents, strict=True):
+                _, factor = self.own.get(agent, (0, 1.0))
+                change = factor * (row[-1] - work.start[0])
+                row[-1] = work.start[0] + reported(rounding, change, self.seed, agent, work.round)
         return rows, None
 
-    def _steps(
-        self, agent: int, actor: Agent, request: Request, correction: np.ndarray | None
-    ) -> np.ndarray:
-        """(stops, d): the agent's parameters at each stop."""
-        params, done, rows, most = request.params[0], 0, [], self.steps(agent, request)
-        sizes = None
-        if self.plan is not None and (self.plan.schedule is not None or correction is not None):
-            sizes = self.plan.step_sizes(request.round, most)
-        for stop in (min(stop, most) for stop in request.stops):
-            if sizes is None:
-                params = actor.local_steps(params, stop - done)
-            else:
-                params = actor.local_steps(params, stop - done, sizes[done:stop], correction)
+    def _steps(self, group: AgentGroup, work: Work, corrections: np.ndarray | None) -> np.ndarray:
+        """(m, stops, d): the agents' parameters at each stop."""
+        most = self._counts(work.agents, work.stops[-1])
+        params = np.repeat(work.start[:1], len(work.agents), axis=0)
+        sizes, done, rows = None, np.zeros_like(most), []
+        if self.plan is not None and (self.plan.schedule is not None or corrections is not None):
+            sizes = self.plan.step_sizes(work.round, work.stops[-1])
+        before = 0
+        for stop in work.stops:
+            counts = np.minimum(stop, most) - done
+            some = None if sizes is None else sizes[before:stop]
+            params = group.local_steps(work.agents, params, counts, some, corrections)
             rows.append(params)
-            done = stop
-        return np.array(rows)
+            done, before = done + counts, stop
+        return np.stack(rows, axis=1)
 
-    def _correction(
-        self, agent: int, request: Request, variate: np.ndarray | None
-    ) -> np.ndarray | None:
-        """(d): what the agent adds to each of its steps."""
-        if len(request.params) == 1:
-            return None
-        # Beside the parameters stands gbar where agents keep their g, else the correction itself.
-        row = request.variate(agent)
-        return row.copy() if variate is None else row - variate
+    def _counts(self, agents: Sequence[int], length: int) -> np.ndarray:
+        return np.array([self.steps(agent, length) for agent in agents], np.int64)
 
-    def check(self, request: Request) -> None:
-        """Refuse a request that makes no round."""
-        corrected = self.plan is not None and self.plan.method.correction is not None
-        rows = (2, 1 + len(request.agents)) if corrected else (1,)
+    def check(self, start: Start, request: Request) -> None:
+        """Refuse what goes beyond the experiment's terms, before anything runs."""
+        stops, count, plan = start.stops, len(request.agents), self.plan
+        if not stops or 0 in stops or list(stops) != sorted(set(stops)):
+            raise FederationError(f"The request has stops {stops[:3]}; they must increase from 1.")
         if (
-            not request.stops
-            or 0 in request.stops
-            or list(request.stops) != sorted(set(request.stops))
-            or len(request.params) not in rows
-            or len(request.heard) != (len(request.agents) if self.keeps_variates else 0)
+            len(set(request.agents)) < count
+            or len(request.times) != count
+            or len(request.heard) != (count if self.keeps_variates else 0)
+            or bool(request.corrections) != self.gets_corrections
         ):
+            raise FederationError("The request does not say of each agent what this method needs.")
+        if plan is None:
+            return
+        if request.round >= plan.count:
             raise FederationError(
-                f"The request has stops {request.stops}, {len(request.params)} rows of parameters "
-                f"and {len(request.heard)} rounds that were heard; give increasing stops and the "
-                "rows of this experiment."
+                f"Round {request.round} was asked for, but the terms have {plan.count} rounds."
+            )
+        begin, end = plan.begin(request.round), plan.begin(request.round + 1)
+        if stops[-1] != end - begin:
+            raise FederationError(
+                f"{stops[-1]} steps were asked for, but round {request.round} has {end - begin}."
+            )
+        if len(stops) > 1 and not {begin + stop for stop in stops[:-1]} <= set(self.output_times()):
+            raise FederationError(
+                f"Parameters after {len(stops) - 1} other steps of round {request.round} were "
+                "asked for, but the terms name the output time alone."
+            )
+        if max(request.times, default=0) > begin:
+            raise FederationError(
+                f"{max(request.times)} samples are said to be used, but before round "
+                f"{request.round} there are {begin}."
             )

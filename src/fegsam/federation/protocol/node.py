@@ -2,8 +2,11 @@
 
 A transport calls only `Node.answer`: bytes in, bytes out. It guarantees the following.
 
-- A round is computed once. Asked again for its last round, an agent sends the same result again.
+- A round is computed once. Asked again for one of its last two rounds, an agent sends the same
+  result again.
 - Before a result is sent, it is on the disk, with position, window and step counter in one file.
+- No sample serves two averages: an agent whose state is older than its last reply that the server
+  used skips the samples of that reply.
 - A control variate changes only by a round that the server used, as its next request says.
 - An agent refuses a round that is not after its last one (or the last one from other parameters),
   because the samples of that round are used up.
@@ -13,30 +16,57 @@ A transport calls only `Node.answer`: bytes in, bytes out. It guarantees the fol
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import pathlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fegsam.engines.agent import Agent
+from fegsam.engines.agent import AgentGroup
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
-from fegsam.federation.protocol.local_rounds import LocalRounds
-from fegsam.federation.protocol.state import AgentFile, ComputedRound, HeldError, append_event
+from fegsam.federation.protocol.exact_sums import LARGEST_NUMBER, limbs_of
+from fegsam.federation.protocol.local_rounds import LocalRounds, Work
+from fegsam.federation.protocol.sparse_rows import RowsError, pack_rows, unpack_rows
+from fegsam.federation.protocol.state import (
+    AgentState,
+    HeldError,
+    NodeFile,
+    append_event,
+    cannot_write,
+    printable,
+)
 from fegsam.federation.protocol.wire import (
     FROM_SERVER,
+    NO_BASE,
     Ask,
     Failure,
     Hello,
+    NodeSum,
     Reply,
     Request,
+    Start,
     Trouble,
     WireError,
     decode,
+    digest_of,
     encode,
 )
+
+_NAMED = 20
+"""The most agents that one line of the log names."""
+
+
+class _Refusal(Exception):
+    """A request that the node does not do, and why."""
+
+    def __init__(self, trouble: Trouble, detail: str) -> None:
+        super().__init__(detail)
+        self.trouble = trouble
 
 
 class Node:
@@ -47,11 +77,13 @@ class Node:
     fingerprint : str
         The experiment's.
     agents : iterable of int
-    make_agent : callable
-        Makes agent i in its initial state; called when the agent is first needed.
+    group : AgentGroup
+        The agents, in their initial states.
     state_dir : path
         The directory of the state, with a folder per experiment. An agent that moves to this node
-        brings its file.
+        brings the files of that folder.
+    dimension : int
+        The number of parameters.
     rounds : LocalRounds, optional
         How the agents make their rounds; as in plain averaging by default.
     """
@@ -60,103 +92,292 @@ class Node:
         self,
         fingerprint: str,
         agents: Iterable[int],
-        make_agent: Callable[[int], Agent],
+        group: AgentGroup,
         state_dir: str | pathlib.Path,
+        dimension: int,
         rounds: LocalRounds | None = None,
     ) -> None:
-        self.fingerprint = fingerprint
+        self.fingerprint, self._group, self._dimension = fingerprint, group, dimension
         self._rounds = LocalRounds() if rounds is None else rounds
         self.agents = tuple(sorted(set(agents)))
         if not self.agents:
             raise FederationError("The node has no agents; give it at least one.")
-        self._make_agent, self._made = make_agent, dict[int, Agent]()
-        self._files = {
-            agent: AgentFile(pathlib.Path(state_dir), fingerprint, agent) for agent in self.agents
-        }
-        self._folder = self._files[self.agents[0]].folder
+        self._file = NodeFile(pathlib.Path(state_dir), fingerprint)
+        self._begun = {agent: group.save(agent) for agent in self.agents}
+        self._known = NO_BASE, np.zeros((0, dimension))
+        """the last start, which the next one may be given as changes of"""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise StateError(
-                f"{str(self._folder)!r} cannot be written to ({error.strerror}); choose another "
-                "directory."
-            ) from error
+            raise cannot_write(self._file.folder, error) from error
 
     def answer(self, payload: bytes) -> bytes:
         """The answer to the server; neither network data nor an agent can make this raise."""
+        number, agents = 0, self.agents
         try:
-            (message,) = decode(payload, FROM_SERVER)
-        except (WireError, ValueError) as error:
-            self._log("refused", reason=str(error))
-            return encode(Failure(self.fingerprint, 0, self.agents, Trouble.DAMAGED_REQUEST))
-        if message.fingerprint != self.fingerprint:
-            self._log("refused", reason=f"experiment {message.fingerprint[:16]} was asked for")
-            return encode(Failure(self.fingerprint, 0, self.agents, Trouble.OTHER_EXPERIMENT))
-        if isinstance(message, Ask):
-            return encode(Hello(self.fingerprint, self.agents))
-        return encode(*(self._work(agent, message) for agent in dict.fromkeys(message.agents)))
-
-    def _work(self, agent: int, request: Request) -> Reply | Failure:
-        if agent not in self._files:
-            return self._failure(agent, request, Trouble.NOT_HERE, "it is not one of this node's")
-        try:
-            with self._files[agent].held():
-                return self._locked_work(agent, request)
+            messages = self._decoded(payload)
+            if isinstance(messages[0], Ask):
+                return encode(Hello(self.fingerprint, self.agents))
+            start, request = messages
+            number, agents = request.round, tuple(dict.fromkeys(request.agents))
+            self._rounds.check(start, request)
+            rows = self._start_of(start)
+            with self._file.held():
+                return encode(*self._done(start, rows, request, agents))
+        except _Refusal as refusal:
+            trouble, detail = refusal.trouble, str(refusal)
         except HeldError as error:
-            return self._failure(agent, request, Trouble.BUSY, str(error))
+            trouble, detail = Trouble.BUSY, str(error)
         except StateError as error:
-            return self._failure(agent, request, Trouble.STATE, str(error))
+            trouble, detail = Trouble.STATE, str(error)
+        except FederationError as error:
+            trouble, detail = Trouble.BEYOND_TERMS, str(error)
         # An agent's environment may raise anything, and its message must not leave the node.
         except Exception as error:
-            return self._failure(agent, request, Trouble.ERROR, f"{type(error).__name__}: {error}")
+            trouble, detail = Trouble.ERROR, f"{type(error).__name__}: {error}"
+        self._failed(number, agents, trouble, detail)
+        return encode(Failure(self.fingerprint, number, agents, trouble))
 
-    def _locked_work(self, agent: int, request: Request) -> Reply | Failure:
-        self._rounds.check(request)
-        file, actor = self._files[agent], self._agent(agent)
-        kept, digest = file.read(), request.digest(agent)
-        last = None if kept is None else kept[1]
-        if kept is not None and last is not None:
+    def _decoded(self, payload: bytes) -> list[Any]:
+        """An `Ask`, or a `Start` and its `Request`."""
+        try:
+            messages = decode(payload, FROM_SERVER)
+        except WireError as error:
+            raise _Refusal(Trouble.DAMAGED_REQUEST, str(error)) from None
+        kinds = [type(message) for message in messages]
+        if kinds != [Ask] and (kinds != [Start, Request] or messages[0].round != messages[1].round):
+            raise _Refusal(Trouble.DAMAGED_REQUEST, "neither a greeting nor a request")
+        for message in messages:
+            if message.fingerprint != self.fingerprint:
+                asked = message.fingerprint[:16]
+                raise _Refusal(Trouble.OTHER_EXPERIMENT, f"experiment {asked} was asked for")
+        return messages
+
+    def _start_of(self, start: Start) -> np.ndarray:
+        """(1 or 2, d): where the round starts."""
+        digest, known = self._known
+        rows = np.empty((1 + self._rounds.keeps_variates, self._dimension))
+        if start.base not in (NO_BASE, digest):
+            raise _Refusal(Trouble.UNKNOWN_BASE, "the parameters are changes of unknown ones")
+        try:
+            unpack_rows(start.params, 0.0 if start.base == NO_BASE else known, rows)
+        except RowsError as error:
+            raise _Refusal(Trouble.DAMAGED_REQUEST, str(error)) from None
+        if digest_of(rows) != start.digest:
+            raise _Refusal(Trouble.DAMAGED_REQUEST, "the parameters are not those of their digest")
+        if not np.isfinite(rows).all():
+            raise _Refusal(Trouble.BEYOND_TERMS, "the parameters are not finite")
+        self._known = start.digest, rows
+        return rows
+
+    def _done(
+        self, start: Start, rows: np.ndarray, request: Request, agents: Sequence[int]
+    ) -> Iterator[Reply | NodeSum | Failure]:
+        """The answers to a request, once all of them are on the disk."""
+        states, number = self._load(), request.round
+        digests = self._digests(start, request)
+        failed: dict[tuple[Trouble, str], list[int]] = {}
+        todo, again = list[int](), dict[int, AgentState]()
+        for agent in agents:
+            last = states.get(agent)
+            if agent not in self._begun:
+                failed.setdefault((Trouble.NOT_HERE, "not of this node"), []).append(agent)
+                continue
+            if last is None or last.round < number:
+                todo.append(agent)
+                continue
+            for state in (last, self._file.before.get(agent, last)):
+                if (state.round, state.request) == (number, digests[agent]):
+                    again[agent] = state
+            if agent not in again:
+                why = f"it computed round {last.round} already"
+                failed.setdefault((Trouble.AHEAD, why), []).append(agent)
+        fresh, broken = self._computed(start, rows, request, todo)
+        for agent, reason in broken.items():
+            failed.setdefault(reason, []).append(agent)
+        if fresh:
             try:
-                actor.restore(kept[0])
+                self._file.write(
+                    {
+                        agent: replace(state, request=digests[agent])
+                        for agent, state in fresh.items()
+                    }
+                )
+            except BaseException:
+                self._rewind(fresh)
+                raise
+        self._note(number, start.stops[-1], list(again), fresh)
+        for (trouble, detail), some in failed.items():
+            self._failed(number, some, trouble, detail)
+            yield Failure(self.fingerprint, number, tuple(some), trouble)
+        done = again | fresh
+        if self._rounds.in_sums and done:
+            yield self._sum(start, rows[0], done)
+            return
+        for agent, state in done.items():
+            steps = self._rounds.steps(agent, start.stops[-1])
+            yield Reply(self.fingerprint, number, agent, steps, state.time, state.result)
+
+    def _sum(self, start: Start, base: np.ndarray, done: Mapping[int, AgentState]) -> NodeSum:
+        total = np.zeros((3, len(start.stops), self._dimension + 1), np.int64)
+        row = np.empty((len(start.stops), self._dimension + 1))
+        for state in done.values():
+            unpack_rows(state.result, base, row[:, :-1])
+            row[:, -1] = np.square(row[:, :-1] - base).sum(axis=1)
+            total += limbs_of(row)
+        times = tuple(state.time for state in done.values())
+        sums = total.astype("<i8").tobytes()
+        return NodeSum(self.fingerprint, start.round, tuple(done), times, sums)
+
+    def _load(self) -> dict[int, AgentState]:
+        """The stored states; the agents stand where these say."""
+        states, anew = self._file.read(self._log)
+        if anew:
+            self._rewind(self.agents)
+        return states
+
+    def _rewind(self, agents: Iterable[int]) -> None:
+        """Let agents stand where the stored states say."""
+        states, _ = self._file.read(self._log)
+        for agent in agents:
+            known = states.get(agent)
+            try:
+                self._group.restore(agent, self._begun[agent] if known is None else known.path)
             except ProblemError as error:
                 raise StateError(str(error)) from error
-            if (last.round, last.request) == (request.round, digest):
-                self._log("delivered again", agent=agent, round=request.round)
-                return self._reply(agent, request, actor.time, last.params)
-            if request.round <= last.round:
-                return self._failure(
-                    agent, request, Trouble.AHEAD, f"it computed round {last.round} already"
-                )
-        before, variate = actor.time, self._variate(agent, request, last)
-        params, variates = self._rounds.follow(agent, actor, request, variate)
-        file.write(actor.save(), ComputedRound(request.round, digest, params, variates))
-        self._log("computed", agent=agent, round=request.round, first=before, last=actor.time - 1)
-        return self._reply(agent, request, actor.time, params)
 
-    def _variate(
-        self, agent: int, request: Request, last: ComputedRound | None
+    def _digests(self, start: Start, request: Request) -> dict[int, str]:
+        """SHA-256 of all that each agent's answer depends on, which excludes the other agents."""
+        shared = repr((self.fingerprint, request.round, start.stops, start.digest)).encode()
+        heard = request.heard or [0] * len(request.agents)
+        added = self._corrections(request)
+        return {
+            agent: hashlib.sha256(
+                shared + repr(heard[i]).encode() + (b"" if added is None else added[i].tobytes())
+            ).hexdigest()
+            for i, agent in enumerate(request.agents)
+        }
+
+    def _corrections(self, request: Request) -> np.ndarray | None:
+        """(agents of the request, d): what each adds to its steps."""
+        if not self._rounds.gets_corrections:
+            return None
+        rows = np.empty((len(request.agents), self._dimension))
+        try:
+            unpack_rows(request.corrections, 0.0, rows)
+        except RowsError as error:
+            raise _Refusal(Trouble.DAMAGED_REQUEST, str(error)) from None
+        if not np.isfinite(rows).all():
+            raise _Refusal(Trouble.BEYOND_TERMS, "the corrections are not finite")
+        return rows
+
+    def _computed(
+        self, start: Start, rows: np.ndarray, request: Request, agents: list[int]
+    ) -> tuple[dict[int, AgentState], dict[int, tuple[Trouble, str]]]:
+        """The new states of agents, and why others have none: all at once, or each by itself."""
+        if not agents:
+            return {}, {}
+        try:
+            return self._round(start, rows, request, agents), {}
+        except Exception as error:
+            self._rewind(agents)
+            if len(agents) == 1:
+                trouble = Trouble.STATE if isinstance(error, StateError) else Trouble.ERROR
+                return {}, {agents[0]: (trouble, f"{type(error).__name__}: {error}")}
+        fresh: dict[int, AgentState] = {}
+        failed: dict[int, tuple[Trouble, str]] = {}
+        for agent in agents:
+            one, other = self._computed(start, rows, request, [agent])
+            fresh |= one
+            failed |= other
+        return fresh, failed
+
+    def _round(
+        self, start: Start, rows: np.ndarray, request: Request, agents: list[int]
+    ) -> dict[int, AgentState]:
+        """Make the steps of a request."""
+        place_of = {agent: place for place, agent in enumerate(request.agents)}
+        places = [place_of[agent] for agent in agents]
+        added = self._corrections(request)
+        self._catch_up(agents, [request.times[place] for place in places])
+        work = Work(
+            request.round,
+            start.stops,
+            rows,
+            tuple(agents),
+            None if added is None else added[places],
+            self._variates(request, agents, places),
+        )
+        results, variates = self._rounds.follow(self._group, work)
+        if self._rounds.in_sums and not (np.square(results).sum(axis=-1) < LARGEST_NUMBER).all():
+            raise FederationError(
+                "The parameters are too large to be added up; use a smaller step."
+            )
+        return {
+            agent: AgentState(
+                self._group.save(agent),
+                self._group.time(agent),
+                request.round,
+                "",
+                pack_rows(results[i], rows[0]),
+                None if variates is None else variates[i],
+            )
+            for i, agent in enumerate(agents)
+        }
+
+    def _catch_up(self, agents: list[int], used: list[int]) -> None:
+        """Skip samples that the server has used, where the stored state is older than that."""
+        for agent, count in zip(agents, used, strict=True):
+            behind = count - self._group.time(agent)
+            if behind <= 0:
+                continue
+            if self._rounds.keeps_variates:
+                raise StateError(
+                    f"The state of agent {agent} is {behind} steps older than its last reply, and "
+                    "its control variate is lost; restore its newest state."
+                )
+            self._group.skip(agent, behind)
+            self._log("skipped", agents=[agent], steps=behind)
+
+    def _variates(
+        self, request: Request, agents: list[int], places: list[int]
     ) -> np.ndarray | None:
-        """(d): the agent's control variate, where it keeps one: that of the last round used."""
+        """(m, d): the agents' control variates, where they keep them: of the last rounds used."""
         if not self._rounds.keeps_variates:
             return None
-        if last is None:
-            return np.zeros(request.params.shape[1])
-        assert last.variates is not None
-        return last.variates[int(request.heard_of(agent) == last.round + 1)]
+        states, _ = self._file.read(self._log)
+        found = np.zeros((len(agents), self._dimension))
+        for row, (agent, place) in enumerate(zip(agents, places, strict=True)):
+            if (last := states.get(agent)) is not None:
+                assert last.variates is not None
+                found[row] = last.variates[int(request.heard[place] == last.round + 1)]
+        return found
 
-    def _agent(self, agent: int) -> Agent:
-        """The agent, in its initial state if it has no file."""
-        if agent not in self._made or not self._files[agent].path.exists():
-            self._made[agent] = self._make_agent(agent)
-        return self._made[agent]
+    def _note(self, number: int, length: int, again: list[int], fresh: Iterable[int]) -> None:
+        """Log what was delivered again, and the samples that were used: a line for each range."""
+        if again:
+            self._log("delivered again", round=number, agents=again[:_NAMED], count=len(again))
+        ranges: dict[tuple[int, int], list[int]] = {}
+        for agent in fresh:
+            last = self._group.time(agent)
+            ranges.setdefault((last - self._rounds.steps(agent, length), last - 1), []).append(
+                agent
+            )
+        for (first, last), some in ranges.items():
+            self._log(
+                "computed",
+                round=number,
+                agents=some[:_NAMED],
+                count=len(some),
+                first=first,
+                last=last,
+            )
 
-    def _reply(self, agent: int, request: Request, now: int, params: np.ndarray) -> Reply:
-        steps = self._rounds.steps(agent, request)
-        return Reply(self.fingerprint, request.round, agent, steps, now, params)
-
-    def _failure(self, agent: int, request: Request, trouble: Trouble, detail: str) -> Failure:
-        self._log("failed", agent=agent, round=request.round, reason=trouble.value, detail=detail)
-        return Failure(self.fingerprint, request.round, (agent,), trouble)
+    def _failed(self, number: int, agents: Sequence[int], trouble: Trouble, why: str) -> None:
+        some = {"agents": list(agents[:_NAMED]), "count": len(agents)}
+        self._log("failed", round=number, **some, reason=trouble.value, detail=printable(why))
 
     def _log(self, event: str, **details: Any) -> None:
-        append_event(self._folder / "node.jsonl", {"event": event, "clock": time.time(), **details})
+        line = {"event": event, "clock": time.time(), **details}
+        with contextlib.suppress(OSError):  # A full disk stops rounds, and says so; not the log.
+            append_event(self._file.folder / "node.jsonl", line)

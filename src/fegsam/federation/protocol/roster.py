@@ -2,63 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Set
+
+from fegsam.federation.protocol.identity import Claims
+
+_NAMED = 20
+"""The most agents that one event names."""
 
 
 class Roster:
-    """The connected nodes and the agents that they claim.
+    """The connected nodes and the agents that they host; each change costs what it changes.
 
-    If two nodes claim one agent, the node that joined first hosts it.
+    A node hosts the agents of its hello that its key may speak for. If two nodes claim one agent,
+    the one that claimed it first hosts it until it leaves.
     """
 
-    def __init__(self, num_agents: int, event: Callable[..., None]) -> None:
-        self._num_agents, self._event = num_agents, event
-        self._claims: dict[str, frozenset[int] | None] = {}
-        """in the order of joining; None before the node's hello"""
+    def __init__(
+        self, num_agents: int, event: Callable[..., None], claims: Claims | None = None
+    ) -> None:
+        self._num_agents, self._event, self._claims = num_agents, event, claims
+        self._hosted: dict[str, set[int] | None] = {}
+        """of each connected node; None before its hello"""
+        self._claimed: dict[str, frozenset[int]] = {}
+        """the last hello of each node"""
+        self._host: dict[int, str] = {}
+        self._next: dict[int, list[str]] = {}
+        """the nodes that claim an agent whose host is another node"""
 
-    def update(self, nodes: Iterable[str]) -> list[str]:
-        """Note the connected nodes, and return the new ones."""
-        now = list(dict.fromkeys(nodes))
-        for node in [node for node in self._claims if node not in now]:
-            claim = self._claims.pop(node)
-            self._event("left", node=node, agents=sorted(claim or ()))
-        fresh = [node for node in now if node not in self._claims]
-        self._claims.update(dict.fromkeys(fresh))
-        return fresh
+    def update(self, nodes: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Note the connected nodes; return those that are new, and those that have left."""
+        now = dict.fromkeys(nodes)
+        if now.keys() == self._hosted.keys():
+            return [], []
+        gone = [node for node in self._hosted if node not in now]
+        for node in gone:
+            self._event("left", node=node, agents=len(self.agents_of(node)))
+            self.forget(node)
+            del self._hosted[node]
+        fresh = [node for node in now if node not in self._hosted]
+        self._hosted.update(dict.fromkeys(fresh))
+        return fresh, gone
 
-    def hello(self, node: str, agents: Iterable[int]) -> None:
-        """Note the agents that a node claims; unknown and taken ones are refused by name."""
-        if node not in self._claims:
-            return
+    def hello(self, node: str, agents: Iterable[int]) -> list[int]:
+        """Note the agents that a node claims; return those that its key may not speak for."""
         claim = frozenset(agents)
-        if claim != self._claims[node]:
-            self._event("joined", node=node, agents=sorted(claim))
-            self._claims[node] = claim
-            for agent in sorted(claim - self.agents_of(node)):
-                owner = self.host(agent)
-                reason = "there is no such agent" if owner is None else f"it lives on node {owner}"
-                self._event("claim-refused", node=node, agent=agent, reason=reason)
+        if node not in self._hosted or claim == self._claimed.get(node):
+            return []
+        self.forget(node)
+        self._claimed[node] = claim
+        allowed = claim if self._claims is None else claim & self._claims.of(node)
+        real = {agent for agent in allowed if 0 <= agent < self._num_agents}
+        taken = {agent for agent in real if self._host.setdefault(agent, node) != node}
+        for agent in taken:
+            self._next.setdefault(agent, []).append(node)
+        self._hosted[node] = real - taken
+        self._event("joined", node=node, agents=len(real - taken))
+        self._refuse(node, allowed - real, "there is no such agent")
+        self._refuse(node, taken, "another node hosts it")
+        self._refuse(node, claim - allowed, "the node's key may not speak for it")
+        return sorted(claim - allowed)
+
+    def _refuse(self, node: str, agents: Iterable[int], reason: str) -> None:
+        if some := sorted(agents):
+            self._event(
+                "claim-refused", node=node, agents=some[:_NAMED], count=len(some), reason=reason
+            )
 
     def forget(self, node: str) -> None:
-        """Forget the claim of a node."""
-        if node in self._claims:
-            self._claims[node] = None
+        """Forget what a node claims, and give its agents to the next node that claims them."""
+        for agent in self._claimed.pop(node, frozenset()) - self.agents_of(node):
+            if node in self._next.get(agent, ()):
+                self._next[agent].remove(node)
+        for agent in self.agents_of(node):
+            del self._host[agent]
+            if heirs := self._next.get(agent):
+                self._host[agent] = heir = heirs.pop(0)
+                hosted = self._hosted[heir]
+                assert hosted is not None  # it has said hello
+                hosted.add(agent)
+        if node in self._hosted:
+            self._hosted[node] = None
 
     def silent(self) -> list[str]:
         """The connected nodes without a hello."""
-        return [node for node, claim in self._claims.items() if claim is None]
+        return [node for node, hosted in self._hosted.items() if hosted is None]
 
     def nodes(self) -> list[str]:
-        return list(self._claims)
+        return list(self._hosted)
+
+    def has(self, node: str) -> bool:
+        return node in self._hosted
+
+    def is_silent(self, node: str) -> bool:
+        """Whether a connected node has not said hello."""
+        return node in self._hosted and self._hosted[node] is None
+
+    @property
+    def homeless(self) -> bool:
+        """Whether some agent has no node."""
+        return len(self._host) < self._num_agents
 
     def host(self, agent: int) -> str | None:
-        if agent not in range(self._num_agents):
-            return None
-        return next(
-            (node for node, claim in self._claims.items() if claim and agent in claim), None
-        )
+        return self._host.get(agent)
 
-    def agents_of(self, node: str) -> frozenset[int]:
-        claim: Any = self._claims.get(node) or ()
-        return frozenset(agent for agent in claim if self.host(agent) == node)
+    def agents_of(self, node: str) -> Set[int]:
+        return self._hosted.get(node) or frozenset()

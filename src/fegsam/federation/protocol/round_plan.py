@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fegsam.errors import ProblemError
-from fegsam.methods.average import ByVisits
+from fegsam.methods.average import ByVisits, Mean
 from fegsam.methods.method import Method
 from fegsam.methods.rounds import Rounds
 from fegsam.methods.schedules import Schedule
@@ -54,6 +54,26 @@ class RoundPlan:
         begin = self.begin(number)
         factors = self.schedule.factors(np.arange(begin, begin + count), self.discount)
         return self.step_size * factors
+
+
+def check_summable(method: Method) -> None:
+    """Refuse a method that needs more than the sum over a node's agents.
+
+    >>> check_summable(Method(average=Mean((0.25, 0.75))))
+    Traceback (most recent call last):
+    fegsam.errors.ProblemError: aggregate='node' adds up the agents of a node, but this method
+    weighs or corrects them one by one; give aggregate='agent'.
+    """
+    some = method.participation
+    if (
+        method.average != Mean()
+        or method.correction is not None
+        or (some is not None and some.divide_by == "all")
+    ):
+        raise ProblemError(
+            "aggregate='node' adds up the agents of a node, but this method weighs or corrects "
+            "them one by one; give aggregate='agent'."
+        )
 
 
 def check_deployable(method: Method) -> None:

@@ -26,8 +26,11 @@ class Rules:
     """seconds to wait for messages at a time"""
     offences: int = 3
     """number of refused replies after which an agent is quarantined"""
+    silences: int = 10
+    """number of rounds in a row that a connected agent may leave unanswered before it is
+    quarantined"""
     norm_bound: float = 1e9
-    """largest 2-norm of parameters that is accepted"""
+    """largest 2-norm of an agent's change in a round, where its steps could make a larger one"""
 
     def check(self, num_agents: int, method: Method | None = None) -> None:
         asked = num_agents if self.participants is None else self.participants
@@ -47,6 +50,14 @@ class Rules:
                 raise FederationError(
                     f"{name} is {value}; give a number from 1 to {most} for {num_agents} agents."
                 )
-        for name in ("round_timeout", "give_up", "retry_after", "poll", "offences", "norm_bound"):
+        for name in (
+            "round_timeout",
+            "give_up",
+            "retry_after",
+            "poll",
+            "offences",
+            "silences",
+            "norm_bound",
+        ):
             if not getattr(self, name) > 0:
                 raise FederationError(f"{name} is {getattr(self, name)}; give a positive number.")

@@ -14,13 +14,13 @@ by the weighted sum of these without ever knowing a g_i.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fegsam.engines.round_draws import participants
-from fegsam.federation.protocol.experiment import Terms
 from fegsam.federation.protocol.ledger import FederationState
+from fegsam.federation.protocol.terms import Terms
 from fegsam.methods.aggregate import Aggregator, Replies, ServerState
 from fegsam.methods.variates import Variates
 
@@ -30,7 +30,9 @@ class ServerRounds:
 
     def __init__(self, terms: Terms) -> None:
         self.plan, self._seed, self._kinds = terms.plan, terms.seed, terms.kinds
-        self._method = terms.method
+        self._method, self._reach = terms.method, terms.reach
+        steps = terms.method.local_steps
+        self._largest_factor = 1.0 if steps is None else float(steps.factors(terms.kinds).max())
         self._aggregator = Aggregator(terms.method, terms.kinds, terms.num_kinds)
         self._variates: Variates | None = None
         correction = terms.method.correction
@@ -61,15 +63,38 @@ class ServerRounds:
         """(d): where the agents start the next round."""
         return self._aggregator.sent(self._server_state(state))
 
-    def rows(self, state: FederationState, agents: Sequence[int]) -> np.ndarray:
-        """What a request to `agents` carries: the start, and gbar or their corrections."""
-        start = self.sent(state)[None]
-        if self.agents_keep_variates:
-            return np.concatenate((start, self._mean_variate(state)[None]))
+    def start(self, state: FederationState) -> np.ndarray:
+        """(1 or 2, d): where the next round starts, and gbar where agents keep their variates."""
+        rows = self.sent(state)[None]
+        return (
+            np.concatenate((rows, self._mean_variate(state)[None]))
+            if self.agents_keep_variates
+            else rows
+        )
+
+    def corrections(self, state: FederationState, agents: Sequence[int]) -> np.ndarray | None:
+        """(m, d): what each agent adds to its steps, where the server keeps the variates."""
         if self._variates is None:
-            return start
-        corrections = self._kind_variates(state).corrections(np.array(agents))
-        return np.concatenate((start, corrections))
+            return None
+        return self._kind_variates(state).corrections(np.array(agents))
+
+    def too_large(
+        self, number: int, start: np.ndarray, norm_bound: float
+    ) -> Callable[[np.ndarray], bool]:
+        """Whether changes (stops, d) of a round are larger than it can make them, or may be."""
+        bound, reach = np.inf, self._reach
+        if reach is not None:
+            length = self.plan.begin(number + 1) - self.plan.begin(number)
+            furthest = reach.furthest(start, self.plan.step_sizes(number, length))
+            bound = reach.reported(furthest, self._method, self._largest_factor, len(start))
+
+        def judge(changes: np.ndarray) -> bool:
+            if reach is not None and not reach.size(changes).max() <= bound:
+                return True
+            with np.errstate(over="ignore"):
+                return not np.linalg.norm(changes, axis=1).max() <= norm_bound
+
+        return judge
 
     def measured(
         self, state: FederationState, agents: np.ndarray, params: np.ndarray

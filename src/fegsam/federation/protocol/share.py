@@ -19,8 +19,10 @@ from fegsam.algorithms.installed import algorithm_class, algorithm_name
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import StateError
-from fegsam.federation.protocol.experiment import Experiment, Terms
+from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.protocol.reach import Reach
 from fegsam.federation.protocol.state import read_sealed, write_sealed
+from fegsam.federation.protocol.terms import Terms
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.methods.plain import (
@@ -86,6 +88,8 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
         "method": method_to_plain(part.method),
         "schedule": schedule_to_plain(part.schedule),
         "own_steps": part.own_steps,
+        "outputs": experiment.output_times,
+        "aggregate": part.aggregate,
     }
     write_sealed(pathlib.Path(path), header, arrays)
 
@@ -118,6 +122,8 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         method=method_from_plain(header["method"]),
         schedule=schedule_from_plain(header["schedule"]),
         own_steps=None if own is None else tuple((steps, factor) for steps, factor in own),
+        outputs=tuple(header["outputs"]),
+        aggregate=header["aggregate"],
         **header["numbers"],
     )
 
@@ -181,6 +187,9 @@ def save_terms(terms: Terms, path: str | pathlib.Path) -> None:
         "output_time": terms.output_time,
         "num_kinds": terms.num_kinds,
         "discount": terms.discount,
+        "reach": None if terms.reach is None else dataclasses.asdict(terms.reach),
+        "salt": terms.salt,
+        "aggregate": terms.aggregate,
         "method": method_to_plain(terms.method),
         "schedule": schedule_to_plain(terms.schedule),
     }
@@ -211,6 +220,9 @@ def load_terms(path: str | pathlib.Path) -> Terms:
         method=method_from_plain(header["method"]),
         schedule=schedule_from_plain(header["schedule"]),
         discount=header["discount"],
+        reach=None if (reach := header.get("reach")) is None else Reach(**reach),
+        salt=header.get("salt", ""),
+        aggregate=header.get("aggregate", "agent"),
     )
 
 

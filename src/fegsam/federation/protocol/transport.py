@@ -1,4 +1,4 @@
-"""The transport between a server and its nodes: payloads out, and payloads or losses in."""
+"""The transport between a server and its nodes: payloads out; payloads, losses and joins in."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ class Lost:
     reason: str
 
 
+@dataclass(frozen=True)
+class Joined:
+    """A node has connected, perhaps again: what was sent over an older connection is lost."""
+
+
 class Transport(Protocol):
-    """Carries a server's messages: opaque payloads (see `wire`), which a node may get twice."""
+    """Carries a server's messages: opaque payloads (see `wire`), which a node may get twice.
+
+    A node's name is that of its key, where nodes have keys; see `identity`.
+    """
 
     def nodes(self) -> list[str]:
         """The nodes that are connected now."""
@@ -24,6 +32,6 @@ class Transport(Protocol):
         """Send without waiting; that a node has gone is no error here, `receive` reports it."""
         ...
 
-    def receive(self, timeout: float) -> list[tuple[str, bytes | Lost]]:
+    def receive(self, timeout: float) -> list[tuple[str, bytes | Lost | Joined]]:
         """All messages so far with their senders; waits up to `timeout` seconds for the first."""
         ...

@@ -8,13 +8,13 @@ digest     32 bytes
 number     8 bytes, unsigned
 numbers    their count (8 bytes), then each
 reason     1 byte, an index into the fixed list `Trouble`
-matrix     dtype (4 bytes, always ``<f8``), rows, columns, then the raw numbers
+rows       their number of bytes (8 bytes), then rows of numbers (see `sparse_rows`)
 =========  =====================================================================
 
 Nothing is ever unpickled, every size is checked against the bytes received before it is used, and
 damage anywhere rejects the whole payload. The checksum detects accidents, not attacks: the
 transport authenticates senders (TLS and node keys), and `check_reply` checks a reply against its
-request.
+request. The server encodes the `Start` of a round once, and sends it to each node with a `Request`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fegsam.federation.protocol.sparse_rows import RowsError, unpack_rows
+
 _HEAD = struct.Struct("<4sBQ")
-_MAGIC = b"FGS1"
+_MAGIC = b"FGS2"
 _CHECKSUM = hashlib.sha256().digest_size
-_DTYPE = b"<f8\0"
-_LONGEST_SIDE = 2**32
-"""The most rows and columns of a matrix."""
+NO_BASE = "00" * 32
+"""The base of a `Start` whose rows are not changes of other rows."""
 
 
 class WireError(ValueError):
@@ -50,6 +51,8 @@ class Trouble(enum.Enum):
     AHEAD = "its last round is not before this one"
     STATE = "state unusable"
     ERROR = "error"
+    BEYOND_TERMS = "beyond the terms"
+    UNKNOWN_BASE = "parameters not known"
 
 
 @dataclass(frozen=True)
@@ -60,37 +63,35 @@ class Ask:
 
 
 @dataclass(frozen=True, eq=False)
+class Start:
+    """Server to node: where a round starts; the same for all nodes that know the base."""
+
+    fingerprint: str
+    round: int
+    stops: tuple[int, ...]
+    """the steps after which parameters are reported, in order; the last is the round's length"""
+    digest: str
+    """`digest_of` the rows"""
+    base: str
+    """that of the rows of an earlier start, from which these differ little; or `NO_BASE`"""
+    params: bytes
+    """(1, d): where agents start; where agents keep control variates, their mean as a second row"""
+
+
+@dataclass(frozen=True, eq=False)
 class Request:
-    """Server to node: `agents` should take local steps from `params`."""
+    """Server to node: `agents` should take the local steps of the round that a `Start` begins."""
 
     fingerprint: str
     round: int
     agents: tuple[int, ...]
-    stops: tuple[int, ...]
-    """the steps after which parameters are reported, in order; the last is the round's length"""
-    params: np.ndarray
-    """(1, d): where they start; with control variates one more row for all agents, or for each"""
+    times: tuple[int, ...]
+    """steps of each agent at its last reply that was used"""
     heard: tuple[int, ...] = ()
     """where agents keep control variates: the number of rounds up to each one's last reply that
     was used, or 0"""
-
-    def variate(self, agent: int) -> np.ndarray:
-        """(d): the row beside the parameters that belongs to an agent."""
-        return self.params[1 if len(self.params) == 2 else 1 + self.agents.index(agent)]
-
-    def heard_of(self, agent: int) -> int:
-        """The number of rounds up to the agent's last reply that was used, or 0."""
-        return self.heard[self.agents.index(agent)]
-
-    def digest(self, agent: int) -> str:
-        """SHA-256 of all that an agent's answer depends on, which excludes the other agents."""
-        content = repr((self.fingerprint, self.round, self.stops)).encode()
-        content += self.params[0].astype("<f8").tobytes()
-        if len(self.params) > 1:
-            content += self.variate(agent).astype("<f8").tobytes()
-        if self.heard:
-            content += repr(self.heard_of(agent)).encode()
-        return hashlib.sha256(content).hexdigest()
+    corrections: bytes = b""
+    """(agents, d): what each adds to its steps, where the server keeps the control variates"""
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,21 @@ class Reply:
     """steps in this round"""
     time: int
     """steps since the agent's start"""
-    params: np.ndarray
-    """(stops, d)"""
+    params: bytes
+    """(stops, d), as changes of the first row of the start"""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSum:
+    """Node to server: the sum over agents of what each would reply (see `exact_sums`)."""
+
+    fingerprint: str
+    round: int
+    agents: tuple[int, ...]
+    times: tuple[int, ...]
+    """steps of each agent since its start"""
+    sums: bytes
+    """int64 (3, stops, d + 1): of the parameters, and of the squared distances from the start"""
 
 
 @dataclass(frozen=True)
@@ -126,8 +140,8 @@ class Failure:
     reason: Trouble
 
 
-FROM_SERVER = (Ask, Request)
-FROM_NODE = (Hello, Reply, Failure)
+FROM_SERVER = (Ask, Start, Request)
+FROM_NODE = (Hello, Reply, Failure, NodeSum)
 """The fields of these messages are all that ever leaves a node."""
 
 _KINDS: dict[int, type] = dict(enumerate((*FROM_SERVER, *FROM_NODE), start=1))
@@ -144,8 +158,25 @@ def encode(*messages: Any) -> bytes:
     return b"".join(_frame(_CODES[type(message)], b"".join(_pack(message))) for message in messages)
 
 
-def decode(payload: bytes, allowed: tuple[type, ...]) -> list[Any]:
-    """The messages of a payload, each of an `allowed` kind; `WireError` on any fault."""
+def digest_of(rows: np.ndarray) -> str:
+    """What identifies rows of parameters: the SHA-256 of their bytes."""
+    return hashlib.sha256(np.ascontiguousarray(rows, "<f8").data).hexdigest()
+
+
+def most_bytes(num_agents: int, dimension: int) -> int:
+    """The most bytes of an honest payload from a node, or to it, with this many agents.
+
+    >>> most_bytes(1, 10_000)
+    321536
+    """
+    return (num_agents + 1) * (2 * 8 * dimension + 256) + 1024
+
+
+def decode(payload: bytes, allowed: tuple[type, ...], most: int = 1 << 20) -> list[Any]:
+    """The messages of a payload, each of an `allowed` kind; `WireError` on any fault.
+
+    `most` is the largest number of agents that it may speak of.
+    """
     found = []
     rest = memoryview(payload)
     while True:
@@ -161,7 +192,9 @@ def decode(payload: bytes, allowed: tuple[type, ...]) -> list[Any]:
             raise WireError("damaged")
         if _KINDS.get(code) not in allowed:
             raise WireError("not a message that is expected")
-        found.append(_unpack(_KINDS[code], rest[_HEAD.size : end]))
+        found.append(_unpack(_KINDS[code], rest[_HEAD.size : end], most))
+        if len(found) > most + 1:
+            raise WireError("too many messages")
         rest = rest[end + _CHECKSUM :]
         if not rest:
             return found
@@ -175,8 +208,8 @@ def _frame(code: int, body: bytes) -> bytes:
 class _Reader:
     """Reads fields from a body, never beyond its end."""
 
-    def __init__(self, body: memoryview) -> None:
-        self.rest = body
+    def __init__(self, body: memoryview, most: int) -> None:
+        self.rest, self._most = body, most
 
     def take(self, count: int) -> memoryview:
         if count > len(self.rest):
@@ -192,27 +225,18 @@ class _Reader:
 
     def numbers(self) -> tuple[int, ...]:
         count = self.number()
-        return (
-            struct.unpack(f"<{count}Q", self.take(8 * count))
-            if 8 * count <= len(self.rest)
-            else self.refuse()
-        )
+        if count > self._most:
+            raise WireError("too many numbers")
+        return struct.unpack(f"<{count}Q", self.take(8 * count))
 
     def reason(self) -> Trouble:
         code = self.take(1)[0]
-        return _TROUBLES[code] if code < len(_TROUBLES) else self.refuse()
-
-    def matrix(self) -> np.ndarray:
-        if self.take(4) != _DTYPE:
-            raise WireError("wrong dtype")
-        rows, columns = self.number(), self.number()
-        # An empty matrix may claim any length of its other side, which NumPy cannot hold.
-        if max(rows, columns) > _LONGEST_SIDE:
+        if code >= len(_TROUBLES):
             raise WireError("wrong length")
-        return np.frombuffer(self.take(8 * rows * columns), "<f8").reshape(rows, columns)
+        return _TROUBLES[code]
 
-    def refuse(self) -> Any:
-        raise WireError("wrong length")
+    def rows(self) -> bytes:
+        return bytes(self.take(self.number()))
 
 
 class _Writer:
@@ -232,10 +256,8 @@ class _Writer:
         return struct.pack(f"<{len(values) + 1}Q", len(values), *values)
 
     @staticmethod
-    def matrix(value: np.ndarray) -> bytes:
-        return (
-            _DTYPE + struct.pack("<2Q", *value.shape) + np.ascontiguousarray(value, "<f8").tobytes()
-        )
+    def rows(value: bytes) -> bytes:
+        return struct.pack("<Q", len(value)) + value
 
 
 _TYPES = {
@@ -243,21 +265,27 @@ _TYPES = {
     "int": "number",
     "tuple[int, ...]": "numbers",
     "Trouble": "reason",
-    "np.ndarray": "matrix",
+    "bytes": "rows",
 }
 """The encoding of a field, by its declared type."""
 
 
+_FIELDS = {
+    kind: [(field.name, _TYPES[str(field.type)]) for field in fields(kind)]
+    for kind in (*FROM_SERVER, *FROM_NODE)
+}
+
+
 def _pack(message: Any) -> Iterable[bytes]:
     return (
-        getattr(_Writer, _TYPES[str(field.type)])(getattr(message, field.name))
-        for field in fields(message)
+        getattr(_Writer, encoding)(getattr(message, name))
+        for name, encoding in _FIELDS[type(message)]
     )
 
 
-def _unpack(kind: type, body: memoryview) -> Any:
-    reader = _Reader(body)
-    values = [getattr(reader, _TYPES[str(field.type)])() for field in fields(kind)]
+def _unpack(kind: type, body: memoryview, most: int) -> Any:
+    reader = _Reader(body, most)
+    values = [getattr(reader, encoding)() for _, encoding in _FIELDS[kind]]
     if reader.rest:
         raise WireError("wrong length")
     return kind(*values)
@@ -270,18 +298,21 @@ class Expected:
     fingerprint: str
     round: int
     steps: int
-    shape: tuple[int, int]
-    norm_bound: float
-    """largest 2-norm of a row of parameters"""
+    start: np.ndarray
+    """(d): where the agents started"""
+    out: Any
+    """(stops, d): filled with the parameters of a reply that is accepted"""
+    too_large: Callable[[np.ndarray], bool]
+    """whether changes (stops, d) are larger than a round can make them"""
     hosted: Collection[int]
     """agents on the node that sent it"""
     asked: Collection[int]
     """agents that were asked in this round"""
     answered: Collection[int]
     """agents whose reply was already accepted"""
-    times: Sequence[int]
+    times: Sequence[int] | np.ndarray
     """steps of each agent at its last accepted reply"""
-    unheard: Sequence[int]
+    unheard: Sequence[int] | np.ndarray
     """steps that each agent may have taken since then, in rounds that closed without it"""
 
 
@@ -306,13 +337,30 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
 
     A valid reply is of this experiment and this round, from an agent of the sending node that was
     asked and has not answered. It has the requested number of steps, a step counter that continues
-    from the last reply, and finite parameters of the right shape and size.
+    from the last reply, and finite parameters of the right shape,
+    not further from the start than a round can lead.
 
     Parameters
     ----------
     reply : Reply
     expected : Expected
     """
+    lost = check_claim(reply, expected)
+    if isinstance(lost, Refused):
+        return lost
+    try:
+        unpack_rows(reply.params, expected.start, expected.out)
+    except RowsError as error:
+        return Refused(str(error))
+    if not np.isfinite(expected.out).all():
+        return Refused("not finite")
+    if expected.too_large(expected.out - expected.start):
+        return Refused("change too large")
+    return Accepted(reply, lost)
+
+
+def check_claim(reply: Reply, expected: Expected) -> int | Refused:
+    """Check all of a reply but its parameters; return the steps that are in no average."""
     if reply.fingerprint != expected.fingerprint:
         return Refused("other experiment")
     if reply.agent not in expected.hosted:
@@ -325,18 +373,9 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
         return Refused("duplicate")
     if reply.steps != expected.steps:
         return Refused("wrong number of steps")
-    if reply.params.dtype != np.float64:
-        return Refused("wrong dtype")
-    if reply.params.shape != expected.shape:
-        return Refused("wrong shape")
-    if not np.isfinite(reply.params).all():
-        return Refused("not finite")
-    with np.errstate(over="ignore"):
-        if not np.linalg.norm(reply.params, axis=1).max() <= expected.norm_bound:
-            return Refused("norm too large")
-    lost = reply.time - expected.times[reply.agent] - reply.steps
+    lost = reply.time - int(expected.times[reply.agent]) - reply.steps
     if lost < 0:
         return Refused("step counter went back")
-    if lost > expected.unheard[reply.agent]:
+    if lost > int(expected.unheard[reply.agent]):
         return Refused("step counter ran ahead")
-    return Accepted(reply, lost)
+    return lost

@@ -1,7 +1,7 @@
 """A whole federation on this machine: server and nodes are processes on the loopback address.
 
-The gate, TLS, keys, SuperLink and SuperNodes are those of several machines. Run again in its
-directory, a federation resumes where it stopped.
+Transport, TLS and keys are those of several machines. Run again in its directory, a federation
+resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -11,38 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fegsam.errors import ProblemError
-from fegsam.federation.errors import FederationError
-from fegsam.federation.flower.deployment import (
+from fegsam.federation.deployment import (
     SERVER_FILE,
-    Entrance,
     NodeSide,
-    init,
+    ServerSide,
+    TransportName,
     load_node,
     load_server,
 )
-from fegsam.federation.flower.server import HISTORY_FILE
-from fegsam.federation.flower.superlink import HOST
-from fegsam.federation.flower.supervisor import Supervisor
-from fegsam.federation.protocol.experiment import Experiment
+from fegsam.federation.errors import FederationError
+from fegsam.federation.founding import Entrance, init
+from fegsam.federation.protocol.experiment import Aggregate, Experiment
 from fegsam.federation.protocol.ledger import Event
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.share import load_terms
-from fegsam.history import load_history
-from fegsam.history.settings import Settings
+from fegsam.federation.results import HISTORY_FILE, finished
 
 DEPLOYMENT = "deployment"
-_DECIDING = (
-    "fingerprint",
-    "seeds",
-    "step_size",
-    "sync_period",
-    "periods",
-    "num_steps",
-    "method",
-    "schedule",
-)
-"""Settings that identify the experiment of a history."""
+HOST = "127.0.0.1"
 
 
 def run_locally(
@@ -54,13 +40,15 @@ def run_locally(
     rules: Mapping[str, Any] | None = None,
     insecure: bool = False,
     trust: bool | None = None,
+    transport: TransportName = "grpc",
+    aggregate: Aggregate = "agent",
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> Path:
     """Run the first cell of a study as a federation of processes; return the file of its history.
 
     Parameters
     ----------
-    spec, seed, num_nodes, rules, insecure, trust : as for `deployment.init`
+    spec, seed, num_nodes, rules, insecure, trust, transport, aggregate : as for `founding.init`
     output : Path
         A new directory, or that of a run of the same study, which resumes.
     on_event : callable
@@ -68,21 +56,27 @@ def run_locally(
     """
     deployment = output / DEPLOYMENT
     if not (deployment / "server" / SERVER_FILE).exists():
-        # Port 0: the gate takes a free one at each start.
+        # Port 0: the server takes a free one at each start.
         init(
             deployment,
             spec,
-            Entrance([HOST], port=0, insecure=insecure),
+            Entrance([HOST], port=0, insecure=insecure, transport=transport),
             seed=seed,
+            # All data are on this machine, and the history has the fingerprint of the simulator's.
+            salt="",
             num_nodes=num_nodes,
             rules=rules,
             trust=trust,
+            aggregate=aggregate,
         )
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
-    stored, given = load_terms(side.terms), Experiment.from_spec(spec, seed, trust=trust)
+    stored = load_terms(side.terms)
+    whole = Experiment.from_spec(spec, seed, trust=trust, salt=stored.salt)
+    given = replace(whole, aggregate=aggregate)
     for what, kept, wanted in (
         (f"a run under seed {stored.seed}", stored.seed, given.seed),
+        (f"a run with sums of each {stored.aggregate}", stored.aggregate, aggregate),
         ("another study", stored.fingerprint, given.fingerprint),
         (
             f"a run on {len(nodes)} nodes",
@@ -90,6 +84,7 @@ def run_locally(
             given.num_agents if num_nodes is None else num_nodes,
         ),
         ("a run under other rules", side.rules, Rules(**rules or {})),
+        (f"a run over {side.transport}", side.transport, transport),
         ("a run with keys" if side.tls else "a run without keys", side.tls is None, insecure),
     ):
         if kept != wanted:
@@ -98,9 +93,7 @@ def run_locally(
                 "run."
             )
     if not (output / HISTORY_FILE).exists():
-        Supervisor(
-            side, output, [with_study(node, spec) for node in nodes], fresh=True, on_event=on_event
-        ).run()
+        _run(side, output, [with_study(node, spec) for node in nodes], on_event)
     return finished(output, stored.settings)
 
 
@@ -116,18 +109,14 @@ def with_study(node: NodeSide, spec: Path) -> NodeSide:
     )
 
 
-def finished(output: Path, settings: Settings) -> Path:
-    """The file of a federation's history, checked to be undamaged and to have these settings."""
-    path = output / HISTORY_FILE
-    try:
-        history = load_history(path)
-    except ProblemError as error:
-        raise FederationError(
-            f"{path} is damaged or not a history: remove it and run the same command again, which "
-            "makes it from the records."
-        ) from error
-    if any(getattr(history.settings, name) != getattr(settings, name) for name in _DECIDING):
-        raise FederationError(
-            f"{path} is the history of another experiment: remove it, then run the command again."
-        )
-    return path
+def _run(
+    side: ServerSide, output: Path, nodes: list[NodeSide], on_event: Callable[[Event], None]
+) -> None:
+    if side.transport == "grpc":
+        from fegsam.federation.grpc.local import run_here
+
+        run_here(side, output, nodes, on_event=on_event)
+    else:
+        from fegsam.federation.flower.supervisor import Supervisor
+
+        Supervisor(side, output, nodes, fresh=True, on_event=on_event).run()

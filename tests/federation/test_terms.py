@@ -1,0 +1,174 @@
+"""A node holds its server to the terms: what goes beyond them is refused, logged and not run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import cases
+import fegsam as fg
+from fegsam.federation.deployment import load_node, load_server
+from fegsam.federation.founding import Entrance, init
+from fegsam.federation.hosting import NodeSettings, experiment_of
+from fegsam.federation.protocol.experiment import Experiment, new_salt
+from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
+from fegsam.federation.protocol.sparse_rows import pack_rows
+from fegsam.federation.protocol.wire import (
+    FROM_NODE,
+    Failure,
+    Reply,
+    Request,
+    Start,
+    Trouble,
+    decode,
+    encode,
+)
+from helpers.deployed import write_study
+from helpers.in_memory import InMemory, serve, spread
+from helpers.requests import request, state_files
+
+PERIOD = 5000
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    case = cases.case("alg4", num_agents=2, differ="both")
+    return Experiment(
+        case.problem, case.algorithm, step_size=0.1, sync_period=PERIOD, num_steps=3 * PERIOD
+    )
+
+
+def spoiled(start, value):
+    rows = start[None].copy()
+    rows[0, 0] = value
+    return rows
+
+
+def asked(experiment, **changes):
+    """An honest request for round 1, but for `changes`."""
+    honest = {
+        "number": 1,
+        "stops": (PERIOD,),
+        "rows": experiment.start[None],
+        "times": (PERIOD,),
+    }
+    values = honest | changes
+    return request(
+        experiment.fingerprint,
+        values["number"],
+        (0,),
+        values["stops"],
+        values["rows"],
+        times=values["times"],
+    )
+
+
+BEYOND = {
+    "every step": ({"stops": tuple(range(1, PERIOD + 1))}, "the output time alone"),
+    "one more stop": ({"stops": (1, PERIOD)}, "the output time alone"),
+    "more steps": ({"stops": (PERIOD + 1,)}, "steps were asked for"),
+    "fewer steps": ({"stops": (1,)}, "steps were asked for"),
+    "more rounds": ({"number": 3, "times": (0,)}, "the terms have 3 rounds"),
+    "more samples": ({"times": (PERIOD + 1,)}, "samples are said to be used"),
+    "not a number": ({"rows": np.nan}, "not finite"),
+    "infinite": ({"rows": -np.inf}, "not finite"),
+}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("way", BEYOND)
+def test_what_goes_beyond_the_terms_is_refused_and_logged(folder, experiment, way, shared):
+    changes, reason = BEYOND[way]
+    if isinstance(changes.get("rows"), float):
+        changes = {"rows": spoiled(experiment.start, changes["rows"])}
+    save_share(experiment, [0], folder / "share")
+    whole = load_share(folder / "share") if shared else experiment
+    node = whole.node([0], folder / "node")
+    (answer,) = decode(node.answer(asked(experiment, **changes)), FROM_NODE)
+    assert answer == Failure(
+        experiment.fingerprint, changes.get("number", 1), (0,), Trouble.BEYOND_TERMS
+    )
+    (log,) = (folder / "node").glob("*/node.jsonl")
+    (line,) = [json.loads(line) for line in log.read_text().splitlines()]
+    assert reason in line["detail"]
+    assert not state_files(folder / "node", experiment.fingerprint)
+    (answer,) = decode(node.answer(asked(experiment)), FROM_NODE)
+    assert isinstance(answer, Reply)
+    assert answer.time == 2 * PERIOD
+
+
+def test_the_output_time_may_be_asked_for(folder, experiment):
+    output = experiment.terms().output_time
+    number, step = divmod(output, PERIOD)
+    assert step > 0
+    node = experiment.node([0], folder)
+    changes = {"number": number, "stops": (step, PERIOD), "times": (number * PERIOD,)}
+    (answer,) = decode(node.answer(asked(experiment, **changes)), FROM_NODE)
+    assert isinstance(answer, Reply)
+
+
+def test_parameters_that_are_not_those_of_their_digest_are_refused(folder, experiment):
+    node, start = experiment.node([0], folder), experiment.start[None]
+    payload = encode(
+        Start(experiment.fingerprint, 1, (PERIOD,), "ab" * 32, "00" * 32, pack_rows(start)),
+        Request(experiment.fingerprint, 1, (0,), (0,)),
+    )
+    (answer,) = decode(node.answer(payload), FROM_NODE)
+    assert answer.reason is Trouble.DAMAGED_REQUEST
+    unknown = encode(
+        Start(experiment.fingerprint, 1, (PERIOD,), "ab" * 32, "cd" * 32, pack_rows(start)),
+        Request(experiment.fingerprint, 1, (0,), (0,)),
+    )
+    (answer,) = decode(node.answer(unknown), FROM_NODE)
+    assert answer.reason is Trouble.UNKNOWN_BASE
+
+
+def test_few_changes_are_few_bytes_each_way(folder):
+    mdp = fg.examples.garnet(1000, 5, 3, discount=0.7, seed=0)
+    fed = fg.Federation(mdp, fg.policies.uniform(1000, 5), num_agents=4)
+    experiment = Experiment(fed, fg.QLearning(), step_size=0.1, sync_period=50, num_steps=500)
+    transport = InMemory(spread(experiment, folder, [(0,), (1,), (2,), (3,)]))
+    outcome, _ = serve(experiment, transport, folder)
+    rounds = [len(payload) for _, payload in transport.received if len(payload) > 200]
+    assert max(rounds) < 1500
+    starts = [len(payload) for _, payload in transport.sent if len(payload) > 200]
+    assert max(starts[:4]) > 8 * 5000
+    assert max(starts[4:]) < 4000
+    simulated = fg.run(
+        fed, fg.QLearning(), step_size=0.1, sync_period=50, num_steps=500, seeds=(0,)
+    )
+    np.testing.assert_allclose(
+        outcome.history.data.final_params, simulated.data.final_params, rtol=0, atol=1e-12
+    )
+
+
+def test_a_salt_changes_what_can_be_guessed_and_nothing_else(folder, experiment):
+    one, other = (dataclasses.replace(experiment, salt=new_salt()) for _ in range(2))
+    prints = {each.fingerprint for each in (experiment, one, other)}
+    assert len(prints) == 3
+    content = {each.terms().settings.fingerprint for each in (experiment, one, other)}
+    assert len(content) == 3
+    save_terms(one.terms(), folder / "terms")
+    terms = load_terms(folder / "terms")
+    assert (terms.salt, terms.fingerprint) == (one.salt, one.fingerprint)
+    assert dataclasses.replace(experiment, salt=terms.salt).fingerprint == one.fingerprint
+    save_share(one, [1], folder / "share")
+    assert load_share(folder / "share").fingerprint == one.fingerprint
+    assert one.salt.encode() not in (folder / "share").read_bytes()
+
+
+def test_what_init_writes_is_salted_and_agrees(tmp_path):
+    study = write_study(tmp_path)
+    prints = set()
+    for name in ("one", "other"):
+        nodes = init(tmp_path / name, study, Entrance(["::1"], 8000), num_nodes=2)
+        terms = load_terms(load_server(tmp_path / name / "server").terms)
+        hosted = {experiment_of(load_node(node).settings).fingerprint for node in nodes}
+        assert hosted == {terms.fingerprint}
+        prints |= hosted
+        salted = NodeSettings(study, None, (0,), tmp_path, salt=terms.salt)
+        assert experiment_of(salted).fingerprint == terms.fingerprint
+    assert len(prints) == 2
