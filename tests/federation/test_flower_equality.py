@@ -23,6 +23,8 @@ from fegsam.federation.protocol.ledger import read_events
 from helpers.deployed import ALGORITHMS, assert_equal, simulated, write_study
 from helpers.flower_commands import FLOWER
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 560.0
 """Seconds for a run of a few rounds; twenty times what it takes on a machine that is not busy."""
 
@@ -87,7 +89,6 @@ def test_a_deployed_run_equals_the_simulator(tmp_path, capsys) -> None:
         assert reason in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_without_keys_and_in_plain_text_if_that_is_asked_for(tmp_path) -> None:
     study, output = write_study(tmp_path), tmp_path / "out"
     done = federate(study, output, "--nodes", "2", "--insecure")
@@ -96,7 +97,6 @@ def test_without_keys_and_in_plain_text_if_that_is_asked_for(tmp_path) -> None:
     assert not list(output.rglob("*.key"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_nodes", [4, 2])
 @pytest.mark.parametrize("sync_period", [50, 500])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
