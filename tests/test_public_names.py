@@ -24,6 +24,7 @@ PACKAGES = (
     "fegsam.theory",
     "fegsam.engines",
     "fegsam.problem.examples",
+    "fegsam.problem.features",
     "fegsam.problem.policies",
     "fegsam.planning",
     "fegsam.report",

@@ -22,7 +22,7 @@ from fegsam.methods.participation import Participation
 from fegsam.methods.rounding import Rounding, SomeCells
 from fegsam.methods.server import Server
 from fegsam.methods.tail import Tail
-from fegsam.problem import examples, policies
+from fegsam.problem import examples, features, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 from fegsam.run import run
@@ -58,6 +58,7 @@ __all__ = [
     "exact",
     "examples",
     "extrapolated",
+    "features",
     "fixed_point",
     "heterogeneity",
     "load_history",
