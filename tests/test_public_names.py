@@ -20,6 +20,7 @@ from fegsam.algorithms.structure import Structured
 
 PACKAGES = (
     "fegsam",
+    "fegsam.data",
     "fegsam.exact",
     "fegsam.theory",
     "fegsam.engines",

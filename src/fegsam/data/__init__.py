@@ -1,0 +1,17 @@
+"""Recorded data: logs as agents, what is in them, and what they say about a policy."""
+
+from fegsam.data.demands import check_log
+from fegsam.data.log import LogReader, LogSource
+from fegsam.data.rows import Rows
+from fegsam.data.simulated import simulate_log
+from fegsam.data.summary import LogSummary, summarise
+
+__all__ = [
+    "LogReader",
+    "LogSource",
+    "LogSummary",
+    "Rows",
+    "check_log",
+    "simulate_log",
+    "summarise",
+]
