@@ -1,7 +1,9 @@
 """Recorded data: logs as agents, what is in them, and what they say about a policy."""
 
 from fegsam.data.demands import check_log
+from fegsam.data.describe import describe
 from fegsam.data.log import LogReader, LogSource
+from fegsam.data.minari import import_minari
 from fegsam.data.rows import Rows
 from fegsam.data.simulated import simulate_log
 from fegsam.data.summary import LogSummary, summarise
@@ -12,6 +14,8 @@ __all__ = [
     "LogSummary",
     "Rows",
     "check_log",
+    "describe",
+    "import_minari",
     "simulate_log",
     "summarise",
 ]

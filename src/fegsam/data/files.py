@@ -91,12 +91,13 @@ def batches(file: Path, names: Sequence[str], types: dict[str, Any], start: int)
     `types` are the types of columns that a CSV file does not state.
     """
     found = _parquet_batches(file, names, start) if file.suffix == ".parquet" else None
+    unreadable = (arrow().ArrowInvalid, OSError)
     try:
         for batch in _csv_batches(file, names, types) if found is None else found:
             skip = start - batch.first
             if skip < batch.table.num_rows:
                 yield batch if skip <= 0 else Batch(start, batch.table.slice(skip))
-    except (arrow().ArrowInvalid, OSError) as error:
+    except unreadable as error:
         raise ProblemError(f"{file}: {_said(error)}: copy it again or correct it") from error
 
 

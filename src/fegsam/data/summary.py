@@ -260,12 +260,13 @@ def summarise(
     (1.0, 15.0)
     """
     _check_width(source, features)
-    target = None if target_policy is None else real_array(target_policy, "target_policy", "(S, A)")
-    if target is not None:
+    target = None
+    if target_policy is not None:
+        target = real_array(target_policy, "target_policy", "(S, A)")
         if target.ndim != 2:
             raise ProblemError(f"target_policy has shape {target.shape}: give shape (S, A)")
-        num_states, num_actions = len(target), target.shape[1]
-        target = check_policy(target, num_states, num_actions, "target_policy")
+        target = check_policy(target, target.shape[0], target.shape[1], "target_policy")
+        num_states, num_actions = target.shape
     limits = source.limits(discount=discount, num_states=num_states, num_actions=num_actions)
     agents: dict[Any, tuple[Scanner, Tally]] = {}
     for found in source.batches():
