@@ -2,6 +2,13 @@
 
 from fegsam.data.demands import check_log
 from fegsam.data.describe import describe
+from fegsam.data.estimates import (
+    FittedQ,
+    ReturnEstimate,
+    doubly_robust,
+    fitted_q_evaluation,
+    weighted_importance_sampling,
+)
 from fegsam.data.log import LogReader, LogSource
 from fegsam.data.minari import import_minari
 from fegsam.data.rows import Rows
@@ -9,13 +16,18 @@ from fegsam.data.simulated import simulate_log
 from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
+    "FittedQ",
     "LogReader",
     "LogSource",
     "LogSummary",
+    "ReturnEstimate",
     "Rows",
     "check_log",
     "describe",
+    "doubly_robust",
+    "fitted_q_evaluation",
     "import_minari",
     "simulate_log",
     "summarise",
+    "weighted_importance_sampling",
 ]
