@@ -9,7 +9,7 @@ from fegsam.data.estimates import (
     fitted_q_evaluation,
     weighted_importance_sampling,
 )
-from fegsam.data.log import LogReader, LogSource
+from fegsam.data.log import LogReader
 from fegsam.data.minari import import_minari
 from fegsam.data.rows import Rows
 from fegsam.data.simulated import simulate_log
@@ -18,7 +18,6 @@ from fegsam.data.summary import LogSummary, summarise
 __all__ = [
     "FittedQ",
     "LogReader",
-    "LogSource",
     "LogSummary",
     "ReturnEstimate",
     "Rows",

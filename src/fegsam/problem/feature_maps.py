@@ -223,7 +223,7 @@ class Tiles(_Ranged):
 
 @dataclass(frozen=True, eq=False)
 class Radial(FeatureMap):
-    """Gaussian bumps exp(-|x - c|^2 / (2 width^2)) at the given centers."""
+    """Gaussian bumps exp(-r^2 / (2 width^2)), where r is the distance from a center."""
 
     centers: tuple[tuple[float, ...], ...]
     bump_width: float

@@ -97,7 +97,7 @@ def tiles(low: ArrayLike, high: ArrayLike, tiles: int | ArrayLike, tilings: int)
 
 
 def radial(centers: ArrayLike, width: float) -> Radial:
-    """Gaussian bumps exp(-|x - c|^2 / (2 width^2)), one for each center c.
+    """Gaussian bumps exp(-r^2 / (2 width^2)), where r is the distance from a center.
 
     Parameters
     ----------
