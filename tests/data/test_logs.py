@@ -101,6 +101,7 @@ def test_a_reader_that_is_saved_and_restored_anywhere_yields_the_rest(
         again.restore(again.save())
         assert found_rows(again.read(None)) == every[count + 3 :]
         assert found_rows(again.read(1)) == []
+        assert found_rows(again.read_some(1)) == []
 
 
 def test_each_value_of_a_column_is_an_agent_with_the_rows_of_its_own(tmp_path, monkeypatch) -> None:

@@ -225,14 +225,19 @@ class LogReader:
     def read(self, count: int | None) -> Rows:
         """The next `count` rows, fewer at the end of the last pass; all of them for None."""
         parts: list[Rows] = []
-        missing = np.inf if count is None else count
-        while missing > 0 and self._fill():
-            assert self._held is not None
-            end = int(min(len(self._held.gap), self._used + missing))
-            parts.append(part(self._held, self._used, end))
-            missing -= end - self._used
-            self._used = end
+        missing = 2**62 if count is None else count
+        while missing > 0 and len((rows := self.read_some(missing)).gap):
+            parts.append(rows)
+            missing -= len(rows.gap)
         return joined(parts) if parts else self._nothing()
+
+    def read_some(self, most: int) -> Rows:
+        """At least one and at most `most` rows, as many as need no copy; none at the end."""
+        if not self._fill():
+            return self._nothing()
+        assert self._held is not None
+        begin, self._used = self._used, min(len(self._held.gap), self._used + most)
+        return part(self._held, begin, self._used)
 
     def save(self) -> dict[str, np.ndarray]:
         """Where the reader is: the pass, the file, the row and whether its gap comes next."""
