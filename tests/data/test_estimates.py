@@ -53,6 +53,14 @@ def test_on_a_bandit_fitted_q_is_the_mean_of_each_arm(tmp_path) -> None:
     assert found.estimate.standard_error == pytest.approx(np.sqrt(variance), rel=1e-12)
 
 
+def test_where_only_the_first_states_vary_so_does_the_fitted_value(tmp_path) -> None:
+    starts = RNG.integers(0, 2, 40)
+    episodes = [Episode(i, [s, s], [0], [float(s)], [1.0], True) for i, s in enumerate(starts)]
+    found = fitted_q_evaluation(read(tmp_path, episodes), [[1.0], [1.0]]).estimate
+    assert found.value == pytest.approx(starts.mean())
+    assert found.standard_error == pytest.approx(starts.std() / np.sqrt(40))
+
+
 def test_the_weighted_estimate_equals_a_loop_over_the_episodes(tmp_path) -> None:
     episodes = random_episodes(seed=3, count=30)
     target = fg.policies.random(5, 3, count=1, seed=1)[0]
