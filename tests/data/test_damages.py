@@ -252,6 +252,13 @@ def test_a_csv_file_that_is_not_a_table_is_refused(tmp_path) -> None:
         fg.data.check_log(fg.LogSource(path))
 
 
+def test_a_number_that_is_too_large_is_refused(tmp_path) -> None:
+    table = one_damaged(episode=np.array([2**63 + 1] * 4 + [2**63 + 2] * 3, np.uint64))
+    path = write(tmp_path / "log.parquet", table)
+    with pytest.raises(ProblemError, match=r"log\.parquet: a number does not fit in 64 bits"):
+        fg.data.check_log(fg.LogSource(path))
+
+
 MDP = fg.examples.garnet(4, 3, branching=2, discount=0.9, seed=0)
 BEHAVIOR = 0.5 * fg.policies.random(4, 3, count=1, seed=0)[0] + 0.5 / 3
 

@@ -10,6 +10,7 @@ from fegsam.data import scan
 from fegsam.data.columns import Decoder, Layout
 from fegsam.data.damage import Place, Row, damage
 from fegsam.data.episodes import SeenEpisodes
+from fegsam.data.files import arrow
 from fegsam.data.rows import Rows, part
 from fegsam.data.scan import EMPTY, Logged
 from fegsam.errors import ProblemError
@@ -66,7 +67,7 @@ class Scanner:
     def feed(self, decoder: Decoder, file: int, rows: np.ndarray, table: Any) -> Rows:
         """The rows that are complete with a further batch, whose rows have numbers `rows`."""
         self._layout = decoder.layout
-        logged, piece = decoder.decode(table), _Piece(file, rows, table)
+        logged, piece = self._decode(decoder, file, table), _Piece(file, rows, table)
         self._pieces = [piece]
         if self._tail is not None:
             held, before = self._tail
@@ -79,6 +80,15 @@ class Scanner:
         last = _Piece(file, rows[-1:], table.slice(table.num_rows - 1))
         self._tail = Logged(*(array[-1:].copy() for array in logged)), last
         return found
+
+    def _decode(self, decoder: Decoder, file: int, table: Any) -> Logged:
+        try:
+            return decoder.decode(table)
+        except arrow().ArrowInvalid as error:
+            raise ProblemError(
+                f"{self._files[file]}: a number does not fit in 64 bits ({error}): store it in a "
+                "smaller range"
+            ) from error
 
     def finish(self) -> Rows | None:
         """The last rows, or None where there are none."""
