@@ -20,10 +20,12 @@ from fegsam.algorithms.structure import Structured
 
 PACKAGES = (
     "fegsam",
+    "fegsam.data",
     "fegsam.exact",
     "fegsam.theory",
     "fegsam.engines",
     "fegsam.problem.examples",
+    "fegsam.problem.features",
     "fegsam.problem.policies",
     "fegsam.planning",
     "fegsam.report",

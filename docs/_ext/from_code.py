@@ -24,6 +24,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 
 ALIASES = {
     "fegsam.examples": "fegsam.problem.examples",
+    "fegsam.features": "fegsam.problem.features",
     "fegsam.policies": "fegsam.problem.policies",
     "fegsam.schedules": "fegsam.methods.schedules",
 }

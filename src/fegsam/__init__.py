@@ -1,6 +1,6 @@
 """Federated stochastic approximation, TD- and Q-learning under Markov noise and heterogeneity."""
 
-from fegsam import engines, exact, methods, theory
+from fegsam import data, engines, exact, methods, theory
 from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
@@ -8,6 +8,7 @@ from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.sarsa import Sarsa
 from fegsam.algorithms.tdc import TDC
+from fegsam.data.log import LogSource
 from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
@@ -22,7 +23,7 @@ from fegsam.methods.participation import Participation
 from fegsam.methods.rounding import Rounding, SomeCells
 from fegsam.methods.server import Server
 from fegsam.methods.tail import Tail
-from fegsam.problem import examples, policies
+from fegsam.problem import examples, features, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 from fegsam.run import run
@@ -37,6 +38,7 @@ __all__ = [
     "History",
     "LinearSA",
     "LocalSteps",
+    "LogSource",
     "MarkovNoise",
     "Mean",
     "Method",
@@ -54,10 +56,12 @@ __all__ = [
     "StochasticApproximation",
     "Tail",
     "agent_fixed_points",
+    "data",
     "engines",
     "exact",
     "examples",
     "extrapolated",
+    "features",
     "fixed_point",
     "heterogeneity",
     "load_history",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import fegsam
 from fegsam.completion import SHELLS, add_path, completion_script, shell_in_use
+from fegsam.data import command as data_command
 from fegsam.errors import ProblemError
 from fegsam.federation.command import TRUST, add_actions, federate
 from fegsam.versions import installed_version
@@ -462,6 +463,19 @@ examples:
   fegsam federate init DIR study.toml --host server.example  directories for several machines""",
         add_actions,
         federate,
+    ),
+    "data": _Command(
+        "check a log of real data, describe it, or import a dataset",
+        """\
+Look for damage in a log, show what is in it and which algorithms it can feed, or write a dataset
+of Minari as a log. A log is a Parquet or a CSV file, or several.""",
+        """\
+examples:
+  fegsam data check log.parquet             look for damage
+  fegsam data describe log.parquet          show what is in it
+  fegsam data import minari:toy/lake-v0 -o lake.parquet""",
+        data_command.add_actions,
+        data_command.data,
     ),
     "completion": _Command(
         "print a script that completes this command in bash and zsh",

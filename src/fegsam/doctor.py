@@ -15,6 +15,8 @@ from fegsam.versions import installed_version
 OPTIONAL = {
     "netCDF4": ("saving and loading histories", "netcdf"),
     "gymnasium": ("environments from Gymnasium", "gymnasium"),
+    "pyarrow": ("logs of real data", "data"),
+    "minari": ("importing Minari's datasets", "minari"),
     "matplotlib": ("figures", "report"),
     "plotly": ("the HTML report", "report"),
     "jinja2": ("the page of the HTML report", "report"),

@@ -1,0 +1,32 @@
+"""Recorded data: logs as agents, what is in them, and what they say about a policy."""
+
+from fegsam.data.demands import check_log
+from fegsam.data.describe import describe
+from fegsam.data.estimates import (
+    FittedQ,
+    ReturnEstimate,
+    doubly_robust,
+    fitted_q_evaluation,
+    weighted_importance_sampling,
+)
+from fegsam.data.log import LogReader
+from fegsam.data.minari import import_minari
+from fegsam.data.rows import Rows
+from fegsam.data.simulated import simulate_log
+from fegsam.data.summary import LogSummary, summarise
+
+__all__ = [
+    "FittedQ",
+    "LogReader",
+    "LogSummary",
+    "ReturnEstimate",
+    "Rows",
+    "check_log",
+    "describe",
+    "doubly_robust",
+    "fitted_q_evaluation",
+    "import_minari",
+    "simulate_log",
+    "summarise",
+    "weighted_importance_sampling",
+]

@@ -1,0 +1,151 @@
+"""What a run demands of a whole log: probabilities, coverage, ratios and enough transitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fegsam.data.log import LogSource
+from fegsam.data.summary import LogSummary, summarise
+from fegsam.errors import ProblemError, shown
+from fegsam.problem.feature_maps import FeatureMap
+from fegsam.text import short
+
+OFF_POLICY = {
+    "OffPolicyTabularTD": "Algorithm 3",
+    "OffPolicyLinearTD": "Algorithm 5",
+    "TDC": "TDC",
+}
+"""The algorithms that need importance ratios, by the names of their classes."""
+ALGORITHMS = ("OnPolicyTD", "OffPolicyTabularTD", "QLearning", "OffPolicyLinearTD", "TDC")
+
+EXPECTED = 10.0
+"""A cell that the target would have reached this often, but the log never shows, is not covered."""
+STANDARD_ERRORS = 5.0
+"""A mean ratio this many standard errors away from one is wrong."""
+FEWEST_EFFECTIVE = 10.0
+FEWEST_ROWS = 100
+"""Ratios of shorter logs are not judged."""
+
+
+def check_log(
+    source: LogSource,
+    *,
+    algorithm: str | None = None,
+    num_steps: int | None = None,
+    step_size: float | None = None,
+    expected_digest: str | None = None,
+    discount: float = 1.0,
+    num_states: int | None = None,
+    num_actions: int | None = None,
+    target_policy: ArrayLike | None = None,
+    features: FeatureMap | None = None,
+) -> dict[Any, LogSummary]:
+    """Check a log before any step is made; raise a `ProblemError` in one sentence if it is damaged.
+
+    Parameters
+    ----------
+    source : LogSource
+    algorithm : str, optional
+        The name of an algorithm's class, whose demands are checked, too.
+    num_steps : int, optional
+        The steps of each agent.
+    step_size : float, optional
+    expected_digest : str, optional
+        What ``source.digest()`` was when the agent began.
+    discount, num_states, num_actions, target_policy, features
+        As in `summarise`.
+
+    Returns
+    -------
+    dict
+        A `LogSummary` for each agent.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fegsam as fg
+    >>> walk, go = fg.examples.two_state(), fg.policies.uniform(2, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = fg.data.simulate_log(f"{folder}/log.csv", walk, go, episodes=3, length=5, seed=0)
+    ...     check_log(fg.LogSource(path), num_steps=100)
+    Traceback (most recent call last):
+    fegsam.errors.ProblemError: ...log.csv: 15 transitions for num_steps 100: fewer steps or
+    passes=7
+    """
+    file = source.files[0]
+    if algorithm is not None and algorithm not in ALGORITHMS:
+        raise ProblemError(
+            f"algorithm is {shown(algorithm)}, but logs feed {', '.join(ALGORITHMS)}: name one"
+        )
+    if expected_digest is not None and source.digest() != expected_digest:
+        raise ProblemError(f"{file}: it is not the file this agent began with: put it back")
+    if algorithm in OFF_POLICY:
+        _require_probabilities(source, OFF_POLICY[algorithm], target_policy is not None)
+    found = summarise(
+        source,
+        discount=discount,
+        num_states=num_states,
+        num_actions=num_actions,
+        target_policy=target_policy,
+        features=features,
+    )
+    for agent, summary in found.items():
+        name = f"{file}" if agent is None else f"{file} ({source.by} {agent})"
+        if target_policy is not None and summary.counts is not None:
+            _require_coverage(name, summary, np.asarray(target_policy, dtype=np.float64))
+        _require_ratios(name, summary, step_size)
+        if num_steps is not None and summary.transitions * source.passes < num_steps:
+            passes = -(-num_steps // max(summary.transitions, 1))
+            raise ProblemError(
+                f"{name}: {summary.transitions * source.passes} transitions for num_steps "
+                f"{num_steps}: fewer steps or passes={passes}"
+            )
+    return found
+
+
+def _require_probabilities(source: LogSource, algorithm: str, has_target: bool) -> None:
+    for file, layout in zip(source.files, source.layouts(), strict=True):
+        if "behavior_probability" not in layout.names and source.policy is None:
+            raise ProblemError(
+                f"{file}: {algorithm} needs behavior_probability: log it, give policy=, or use "
+                "Q-learning, which does without"
+            )
+        if "target_probability" not in layout.names and not has_target:
+            raise ProblemError(
+                f"{file}: {algorithm} needs a target policy: give target_policy=, or log "
+                "target_probability"
+            )
+
+
+def _require_coverage(name: str, summary: LogSummary, target: np.ndarray) -> None:
+    assert summary.counts is not None
+    expected = summary.counts.sum(axis=1)[:, None] * target
+    missing = np.argwhere((expected >= EXPECTED) & (summary.counts == 0))
+    if missing.size:
+        state, action = missing[0]
+        raise ProblemError(
+            f"{name}: the target takes action {action} in state {state}, which this log never "
+            "shows: widen the behaviour or change the target"
+        )
+
+
+def _require_ratios(name: str, summary: LogSummary, step_size: float | None) -> None:
+    if np.isnan(summary.ratio_mean) or summary.transitions < FEWEST_ROWS:
+        return
+    too_large = step_size is not None and step_size * summary.ratio_max > 1.0
+    if too_large or summary.effective_rows < FEWEST_EFFECTIVE:
+        raise ProblemError(
+            f"{summary.ratio_place}: the ratio {summary.ratio_max:.6g} allows step sizes below "
+            f"{1.0 / summary.ratio_max:.2g} only ({summary.effective_rows:.0f} effective rows of "
+            f"{summary.transitions}): change the target or the data"
+        )
+    away = abs(summary.ratio_mean - 1.0)
+    if away > STANDARD_ERRORS * summary.ratio_error + 1e-6:
+        raise ProblemError(
+            f"{name}: the ratios average {short(summary.ratio_mean)} +- "
+            f"{short(summary.ratio_error)} instead of 1: log the probabilities that chose the "
+            "actions"
+        )

@@ -1,0 +1,215 @@
+"""What is in a log, as text for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fegsam.data.demands import ALGORITHMS
+from fegsam.data.log import LogSource
+from fegsam.data.summary import LogSummary
+from fegsam.text import short, text_table
+
+WIDTH = 80
+_LABEL = 15
+_MOST_AGENTS = 20
+"""Agents beyond this number are counted, not listed."""
+
+
+def describe(
+    source: LogSource, found: Mapping[Any, LogSummary], *, discount: float | None = None
+) -> str:
+    """What is in a log, which algorithms it can feed, and at which step sizes.
+
+    Parameters
+    ----------
+    source : LogSource
+    found : mapping
+        What `summarise` or `check_log` returned.
+    discount : float, optional
+        The discount for which the truncation eigenvalue was found.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fegsam as fg
+    >>> walk, go = fg.examples.two_state(), fg.policies.uniform(2, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = fg.data.simulate_log(f"{folder}/log.csv", walk, go, episodes=3, length=5, seed=0)
+    ...     source = fg.LogSource(path)
+    ...     print(fg.data.describe(source, fg.data.summarise(source, target_policy=go)))
+    log.csv
+      transitions    15 in 3 episodes of 5 on average
+      ends           0 terminated, 3 truncated
+      observations   states 0 to 1, of which 2 occur
+      actions        0 to 1
+      coverage       4 of 4 pairs of state and action occur, the rarest 3 times
+      rewards        -1 to 1, 0.0667 on average
+      probabilities  0.5 or more
+      ratios         1 +- 0 on average, at most 1 (row 0 of log.csv)
+      effective rows 15 of 15
+    It can feed
+      OnPolicyTD          step sizes below 1: the value of the policy that acted
+      OffPolicyTabularTD  step sizes below 1
+      QLearning           step sizes up to 1
+      OffPolicyLinearTD   step sizes below 1
+      TDC                 step sizes below 1, without a theorem
+    """
+    names = [file.name for file in source.files]
+    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more files"
+    lines = [title]
+    if len(found) > 1:
+        lines += _agents(source, found)
+    for agent, summary in found.items() if len(found) == 1 else ():
+        lines += [] if agent is None else [f"  {source.by} {agent}"]
+        for label, text in _facts(summary, discount):
+            lines += textwrap.wrap(
+                text,
+                WIDTH,
+                initial_indent=f"  {label:{_LABEL}}",
+                subsequent_indent=" " * (_LABEL + 2),
+            )
+    worst = max(found.values(), key=lambda each: float(np.nan_to_num(each.ratio_max)))
+    lines.append("It can feed" if len(found) == 1 else "Each can feed, by the largest ratio")
+    for name, text in feeds(worst):
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent=f"  {name:20}", subsequent_indent=" " * 22
+        )
+    return "\n".join(lines)
+
+
+def _facts(summary: LogSummary, discount: float | None) -> list[tuple[str, str]]:
+    length = summary.transitions / max(summary.episodes, 1)
+    facts = [
+        (
+            "transitions",
+            f"{summary.transitions} in {summary.episodes} episodes of {short(length)} on average",
+        ),
+        ("ends", f"{summary.terminated} terminated, {summary.truncated} truncated"),
+        *_spaces(summary),
+    ]
+    if summary.transitions:
+        low, high = map(short, summary.reward_range)
+        facts.append(("rewards", f"{low} to {high}, {short(summary.mean_reward)} on average"))
+    if math.isnan(summary.least_probability):
+        facts.append(("probabilities", "none are logged"))
+    else:
+        facts.append(("probabilities", f"{short(summary.least_probability)} or more"))
+    if not math.isnan(summary.ratio_mean):
+        place = summary.ratio_place
+        where = "" if place is None else f" (row {place.row} of {place.file.name})"
+        facts += [
+            (
+                "ratios",
+                f"{short(summary.ratio_mean)} +- {short(summary.ratio_error)} on average, at most "
+                f"{short(summary.ratio_max)}{where}",
+            ),
+            ("effective rows", f"{summary.effective_rows:.0f} of {summary.transitions}"),
+        ]
+    if not math.isnan(summary.truncation_eigenvalue):
+        facts.append(("truncation", _truncation(summary, discount)))
+    return facts
+
+
+def _truncation(summary: LogSummary, discount: float | None) -> str:
+    of = "" if discount is None else f" for discount {discount:g}"
+    says = "TD with one step is stable" if stable(summary) else "TD may diverge; use TDC"
+    return f"eigenvalue {short(summary.truncation_eigenvalue)}{of}: {says}"
+
+
+def stable(summary: LogSummary) -> bool:
+    """Whether no eigenvalue was found, or one that is below 1."""
+    return not summary.truncation_eigenvalue >= 1.0
+
+
+def _spaces(summary: LogSummary) -> list[tuple[str, str]]:
+    if summary.width is not None:
+        return [("observations", f"{summary.width} numbers each")]
+    if summary.counts is None:
+        return [("observations", "states, too many to count")]
+    states, actions = summary.counts.shape
+    seen = int(summary.counts.any(axis=1).sum())
+    rarest = int(summary.counts[summary.counts > 0].min()) if summary.cells_seen else 0
+    return [
+        ("observations", f"states 0 to {states - 1}, of which {seen} occur"),
+        ("actions", f"0 to {actions - 1}"),
+        (
+            "coverage",
+            f"{summary.cells_seen} of {states * actions} pairs of state and action occur, the "
+            f"rarest {rarest} times",
+        ),
+    ]
+
+
+def _agents(source: LogSource, found: Mapping[Any, LogSummary]) -> list[str]:
+    header = [str(source.by)[:20], "transitions", "episodes", "terminated", "pairs", "effective"]
+    rows = [
+        [
+            str(agent)[:20],
+            str(summary.transitions),
+            str(summary.episodes),
+            str(summary.terminated),
+            "-" if summary.counts is None else str(summary.cells_seen),
+            "-" if math.isnan(summary.effective_rows) else f"{summary.effective_rows:.0f}",
+        ]
+        for agent, summary in list(found.items())[:_MOST_AGENTS]
+    ]
+    table = text_table(header, rows, right=range(1, 6)).splitlines()
+    more = len(found) - len(rows)
+    return [f"  {line}" for line in table] + ([f"  and {more} more agents"] if more else [])
+
+
+def feeds(summary: LogSummary) -> list[tuple[str, str]]:
+    """For each algorithm, the step sizes at which this log can feed it, or what is missing.
+
+    A step that is larger than one over the largest ratio times the largest squared feature row can
+    move beyond its own target.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> names = [field.name for field in dataclasses.fields(LogSummary)]
+    >>> empty = LogSummary(**{name: float("nan") for name in names} | {"width": 2, "counts": None})
+    >>> feeds(empty)[2]
+    ('QLearning', 'not: its observations are not states')
+    """
+    discrete = summary.width is None
+    norm = summary.feature_norm if not math.isnan(summary.feature_norm) else 1.0
+    has_rows = discrete or not math.isnan(summary.feature_norm)
+    ratio = summary.ratio_max
+    unstable = "" if stable(summary) else "; it may diverge"
+
+    def below(size: float) -> str:
+        return f"step sizes below {1.0 / size:.2g}" if size > 0.0 else "any step size"
+
+    missing = (
+        "not: no behavior_probability is logged"
+        if math.isnan(summary.least_probability)
+        else "needs a target policy (--target)"
+        if math.isnan(ratio)
+        else ""
+    )
+    says = dict.fromkeys(ALGORITHMS, missing)
+    says["QLearning"] = "step sizes up to 1" if discrete else "not: its observations are not states"
+    says["OnPolicyTD"] = f"{below(norm)}: the value of the policy that acted{unstable}"
+    says["OffPolicyTabularTD"] = missing or below(ratio)
+    says["OffPolicyLinearTD"] = missing or f"{below(ratio * norm)}{unstable}"
+    says["TDC"] = missing or f"{below(ratio * norm)}, without a theorem"
+    if not discrete:
+        says["OffPolicyTabularTD"] = "not: its observations are not states"
+    if not has_rows:
+        linear = ("OnPolicyTD", "OffPolicyLinearTD", "TDC")
+        says |= dict.fromkeys(linear, "needs features (--features)")
+    return list(says.items())
+
+
+def checked(source: LogSource, found: Mapping[Any, LogSummary]) -> str:
+    """One line for a log in which no damage was found."""
+    total = sum(summary.transitions for summary in found.values())
+    episodes = int(np.sum([summary.episodes for summary in found.values()]))
+    agents = "" if source.by is None else f" of {len(found)} agents"
+    return f"{source.files[0].name}: {total} transitions in {episodes} episodes{agents}, no damage"

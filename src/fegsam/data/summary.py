@@ -1,0 +1,310 @@
+"""What is in a log, gathered in one pass of fixed memory that also makes every check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fegsam.data.damage import Place
+from fegsam.data.log import Found, LogSource
+from fegsam.data.rows import Rows, joined, part
+from fegsam.data.scanner import Limits, Scanner
+from fegsam.errors import ProblemError
+from fegsam.problem.checks import FloatArray, IntArray, real_array
+from fegsam.problem.feature_maps import FeatureMap
+from fegsam.problem.policies import check_policy
+
+LARGEST_TABLE = 2**24
+"""Cells (state, action) beyond this number are not counted."""
+LARGEST_MATRIX = 1000
+"""The truncation eigenvalue is found for at most this many features."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogSummary:
+    """What is in one agent's log; `None` and NaN stand for what the log does not say.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fegsam as fg
+    >>> walk, go = fg.examples.two_state(), fg.policies.uniform(2, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = fg.data.simulate_log(
+    ...         f"{folder}/log.parquet", walk, go, episodes=3, length=5, seed=0
+    ...     )
+    ...     (summary,) = fg.data.summarise(fg.LogSource(path)).values()
+    >>> summary.transitions, summary.episodes, summary.truncated, summary.cells_seen
+    (15, 3, 3, 4)
+    """
+
+    transitions: int
+    episodes: int
+    terminated: int
+    """episodes that end in a terminated transition; the others are truncated"""
+    width: int | None
+    """k where an observation has k numbers; None where it is a state number"""
+    counts: IntArray | None
+    """(S, A): how often each action was taken in each state, where observations are states"""
+    reward_range: tuple[float, float]
+    mean_reward: float
+    least_probability: float
+    """the smallest `behavior_probability`"""
+    ratio_mean: float
+    ratio_error: float
+    """the standard error of `ratio_mean`"""
+    ratio_max: float
+    ratio_place: Place | None
+    """the row of the largest ratio"""
+    effective_rows: float
+    """(sum of ratios)^2 / (sum of their squares)"""
+    truncation_eigenvalue: float
+    """TD with these features is stable for n = 1 if it is below one"""
+    feature_norm: float
+    """the largest squared 2-norm of a row of features"""
+
+    @property
+    def truncated(self) -> int:
+        """Episodes that end without a terminated transition."""
+        return self.episodes - self.terminated
+
+    @property
+    def cells_seen(self) -> int:
+        """The number of (state, action) that occur."""
+        return 0 if self.counts is None else int((self.counts > 0).sum())
+
+
+class Tally:
+    """Adds up the rows of one agent."""
+
+    def __init__(
+        self, limits: Limits, target: FloatArray | None, features: FeatureMap | None
+    ) -> None:
+        self._target, self._features = target, features
+        shape = max(limits.num_states, 1), max(limits.num_actions, 1)
+        self._counts: IntArray | None = np.zeros(shape, np.int64)
+        self._transitions = self._episodes = self._terminated = 0
+        self._rewards, self._low, self._high = 0.0, np.inf, -np.inf
+        self._least, self._width = np.inf, None
+        self._ratios, self._ratio_max = np.zeros(3), 0.0
+        self._place: Place | None = None
+        self._before: Rows | None = None
+        self._norm = 0.0
+        size = features.dimension if features is not None else 0
+        self._matrices = np.zeros((2, size, size)) if 0 < size <= LARGEST_MATRIX else None
+
+    def add(self, rows: Rows, scanner: Scanner) -> None:
+        """Add the latest rows of a scanner."""
+        if not len(rows.gap):
+            return
+        on = ~rows.gap
+        self._transitions += int(on.sum())
+        self._episodes += len(on) - int(on.sum())
+        self._terminated += int((rows.discount[on] == 0.0).sum())
+        reward = rows.reward[on]
+        self._rewards += float(reward.sum())
+        self._low = min(self._low, float(reward.min(initial=np.inf)))
+        self._high = max(self._high, float(reward.max(initial=-np.inf)))
+        self._least = min(self._least, float(np.min(rows.behavior[on], initial=np.inf)))
+        if rows.observation.ndim == 1:
+            self._count(rows, on)
+        else:
+            self._width, self._counts = rows.observation.shape[1], None
+        ratios = self._add_ratios(rows, on, scanner)
+        if self._features is not None:
+            self._add_features(rows, ratios, self._features)
+
+    def _count(self, rows: Rows, on: np.ndarray) -> None:
+        counts = self._counts
+        if counts is None:
+            return
+        states, actions = rows.observation, rows.action
+        size = (
+            max(counts.shape[0], int(states.max()) + 1),
+            max(counts.shape[1], int(actions.max()) + 1),
+        )
+        if size[0] * size[1] > LARGEST_TABLE:
+            self._counts = None
+            return
+        if size != counts.shape:
+            # Twice the rows, so that a log whose states grow slowly is not copied at every batch.
+            tall = max(size[0], 2 * counts.shape[0]) if size[0] > counts.shape[0] else size[0]
+            tall = tall if tall * size[1] <= LARGEST_TABLE else size[0]
+            larger = np.zeros((tall, size[1]), np.int64)
+            larger[: counts.shape[0], : counts.shape[1]] = counts
+            counts = larger
+        cells = (states * counts.shape[1] + actions)[on]
+        found = np.bincount(cells, minlength=counts.size)
+        self._counts = counts + found.reshape(counts.shape)
+
+    def _add_ratios(self, rows: Rows, on: np.ndarray, scanner: Scanner) -> np.ndarray:
+        """(L): the importance ratios; 1 where they are not known, and in gaps."""
+        aims = rows.target
+        if self._target is not None and rows.observation.ndim == 1:
+            aims = self._target[rows.observation, rows.action]
+        ratios = np.where(on, aims / rows.behavior, np.nan)
+        known = ratios[on]
+        if len(known) and not np.isnan(known).any():
+            self._ratios += np.array([len(known), known.sum(), known @ known])
+            if known.max() > self._ratio_max:
+                self._ratio_max = float(known.max())
+                self._place = scanner.place(int(np.nanargmax(ratios)))
+        return np.where(np.isnan(ratios), 1.0, ratios)
+
+    def _add_features(self, rows: Rows, ratios: np.ndarray, features: FeatureMap) -> None:
+        """Add to E[phi phi^T] and E[ratio discount^2 phi' phi'^T]."""
+        rows = rows._replace(behavior=ratios)  # the ratio travels with the row that is held back
+        if self._before is not None:
+            rows = joined([self._before, rows])
+        self._before = part(rows, len(rows.gap) - 1, len(rows.gap))
+        if features.active:
+            self._norm = float(features.active)
+            if self._matrices is None:
+                return
+        phi = features.dense(rows.observation)
+        if not features.active:
+            self._norm = max(self._norm, float((phi**2).sum(axis=1).max()))
+        if self._matrices is not None:
+            on = ~rows.gap[:-1]
+            now, after = phi[:-1][on], phi[1:][on]
+            weights = (rows.behavior * rows.discount**2)[:-1][on]
+            self._matrices[0] += now.T @ now
+            self._matrices[1] += (after * weights[:, None]).T @ after
+
+    def summary(self, limits: Limits) -> LogSummary:
+        """What was added up."""
+        count, total, squares = self._ratios
+        known = count > 0 and total > 0
+        mean = total / count if known else np.nan
+        spread = np.sqrt(max(squares / count - mean**2, 0.0) / count) if known else np.nan
+        return LogSummary(
+            transitions=self._transitions,
+            episodes=self._episodes,
+            terminated=self._terminated,
+            width=self._width,
+            counts=None if self._counts is None else _trimmed(self._counts, limits),
+            reward_range=(self._low, self._high),
+            mean_reward=self._rewards / max(self._transitions, 1),
+            least_probability=self._least if np.isfinite(self._least) else np.nan,
+            ratio_mean=float(mean),
+            ratio_error=float(spread),
+            ratio_max=self._ratio_max if known else np.nan,
+            ratio_place=self._place,
+            effective_rows=float(total**2 / squares) if known else np.nan,
+            truncation_eigenvalue=_largest(self._matrices),
+            feature_norm=self._norm if self._features is not None else np.nan,
+        )
+
+
+def _trimmed(counts: IntArray, limits: Limits) -> IntArray:
+    """The counts without the states and actions behind the last declared or seen one."""
+    states = max(limits.num_states, int(np.flatnonzero(counts.any(axis=1)).max(initial=-1)) + 1)
+    actions = max(limits.num_actions, int(np.flatnonzero(counts.any(axis=0)).max(initial=-1)) + 1)
+    return counts[:states, :actions]
+
+
+def _largest(matrices: np.ndarray | None) -> float:
+    """The largest eigenvalue of C^-1 B; infinite where B reaches features that C never sees."""
+    if matrices is None or not matrices[0].any():
+        return float("nan")
+    seen, directions = np.linalg.eigh(matrices[0])
+    kept = seen > 1e-12 * seen[-1]
+    unseen = directions[:, ~kept]
+    if unseen.size and np.abs(unseen.T @ matrices[1] @ unseen).max() > 1e-9 * seen[-1]:
+        return float("inf")
+    scaled = directions[:, kept] / np.sqrt(seen[kept])
+    return float(np.linalg.eigvalsh(scaled.T @ matrices[1] @ scaled)[-1])
+
+
+def summarise(
+    source: LogSource,
+    *,
+    discount: float = 1.0,
+    num_states: int | None = None,
+    num_actions: int | None = None,
+    target_policy: ArrayLike | None = None,
+    features: FeatureMap | None = None,
+) -> dict[Any, LogSummary]:
+    """Check every row of a log and say what is in it, for each agent.
+
+    Parameters
+    ----------
+    source : LogSource
+    discount : float
+        The discount of a transition that does not terminate, for the truncation eigenvalue.
+    num_states, num_actions : int, optional
+        Larger numbers are refused.
+    target_policy : (S, A) array, optional
+        The policy to evaluate; by default the log's column `target_probability`.
+    features : optional
+        A map of `fegsam.features`.
+
+    Returns
+    -------
+    dict
+        A `LogSummary` for each value of the column `by`, or for None.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fegsam as fg
+    >>> walk, go = fg.examples.two_state(), fg.policies.uniform(2, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = fg.data.simulate_log(f"{folder}/log.csv", walk, go, episodes=3, length=5, seed=0)
+    ...     found = summarise(fg.LogSource(path), target_policy=go)
+    >>> found[None].ratio_max, found[None].effective_rows
+    (1.0, 15.0)
+    """
+    _check_width(source, features)
+    target = None
+    if target_policy is not None:
+        target = real_array(target_policy, "target_policy", "(S, A)")
+        if target.ndim != 2:
+            raise ProblemError(f"target_policy has shape {target.shape}: give shape (S, A)")
+        target = check_policy(target, target.shape[0], target.shape[1], "target_policy")
+        num_states, num_actions = target.shape
+    limits = source.limits(discount=discount, num_states=num_states, num_actions=num_actions)
+    agents: dict[Any, tuple[Scanner, Tally]] = {}
+    for found in source.batches():
+        for agent, numbers, table in _by_agent(source, found):
+            if agent not in agents:
+                agents[agent] = Scanner(source.files, limits), Tally(limits, target, features)
+            scanner, tally = agents[agent]
+            tally.add(scanner.feed(found.decoder, found.file, numbers, table), scanner)
+    for scanner, tally in agents.values():
+        rest = scanner.finish()
+        if rest is not None:
+            tally.add(rest, scanner)
+    if not agents:
+        raise ProblemError(f"{source.files[0]}: there is no row: give a log with at least one")
+    return {agent: tally.summary(limits) for agent, (_, tally) in agents.items()}
+
+
+def _check_width(source: LogSource, features: FeatureMap | None) -> None:
+    if features is None or features.kind == "function":
+        return
+    for file, layout in zip(source.files, source.layouts(), strict=True):
+        if layout.width != features.width and layout.width != 0:
+            has = "is a state number" if layout.width is None else f"has {layout.width} numbers"
+            takes = "a state number" if features.width is None else f"{features.width}"
+            raise ProblemError(
+                f"{file}: observation {has}, the {features.kind} features take {takes}: log what "
+                "was agreed"
+            )
+
+
+def _by_agent(source: LogSource, found: Found) -> Iterator[tuple[Any, np.ndarray, Any]]:
+    """The rows of a batch for each agent that has some."""
+    if source.by is None:
+        if len(found.numbers):
+            yield None, found.numbers, found.table
+        return
+    coded = found.table.column(source.by).dictionary_encode(null_encoding="encode")
+    codes = coded.indices.to_numpy()
+    for code, agent in enumerate(coded.dictionary.to_pylist()):
+        own = np.flatnonzero(codes == code)
+        yield agent, found.numbers[own], found.table.take(own)

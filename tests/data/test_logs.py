@@ -1,0 +1,228 @@
+"""What a reader yields, against episodes in plain Python that know neither rows nor gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fegsam as fg
+from fegsam import ProblemError
+from fegsam.data import files
+from fegsam.data.episodes import SeenEpisodes
+from helpers.logs import (
+    expected_rows,
+    found_rows,
+    observation_log,
+    random_episodes,
+    transition_log,
+    write,
+)
+
+FORMS = {"observations": observation_log, "transitions": transition_log}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("ending", [".parquet", ".csv"])
+@pytest.mark.parametrize("batch", [1, 2, 5, 1 << 16])
+def test_rows_and_gaps_are_those_of_the_episodes(
+    tmp_path, monkeypatch, form, ending, batch
+) -> None:
+    monkeypatch.setattr(files, "BATCH", batch)
+    episodes = random_episodes(seed=0, count=40)
+    path = write(tmp_path / f"log{ending}", FORMS[form](episodes), group=7)
+    found = fg.LogSource(path).read(discount=0.9)
+    assert found_rows(found) == expected_rows(episodes, 0.9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_observations_of_several_numbers_are_read_as_they_were_stored(tmp_path, form) -> None:
+    episodes = random_episodes(seed=1, count=20, width=3)
+    table = FORMS[form](episodes)
+    rows = fg.LogSource(write(tmp_path / "log.parquet", table)).read(discount=0.5)
+    assert rows.observation.shape == (len(rows.gap), 3)
+    assert found_rows(rows) == expected_rows(episodes, 0.5)
+    if form == "observations":
+        spread = {f"x{k}": [seen[k] for seen in table["observation"]] for k in range(3)}
+        del table["observation"]
+        path = write(tmp_path / "spread.parquet", table | spread)
+        source = fg.LogSource(path, columns={"observation": ["x0", "x1", "x2"]})
+        np.testing.assert_array_equal(source.read(discount=0.5).observation, rows.observation)
+
+
+def test_a_list_column_without_a_fixed_length_is_read_too(tmp_path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    episodes = random_episodes(seed=1, count=5, width=2)
+    table = {name: pa.array(column) for name, column in observation_log(episodes).items()}
+    parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+    rows = fg.LogSource(tmp_path / "log.parquet").read(discount=0.5)
+    assert found_rows(rows) == expected_rows(episodes, 0.5)
+
+
+def test_a_log_in_pieces_is_one_log_even_where_a_file_ends_within_an_episode(tmp_path) -> None:
+    episodes = random_episodes(seed=2, count=12)
+    table = observation_log(episodes)
+    whole = found_rows(fg.LogSource(write(tmp_path / "all.parquet", table)).read(discount=0.9))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    paths = []
+    for number, begin in enumerate(range(0, len(table["action"]), 5)):
+        piece = {name: column[begin : begin + 5] for name, column in table.items()}
+        paths.append(write(folder / f"{number:02}.parquet", piece))
+    assert found_rows(fg.LogSource(folder).read(discount=0.9)) == whole
+    assert found_rows(fg.LogSource(paths).read(discount=0.9)) == whole
+    assert fg.LogSource(folder).digest() == fg.LogSource(paths).digest()
+    assert fg.LogSource(folder).digest() != fg.LogSource(paths[:-1]).digest()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_reader_that_is_saved_and_restored_anywhere_yields_the_rest(
+    tmp_path, monkeypatch, form, passes
+) -> None:
+    monkeypatch.setattr(files, "BATCH", 4)
+    table = FORMS[form](random_episodes(seed=3, count=5))
+    half = len(table["action"]) // 2
+    paths = [
+        write(tmp_path / f"{i}.parquet", {name: c[cut] for name, c in table.items()}, group=3)
+        for i, cut in enumerate((slice(0, half), slice(half, None)))
+    ]
+    source = fg.LogSource(paths, passes=passes)
+    every = found_rows(source.open(discount=0.9).read(None))
+    assert len(every) == passes * len(found_rows(source.read(discount=0.9)))
+    for count in range(len(every) + 1):
+        reader = source.open(discount=0.9)
+        assert found_rows(reader.read(count)) == every[:count]
+        again = source.open(discount=0.9)
+        again.restore(reader.save())
+        again.restore(again.save())
+        assert found_rows(again.read(3)) == every[count : count + 3]
+        again.restore(again.save())
+        assert found_rows(again.read(None)) == every[count + 3 :]
+        assert found_rows(again.read(1)) == []
+        assert found_rows(again.read_some(1)) == []
+
+
+def test_each_value_of_a_column_is_an_agent_with_the_rows_of_its_own(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "BATCH", 6)
+    wards = {"east": random_episodes(4, 7), "west": random_episodes(5, 9)}
+    tables = {ward: observation_log(episodes) for ward, episodes in wards.items()}
+    rows = [
+        {"ward": ward, **{name: column[i] for name, column in table.items()}}
+        for ward, table in tables.items()
+        for i in range(len(table["action"]))
+    ]
+    order = np.random.default_rng(6).permutation(
+        [ward == "east" for ward in (r["ward"] for r in rows)]
+    )
+    mixed = {
+        True: iter(r for r in rows if r["ward"] == "east"),
+        False: iter(r for r in rows if r["ward"] != "east"),
+    }
+    rows = [next(mixed[bool(east)]) for east in order]
+    path = write(tmp_path / "log.parquet", {name: [r[name] for r in rows] for name in rows[0]})
+    source = fg.LogSource(path, by="ward")
+    assert sorted(source.agents()) == ["east", "west"]
+    summaries = fg.data.summarise(source)
+    for ward, episodes in wards.items():
+        found = source.read(discount=0.9, agent=ward)
+        assert found_rows(found) == expected_rows(episodes, 0.9)
+        assert summaries[ward].transitions == int((~found.gap).sum())
+        assert summaries[ward].terminated == sum(episode.terminated for episode in episodes)
+    with pytest.raises(ProblemError, match="no row has 'north' in 'ward'"):
+        source.open(discount=0.9, agent="north")
+
+
+def test_a_truncated_transition_without_its_last_observation_can_be_left_out(tmp_path) -> None:
+    episodes = random_episodes(seed=7, count=30)
+    table = observation_log(episodes)
+    kept = [i for i, action in enumerate(table["action"]) if action is not None]
+    table = {name: [column[i] for i in kept] for name, column in table.items()}
+    source = fg.LogSource(write(tmp_path / "log.parquet", table), missing_final="drop")
+    expected = []
+    for episode in episodes:
+        if episode.terminated:  # any last observation serves, since nothing is bootstrapped
+            seen = [*episode.observations[:-1], episode.observations[-2]]
+            expected.append(episode._replace(observations=seen))
+        else:
+            cut = {name: getattr(episode, name)[:-1] for name in episode._fields[1:5]}
+            expected.append(episode._replace(**cut))
+    assert found_rows(source.read(discount=0.9)) == expected_rows(expected, 0.9)
+
+
+def test_episodes_named_by_text_and_other_names_of_columns_change_nothing(tmp_path) -> None:
+    episodes = random_episodes(seed=8, count=15)
+    table = observation_log([episode._replace(name=f"p-{episode.name}") for episode in episodes])
+    table["act"] = table.pop("action")
+    del table["step"], table["truncated"]
+    source = fg.LogSource(write(tmp_path / "log.parquet", table), columns={"action": "act"})
+    assert found_rows(source.read(discount=0.9)) == expected_rows(episodes, 0.9)
+
+
+def test_a_policy_stands_for_probabilities_that_were_not_logged(tmp_path) -> None:
+    table = observation_log(random_episodes(seed=9, count=5))
+    del table["behavior_probability"]
+    path = write(tmp_path / "log.parquet", table)
+    policy = fg.policies.random(5, 3, count=1, seed=0)[0]
+    rows = fg.LogSource(path, policy=policy).read(discount=0.9)
+    on = ~rows.gap
+    np.testing.assert_array_equal(rows.behavior[on], policy[rows.observation[on], rows.action[on]])
+    with pytest.raises(ProblemError, match="probability 0, but this action was taken"):
+        fg.LogSource(path, policy=fg.policies.greedy(np.eye(5, 3))).read(discount=0.9)
+
+
+def test_a_simulated_agent_logs_what_its_mdp_and_its_policy_say(tmp_path) -> None:
+    mdp = fg.examples.garnet(6, 3, branching=3, discount=0.9, seed=0)
+    policy = fg.policies.random(6, 3, count=1, seed=1)[0]
+    path = fg.data.simulate_log(
+        tmp_path / "log.parquet", mdp, policy, episodes=400, length=50, seed=2, ends=[5]
+    )
+    rows = fg.LogSource(path).read(discount=0.9)
+    on = np.flatnonzero(~rows.gap)
+    states, actions = rows.observation[on], rows.action[on]
+    np.testing.assert_array_equal(rows.reward[on], mdp.rewards[states, actions])
+    ended = rows.discount[on] == 0.0
+    np.testing.assert_array_equal(ended, rows.observation[on + 1] == 5)
+    assert 0.1 < ended.sum() / rows.gap.sum() <= 1.0
+    # Pearson's statistic of the next states, in standard errors of its chi-squared distribution.
+    full = mdp.transitions.toarray()
+    seen = np.zeros(full.shape)
+    np.add.at(seen, (states * 3 + actions, rows.observation[on + 1]), 1.0)
+    mean = full * seen.sum(axis=1, keepdims=True)
+    assert not seen[full == 0].any()
+    used = mean > 0
+    statistic = ((seen - mean)[used] ** 2 / mean[used]).sum()
+    freedom = used.sum() - (seen.sum(axis=1) > 0).sum()
+    assert abs(statistic - freedom) < 4.0 * np.sqrt(2.0 * freedom)
+
+
+def test_episodes_that_were_seen_are_known_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(3000)
+    seen, slow = SeenEpisodes(), set()
+    for part in np.array_split(numbers, 100):
+        assert seen.add(part) == -1
+        slow |= set(part.tolist())
+        again = np.append(rng.integers(3000, 6000, 1), rng.choice(sorted(slow)))
+        assert SeenEpisodes.add(seen, again) == 1
+    assert seen.add(np.array([5000, 5001, 5000])) in (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: fg.LogSource(path, passes=0), "passes is 0"),
+        (lambda path: fg.LogSource(path, columns={"akt": "a"}), "names 'akt'"),
+        (lambda path: fg.LogSource(path, columns="a"), "give a mapping"),
+        (lambda path: fg.LogSource(path, columns={"action": ["a", "b"]}), "one column's name"),
+        (lambda path: fg.LogSource(path, missing_final="no"), "missing_final is 'no'"),
+        (lambda path: fg.LogSource("minari:D4RL/x").files, "fegsam data import minari:D4RL/x"),
+        (lambda path: fg.LogSource(path.parent).files, "no .parquet or .csv file"),
+        (lambda path: fg.LogSource([]).files, "no file"),
+        (lambda path: fg.LogSource(path.with_suffix(".txt")).files, "ends in '.txt'"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(tmp_path, make, told) -> None:
+    with pytest.raises(ProblemError, match=told):
+        make(tmp_path / "log.parquet")
