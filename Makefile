@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO := $(VENV)/.demo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# One process per core, each with one test file at a time. The tests' linear algebra is small, so BLAS threads would only
+# One process per core, each with one test file at a time, in their order: files with few but long tests must not come last. The tests' linear algebra is small, so BLAS threads would only
 # wait for each other.
-PARALLEL := --numprocesses auto --dist loadfile
+PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: setup demo compare test test-all coverage lint docs bench clean

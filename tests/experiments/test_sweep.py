@@ -335,7 +335,7 @@ def killed_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path
 
 @pytest.mark.parametrize(
     "moment",
-    [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 4 else []) for moment in range(20)],
+    [pytest.param(moment, marks=[pytest.mark.slow] if moment >= 2 else []) for moment in range(20)],
 )
 def test_a_sweep_killed_at_any_moment_resumes_to_the_same_data(
     killed_undisturbed: pathlib.Path, tmp_path: pathlib.Path, executor: LocalExecutor, moment: int
@@ -482,10 +482,12 @@ def test_cells_on_gpus_claim_one_each() -> None:
         places(claimed("cuda"), {"CPU": 16.0})
 
 
+@pytest.mark.slow
 def test_ray_is_imported_only_when_asked_for(on_ray: tuple[pathlib.Path, list[str]]) -> None:
     assert on_ray[1][0] == "not imported"
 
 
+@pytest.mark.slow
 def test_local_and_ray_store_the_same_bytes(on_ray: tuple[pathlib.Path, list[str]]) -> None:
     directory, _ = on_ray
     assert len(files(directory / "local")) == 7
@@ -494,6 +496,7 @@ def test_local_and_ray_store_the_same_bytes(on_ray: tuple[pathlib.Path, list[str
     assert files(directory / "big ray") == files(directory / "big local")
 
 
+@pytest.mark.slow
 def test_a_cell_whose_ray_worker_is_killed_is_run_again(
     on_ray: tuple[pathlib.Path, list[str]],
 ) -> None:
@@ -502,6 +505,7 @@ def test_a_cell_whose_ray_worker_is_killed_is_run_again(
     assert files(directory / "killed") == files(directory / "local")
 
 
+@pytest.mark.slow
 def test_on_ray_too_failing_cells_are_named_and_the_others_are_done(
     on_ray: tuple[pathlib.Path, list[str]],
 ) -> None:

@@ -11,10 +11,10 @@ from helpers.method_cases import EVERY_METHOD
 from helpers.replayed import ALPHA, SEEDS, assert_replays
 
 COMPILED = [
-    ("alg4", "weights of kinds"),
     ("alg4", "last round by agent"),
     ("alg4", "by visits"),
-    ("alg5", "last round by kind"),
+    pytest.param("alg4", "weights of kinds", marks=pytest.mark.slow),
+    pytest.param("alg5", "last round by kind", marks=pytest.mark.slow),
 ]
 BOTH = pytest.mark.parametrize(("name", "kind"), COMPILED)
 

@@ -122,18 +122,22 @@ def plan_methods(
 
     Examples
     --------
-    Two kinds of agents drift to points of their own, so plain averaging has to synchronise often:
+    Two kinds of agents drift to points of their own; without `methods`, all candidates are planned:
 
     >>> import fegsam as fg
     >>> from fegsam.planning import plan_methods
     >>> coins = fg.MarkovNoise([[[0.5, 0.5]] * 2] * 2, num_agents=20)
     >>> drifting = fg.LinearSA([[[[-1.0]]] * 2, [[[-0.25]]] * 2], [[[0.0], [2.0]], [[-0.5], [0.5]]])
-    >>> methods = {"plain": fg.Method(), "scafflsa": fg.methods.scafflsa()}
     >>> found = plan_methods(
-    ...     coins, drifting, accuracy=1e-3, methods=methods, budget=400, verify_seeds=50
+    ...     coins,
+    ...     drifting,
+    ...     accuracy=1e-2,
+    ...     methods={"plain": fg.Method()},
+    ...     budget=400,
+    ...     verify_seeds=50,
     ... )
-    >>> list(found.plans)
-    ['scafflsa', 'plain']
+    >>> found.best, found.plans["plain"].met
+    ('plain', True)
     """
     plans: dict[str, Plan] = {}
     missed: dict[str, str] = {}
