@@ -6,6 +6,7 @@ An observation is a state number, or k real numbers. A map has two forms of a ro
 
 from __future__ import annotations
 
+import abc
 import hashlib
 import inspect
 import itertools
@@ -24,7 +25,7 @@ PROBE_TOLERANCE = 1e-9
 """Two machines may round the same features differently, but not by more than this."""
 
 
-class FeatureMap:
+class FeatureMap(abc.ABC):
     """A map from observations to features; `fegsam.features` makes them.
 
     Attributes
@@ -50,17 +51,17 @@ class FeatureMap:
     active: int = 0
 
     @property
+    @abc.abstractmethod
     def dimension(self) -> int:
         """d, the number of features."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def settings(self) -> dict[str, Any]:
         """The arguments of the map as plain numbers, strings and lists."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def compute(self, observations: np.ndarray) -> np.ndarray:
         """The rows of checked observations."""
-        raise NotImplementedError
 
     def check(self, observations: ArrayLike) -> np.ndarray:
         """`observations` as (L, k) finite numbers, or as (L,) state numbers, or an error."""

@@ -22,7 +22,7 @@ _SECONDS = 0.5
 
 
 def next_steps(steps: float, taken: float) -> float:
-    """Agent-steps of the next launch, where one of so many took so many seconds."""
+    """Agent-steps of the next launch, after a launch of `steps` that took `taken` seconds."""
     return min(max(steps * _SECONDS / max(taken, 1e-3), steps / 4), steps * 8)
 
 

@@ -6,6 +6,7 @@ each table builds the value of the library that it stands for.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -39,8 +40,9 @@ from fegsam.methods.tail import Tail
 class Built(Table):
     """A table that stands for a value of the library, which checks what the types cannot."""
 
+    @abc.abstractmethod
     def build(self) -> Any:
-        raise NotImplementedError
+        """The value."""
 
     @model_validator(mode="after")
     def _can_be_built(self) -> Built:

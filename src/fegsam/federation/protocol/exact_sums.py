@@ -55,6 +55,6 @@ def number_of(limbs: np.ndarray) -> np.ndarray:
 
 
 def are_sums(limbs: np.ndarray, terms: int) -> bool:
-    """Whether integers (3, ...) can be the sum of so many numbers."""
+    """Whether integers (3, ...) can be sums of `terms` numbers."""
     largest = terms * _LARGEST.reshape(3, *[1] * (limbs.ndim - 1))
     return bool((np.abs(limbs.astype(np.float64)) <= largest).all())
