@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,30 +17,12 @@ from fegsam.data.minari import import_minari
 from fegsam.data.summary import summarise
 from fegsam.errors import ProblemError
 from fegsam.problem import features, policies
-
-
-class _Action(NamedTuple):
-    line: str
-    """its help in one line"""
-    about: str
-    """its help in one paragraph"""
-    example: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+from fegsam.subcommands import Action, add_all
 
 
 def add_actions(data: argparse.ArgumentParser) -> None:
     """Add the actions of `fegsam data`."""
-    actions = data.add_subparsers(dest="action", metavar="action", required=True)
-    for name, action in _ACTIONS.items():
-        parser = actions.add_parser(
-            name,
-            help=action.line,
-            description=textwrap.fill(action.about, 98),
-            epilog=f"example:\n  fegsam data {action.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        action.add_arguments(parser)
+    add_all(data, "data", _ACTIONS)
 
 
 def data(given: argparse.Namespace) -> int:
@@ -174,7 +154,7 @@ def _import(given: argparse.Namespace) -> int:
 
 
 _ACTIONS = {
-    "check": _Action(
+    "check": Action(
         "look for damage in a log",
         "Read every row of a log and look for damage: columns that are missing, empty or "
         "impossible values, episodes in pieces, ends that are not marked, probabilities that do "
@@ -183,7 +163,7 @@ _ACTIONS = {
         _check_arguments,
         _check,
     ),
-    "describe": _Action(
+    "describe": Action(
         "show what is in a log and which algorithms it can feed",
         "Show the episodes and how they end, the states and actions that occur, the importance "
         "ratios and the rows that are left of them, whether truncation endangers linear TD, and "
@@ -192,7 +172,7 @@ _ACTIONS = {
         _add_log,
         _describe,
     ),
-    "import": _Action(
+    "import": Action(
         "write a dataset of Minari as a log",
         "Write a dataset of Minari as a Parquet log. Minari has no field for the probabilities of "
         "actions: --probability names the key of the infos that has them.",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
-from collections.abc import Callable
-from typing import NamedTuple
 
 from fegsam.completion import add_path
 from fegsam.federation import actions
+from fegsam.subcommands import Action, add_all
 
 TRUST = (
     "run all code that the study names, including a rule that is stored with results and "
@@ -17,28 +15,9 @@ TRUST = (
 """The help of the option --trust."""
 
 
-class _Action(NamedTuple):
-    line: str
-    """its help in one line"""
-    about: str
-    """its help in one paragraph"""
-    example: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
-
-
 def add_actions(federate: argparse.ArgumentParser) -> None:
     """Add the actions of `fegsam federate`."""
-    added = federate.add_subparsers(dest="action", metavar="action", required=True)
-    for name, action in _ACTIONS.items():
-        parser = added.add_parser(
-            name,
-            help=action.line,
-            description=textwrap.fill(action.about, 98),
-            epilog=f"example:\n  fegsam federate {action.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        action.add_arguments(parser)
+    add_all(federate, "federate", _ACTIONS)
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -173,8 +152,8 @@ def federate(given: argparse.Namespace) -> int:
     return _ACTIONS[given.action].run(given)
 
 
-_ACTIONS: dict[str, _Action] = {
-    "run": _Action(
+_ACTIONS: dict[str, Action] = {
+    "run": Action(
         "run a whole federation on this machine; a killed run resumes where it stopped",
         "Start a server and one process per agent on this machine, with TLS and keys, show the "
         "rounds as they close, and "
@@ -184,7 +163,7 @@ _ACTIONS: dict[str, _Action] = {
         _run_arguments,
         actions.run,
     ),
-    "init": _Action(
+    "init": Action(
         "write the directories to copy to the server and the nodes",
         "Create a certificate authority, credentials, and a directory for the server and for each "
         "node, and print the commands that start "
@@ -193,7 +172,7 @@ _ACTIONS: dict[str, _Action] = {
         _init_arguments,
         actions.init,
     ),
-    "server": _Action(
+    "server": Action(
         "run the server of a directory that init wrote",
         "Run a federation's server until its last round. The same command again resumes a stopped "
         "server at its current round.",
@@ -201,7 +180,7 @@ _ACTIONS: dict[str, _Action] = {
         _server_arguments,
         actions.server,
     ),
-    "node": _Action(
+    "node": Action(
         "run the node of a directory that init wrote",
         "Run the agents of one node until the federation ends. Their state is kept in the "
         "directory, so a stopped or killed "
@@ -210,7 +189,7 @@ _ACTIONS: dict[str, _Action] = {
         _node_arguments,
         actions.node,
     ),
-    "status": _Action(
+    "status": Action(
         "show the state of the federation in a directory of results",
         "Show the current round of a federation, which agents answered, and what was refused and "
         "why. This works at any time, also after the run.",
@@ -218,7 +197,7 @@ _ACTIONS: dict[str, _Action] = {
         _status_arguments,
         actions.status,
     ),
-    "renew": _Action(
+    "renew": Action(
         "write new certificates for the server and all nodes",
         "Sign new certificates for the keys in a directory that init wrote, with its authority. "
         "Keys stay, so copy the new certificates to their machines at any time before the old ones "
@@ -227,7 +206,7 @@ _ACTIONS: dict[str, _Action] = {
         _renew_arguments,
         actions.renew,
     ),
-    "revoke": _Action(
+    "revoke": Action(
         "end the right of a node to take part",
         "Delete the public keys of nodes from the server's directory. A running server ends their "
         "connections, and admits them no more.",
@@ -235,7 +214,7 @@ _ACTIONS: dict[str, _Action] = {
         _revoke_arguments,
         actions.revoke,
     ),
-    "readmit": _Action(
+    "readmit": Action(
         "let quarantined agents or nodes take part again",
         "Forgive agents or nodes their offences. Stop the server first; when it is started again, "
         "it resumes with them.",
