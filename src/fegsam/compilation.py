@@ -185,13 +185,17 @@ def _hash_value(value: Any, state: Any, seen: set[int], names: list[str] | None 
         _hash_module(value, state, seen, names or [])
     elif isinstance(value, types.FunctionType | Dispatcher):
         _hash_function(value, state, seen)
-    elif (
-        isinstance(value, types.BuiltinFunctionType | np.ufunc | type)
-        and getattr(value, "__module__", "numpy") in _STABLE
-    ):
+    elif isinstance(value, types.BuiltinFunctionType | np.ufunc | type) and _is_stable(value):
         state.update(repr(value).encode())
     else:
         raise _Unkeyable
+
+
+def _is_stable(value: Any) -> bool:
+    """Whether a version or `package_digest`, which are in every key, determine the value."""
+    module = getattr(value, "__module__", "numpy") or ""
+    own = tuple(f"{_PACKAGE.name}.{part}." for part in _PARTS)
+    return module in _STABLE or module.startswith(own)
 
 
 def _hash_module(module: types.ModuleType, state: Any, seen: set[int], names: list[str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.reading import discount, is_gap, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
@@ -52,10 +53,9 @@ def on_policy_td_rule(
     target = linear_value(params, tables.rows, path.states[t + tables.horizon])
     for k in range(tables.horizon):
         step = t + tables.last - k
-        target = (
-            tables.rewards[path.mdp, path.states[step], path.actions[step]]
-            + tables.discount * target
-        )
+        target = reward(path, tables, step) + discount(path, tables, step) * target
+        if is_gap(path, step):
+            target = linear_value(params, tables.rows, path.states[step])
     s = path.states[t]
     return s, target - linear_value(params, tables.rows, s)
 

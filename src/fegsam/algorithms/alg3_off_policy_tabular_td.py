@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.reading import discount, is_gap, ratio, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
@@ -52,10 +53,11 @@ def off_policy_tabular_td_rule(
     ahead = params[path.states[t + tables.horizon]]
     for k in range(tables.horizon):
         step = t + tables.last - k
-        s, a = path.states[step], path.actions[step]
-        here = params[s]
-        td_error = tables.rewards[path.mdp, s, a] + tables.discount * ahead - here
-        error = tables.ratios[path.policy, s, a] * (td_error + tables.discount * error)
+        here, gamma = params[path.states[step]], discount(path, tables, step)
+        td_error = reward(path, tables, step) + gamma * ahead - here
+        error = ratio(path, tables, step) * (td_error + gamma * error)
+        if is_gap(path, step):
+            error = 0.0
         ahead = here
     return path.states[t], error
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.reading import discount, reward
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import Control
 from fegsam.algorithms.td import behavior_policies, require_federation, stacked_rewards
@@ -43,7 +44,8 @@ def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> 
         value = params[row + other]
         best = value if value > best else best
     cell = s * tables.num_actions + a
-    return cell, tables.rewards[path.mdp, cell] + tables.discount * best - params[cell]
+    gain = reward(path, tables, t) + discount(path, tables, t) * best
+    return cell, gain - params[cell]
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,7 @@ class QLearning:
     def tables(self, problem: Problem) -> QTables:
         federation = require_federation(problem, self)
         rewards = stacked_rewards(federation).reshape(len(federation.mdps), -1)
-        discount, num_actions = federation.discount, federation.num_actions
-        return QTables(rewards, np.float64(discount), np.uint64(num_actions))
+        return QTables(rewards, np.float64(federation.discount), np.uint64(federation.num_actions))
 
     def structure(self, problem: Problem) -> Control:
         return Control()

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.reading import discount, is_gap, ratio, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
@@ -63,10 +64,12 @@ def off_policy_linear_td_rule(
     ahead = linear_value(params, tables.features, path.states[t + tables.horizon])
     for k in range(tables.horizon):
         step = t + tables.last - k
-        s, a = path.states[step], path.actions[step]
-        here = linear_value(params, tables.features, s)
-        td_error = tables.rewards[path.mdp, s, a] + tables.discount * ahead - here
-        error = tables.ratios[path.policy, s, a] * (td_error + tables.discount * error)
+        here = linear_value(params, tables.features, path.states[step])
+        gamma = discount(path, tables, step)
+        td_error = reward(path, tables, step) + gamma * ahead - here
+        error = ratio(path, tables, step) * (td_error + gamma * error)
+        if is_gap(path, step):
+            error = 0.0
         ahead = here
     return path.kind * tables.rows_per_kind + path.states[t], error
 

@@ -45,6 +45,26 @@ class Path(NamedTuple):
     """The index of that kind's policy: `kind`, or 0 where all share one."""
 
 
+class RecordedPath(NamedTuple):
+    """What one agent sees of recorded data: rows, and the transitions between them.
+
+    Row j is ``states[j]``, a state number or the place of its features; transition j leads from row
+    j to row j + 1. After a gap nothing of the window counts.
+    """
+
+    states: np.ndarray
+    actions: np.ndarray
+    kind: Any
+    """The agent's kind."""
+    rewards: np.ndarray
+    discounts: np.ndarray
+    """of what follows the transition; 0 where it terminates an episode"""
+    ratios: np.ndarray
+    """of the target policy's probability of the action to the behaviour's"""
+    gaps: np.ndarray
+    """bool: no transition leads on from this row, the last one of its episode"""
+
+
 @runtime_checkable
 class Algorithm(Protocol):
     """What an engine needs to know of an algorithm. Instances are frozen values."""

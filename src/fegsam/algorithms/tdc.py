@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.reading import discount, ratio, reward
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import TransitionOperator
 from fegsam.algorithms.td import (
@@ -57,16 +58,16 @@ class TDCTables(NamedTuple):
 
 def tdc_rule(params: np.ndarray, path: Path, t: Any, tables: TDCTables, out: np.ndarray) -> None:
     """The increments of theta, then those of w."""
-    s, a, s_next = path.states[t], path.actions[t], path.states[t + ONE]
+    s, s_next = path.states[t], path.states[t + ONE]
     half = tables.features.shape[1]
     here = ahead = estimate = 0.0
     for j in range(half):
         here += tables.features[s, j] * params[j]
         ahead += tables.features[s_next, j] * params[j]
         estimate += tables.features[s, j] * params[half + j]
-    ratio = tables.ratios[path.policy, s, a]
-    error = ratio * (tables.rewards[path.mdp, s, a] + tables.discount * ahead - here)
-    correction = tables.discount * ratio * estimate
+    rho, gamma = ratio(path, tables, t), discount(path, tables, t)
+    error = rho * (reward(path, tables, t) + gamma * ahead - here)
+    correction = gamma * rho * estimate
     change = tables.ratio * (error - estimate)
     for j in range(half):
         out[j] = error * tables.features[s, j] - correction * tables.features[s_next, j]

@@ -1,0 +1,93 @@
+"""What a rule reads of a transition: its reward, its discount and its importance ratio.
+
+The transitions of a simulated path have theirs in the rule's tables, those of recorded data on the
+path itself. A rule calls these functions and need not know which; compiled code chooses by the
+path's type, at no cost.
+"""
+
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+from numba.extending import overload
+
+from fegsam.algorithms.rule import Path, RecordedPath
+
+
+def reward(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
+    """The reward of the transition from row `step` to the next."""
+    return (_recorded_reward if isinstance(path, RecordedPath) else _table_reward(tables.rewards))(
+        path, tables, step
+    )
+
+
+def discount(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
+    """The discount of what follows the transition from row `step`; 0 where an episode ends."""
+    return path.discounts[step] if isinstance(path, RecordedPath) else tables.discount
+
+
+def ratio(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
+    """The importance ratio of the action in row `step`."""
+    return (_recorded_ratio if isinstance(path, RecordedPath) else _table_ratio)(path, tables, step)
+
+
+def is_gap(path: Path | RecordedPath, step: Any) -> Any:
+    """Whether no transition leads on from row `step`: it is the last one of an episode."""
+    return path.gaps[step] if isinstance(path, RecordedPath) else False
+
+
+def _recorded_reward(path, tables, step):
+    return path.rewards[step]
+
+
+def _table_reward(rewards):
+    return _cell_reward if rewards.ndim == 2 else _action_reward
+
+
+def _cell_reward(path, tables, step):
+    return tables.rewards[path.mdp, path.states[step] * tables.num_actions + path.actions[step]]
+
+
+def _action_reward(path, tables, step):
+    return tables.rewards[path.mdp, path.states[step], path.actions[step]]
+
+
+def _recorded_ratio(path, tables, step):
+    return path.ratios[step]
+
+
+def _table_ratio(path, tables, step):
+    return tables.ratios[path.policy, path.states[step], path.actions[step]]
+
+
+def _is_recorded(path: types.Type) -> bool:
+    return isinstance(path, types.NamedTuple) and path.instance_class is RecordedPath
+
+
+@overload(reward, inline="always")
+def _reward(path, tables, step):
+    if _is_recorded(path):
+        return _recorded_reward
+    return _table_reward(tables.types[tables.fields.index("rewards")])
+
+
+@overload(discount, inline="always")
+def _discount(path, tables, step):
+    if _is_recorded(path):
+        return lambda path, tables, step: path.discounts[step]
+    return lambda path, tables, step: tables.discount
+
+
+@overload(ratio, inline="always")
+def _ratio(path, tables, step):
+    return _recorded_ratio if _is_recorded(path) else _table_ratio
+
+
+@overload(is_gap, inline="always")
+def _is_gap(path, step):
+    if _is_recorded(path):
+        return lambda path, step: path.gaps[step]
+    return lambda path, step: False
