@@ -18,6 +18,7 @@ from fegsam.algorithms.rule import Algorithm, check_algorithm, require_fixed_pol
 from fegsam.algorithms.structure import TemporalDifference, TransitionOperator, structure_of
 from fegsam.blas_threads import one_blas_thread
 from fegsam.compilation import rule_key
+from fegsam.data.federation import DataFederation
 from fegsam.engines.job import (
     LARGEST,
     Job,
@@ -39,9 +40,10 @@ from fegsam.methods.method import Method, check_method
 from fegsam.methods.rounds import Rounds
 from fegsam.methods.schedules import Schedule, SyncPeriod, check_schedule, rounds_of
 from fegsam.methods.tail import Tail, tail_of
+from fegsam.prepare_data import check_data, data_job
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flag, flat_params, integer, positive
-from fegsam.problem.federation import Federation, Problem
+from fegsam.problem.federation import Federation, MarkovNoise, Problem
 from fegsam.theory.bound.output_time import decay_at, output_time_distribution
 from fegsam.versions import installed_version
 
@@ -54,7 +56,7 @@ _EARLY = 1000
 
 @one_blas_thread()
 def prepare(
-    problem: Problem,
+    problem: Problem | DataFederation,
     algorithm: Algorithm,
     *,
     step_size: float,
@@ -84,7 +86,7 @@ def prepare(
     >>> job.dimension, job.settings.communications
     (4, 10)
     """
-    _check_given(problem, algorithm, resume_from)
+    _check_resumed(resume_from)
     step_size = positive(step_size, "step_size")
     rounds, averaged = rounds_of(sync_period), tail_of(tail)
     num_steps = integer(num_steps, "num_steps")
@@ -93,16 +95,21 @@ def prepare(
     check_sampling(sampling)
     if sampling == "iid":
         require_fixed_policies(algorithm, "i.i.d. windows have no such policy")
-    check_chains(problem, algorithm.policies(problem))
-    dimension = algorithm.dimension(problem)
+    if isinstance(problem, DataFederation):
+        on_data = check_data(problem, algorithm, step_size, num_steps, sampling)
+        dimension, discount = on_data.dimension, problem.discount
+    else:
+        check_algorithm(algorithm, problem)
+        check_chains(problem, algorithm.policies(problem))
+        on_data, dimension = None, algorithm.dimension(problem)
+        discount = problem.discount if isinstance(problem, Federation) else None
     initial = np.zeros(dimension)
     if initial_params is not None:
         initial = flat_params(initial_params, "initial_params", dimension)
     known = None
     if fixed_point is not None:
         known = flat_params(fixed_point, "fixed_point", dimension)
-    discount = problem.discount if isinstance(problem, Federation) else None
-    check_rounds(problem, algorithm, method, schedule, rounds, step_size, num_steps)
+    check_rounds(problem, algorithm, method, schedule, rounds, step_size, num_steps, dimension)
     averaged.check(rounds, num_steps)
     if averaged.fraction and stop_at_output:
         raise ProblemError(
@@ -131,34 +138,43 @@ def prepare(
         fingerprint=content_fingerprint(problem, algorithm, initial, known),
         version=installed_version("fegsam") or "unknown",
     )
-    job = _flatten(problem, algorithm, method, settings, initial, known, resume_from)
+    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
+    if resume_from is not None:
+        start = check_resumable(resume_from, settings)
+    if isinstance(problem, DataFederation):
+        assert on_data is not None
+        times = _output_times(settings)
+        job = data_job(problem, algorithm, on_data, method, settings, initial, start, known, times)
+    else:
+        job = _flatten(problem, algorithm, method, settings, initial, start, known)
     return dataclasses.replace(job, schedule=schedule, discount=discount)
 
 
 def check_rounds(
-    problem: Problem,
+    problem: Problem | DataFederation,
     algorithm: Algorithm,
     method: Method,
     schedule: Schedule | None,
     rounds: Rounds,
     step_size: float,
     num_steps: int,
+    dimension: int,
 ) -> None:
     """Raise `ProblemError` where a method or a schedule does not fit the problem and the run.
 
     >>> import fegsam as fg
     >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
     >>> few = Method(participation=fg.Participation(agents=5))
-    >>> check_rounds(fed, fg.QLearning(), few, None, Rounds((), 10), 0.1, 100)
+    >>> check_rounds(fed, fg.QLearning(), few, None, Rounds((), 10), 0.1, 100, 4)
     Traceback (most recent call last):
     fegsam.errors.ProblemError: participation asks for 5 agents of 4; give at most 4.
     """
-    discount = problem.discount if isinstance(problem, Federation) else None
+    discount = None if isinstance(problem, MarkovNoise) else problem.discount
     method.check(
         num_agents=problem.num_agents,
         num_kinds=problem.num_kinds,
         form=algorithm.form,
-        dimension=algorithm.dimension(problem),
+        dimension=dimension,
         largest_step=_largest_step(step_size, schedule, discount, num_steps),
         periods=(*rounds.first, rounds.period),
     )
@@ -169,13 +185,12 @@ def check_rounds(
         method.average.of_agents(problem.assignment, problem.num_kinds)
 
 
-def _check_given(problem: Problem, algorithm: Algorithm, resume_from: Any) -> None:
+def _check_resumed(resume_from: Any) -> None:
     if resume_from is not None and not isinstance(resume_from, History):
         raise ProblemError(
             f"resume_from is {shown(resume_from)}; give a History, for example "
             "fegsam.load_history(path)."
         )
-    check_algorithm(algorithm, problem)
 
 
 def _largest_step(
@@ -203,13 +218,10 @@ def _flatten(
     method: Method,
     settings: Settings,
     initial: np.ndarray,
+    start: Checkpoint,
     known: np.ndarray | None,
-    resume_from: History | None,
 ) -> Job:
     """The job of checked settings: the problem and the algorithm as flat arrays."""
-    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), len(initial))))
-    if resume_from is not None:
-        start = check_resumable(resume_from, settings)
     policies = algorithm.policies(problem)
     return Job(
         settings=settings,
@@ -260,9 +272,16 @@ def _every(period: int, num_steps: int) -> np.ndarray:
 
 
 def _decay(
-    decay: Any, problem: Problem, algorithm: Algorithm, step_size: float, num_steps: int
+    decay: Any,
+    problem: Problem | DataFederation,
+    algorithm: Algorithm,
+    step_size: float,
+    num_steps: int,
 ) -> float:
+    if decay is None and isinstance(problem, DataFederation):
+        return 1.0 - 1.0 / max(num_steps, 2)
     if decay is None:
+        assert not isinstance(problem, DataFederation)
         return decay_at(problem, algorithm, step_size, num_steps)
     if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
         raise ProblemError(
@@ -324,7 +343,10 @@ def _describe(algorithm: Algorithm) -> str:
 
 
 def content_fingerprint(
-    problem: Problem, algorithm: Algorithm, initial: np.ndarray, known: np.ndarray | None = None
+    problem: Problem | DataFederation,
+    algorithm: Algorithm,
+    initial: np.ndarray,
+    known: np.ndarray | None = None,
 ) -> str:
     """A hash of everything that a run depends on and that its settings do not hold."""
     state = hashlib.sha256(

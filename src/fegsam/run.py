@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm
 from fegsam.blas_threads import one_blas_thread
+from fegsam.data.federation import DataFederation
 from fegsam.engines.cpu.engine import Cpu
 from fegsam.engines.cuda.engine import Cuda
 from fegsam.engines.job import Engine, Job, Sampling
@@ -27,7 +28,7 @@ _ENGINES: dict[str, Callable[[], Engine]] = {"cpu": Cpu, "cuda": Cuda, "referenc
 
 
 def run(
-    problem: Problem,
+    problem: Problem | DataFederation,
     algorithm: Algorithm,
     *,
     step_size: float,
@@ -51,7 +52,7 @@ def run(
 
     Parameters
     ----------
-    problem : Federation or MarkovNoise
+    problem : Federation, MarkovNoise or DataFederation
         What is learned, and by which agents.
     algorithm : Algorithm
         How one agent updates its parameters: `QLearning()`, `OnPolicyTD(horizon=3)`, ...

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.on_data import OnData, feature_map
 from fegsam.algorithms.reading import discount, is_gap, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
@@ -31,6 +32,7 @@ from fegsam.algorithms.td import (
     stacked_rewards,
     target_policy,
 )
+from fegsam.data.federation import DataFederation
 from fegsam.problem.checks import integer
 from fegsam.problem.federation import Problem
 
@@ -123,6 +125,17 @@ class OnPolicyTD:
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )
+
+    def on_data(self, data: DataFederation) -> OnData:
+        made = feature_map(self, data)
+
+        def tables(rows: np.ndarray) -> OnPolicyTables:
+            horizon, last = np.uint64(self.horizon), np.uint64(self.horizon - 1)
+            return OnPolicyTables(
+                rows, np.zeros((1, 0, 0)), np.float64(data.discount), horizon, last
+            )
+
+        return OnData(made.dimension, tables, made)
 
     def structure(self, problem: Problem) -> TemporalDifference:
         return TemporalDifference(

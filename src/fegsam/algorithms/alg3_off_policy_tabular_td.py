@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.on_data import OnData, state_count
 from fegsam.algorithms.reading import discount, is_gap, ratio, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
@@ -30,6 +31,7 @@ from fegsam.algorithms.td import (
     stacked_rewards,
     target_policy,
 )
+from fegsam.data.federation import DataFederation
 from fegsam.problem.checks import integer
 from fegsam.problem.federation import Problem
 
@@ -121,6 +123,12 @@ class OffPolicyTabularTD:
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )
+
+    def on_data(self, data: DataFederation) -> OnData:
+        nothing = np.zeros((1, 0, 0))
+        horizon, last = np.uint64(self.horizon), np.uint64(self.horizon - 1)
+        tables = OffPolicyTables(nothing, nothing, np.float64(data.discount), horizon, last)
+        return OnData(state_count(self, data), lambda rows: tables, weighted=True)
 
     def structure(self, problem: Problem) -> TemporalDifference:
         ratios = importance_ratios(require_federation(problem, self), self)

@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.on_data import OnData, action_count, state_count
 from fegsam.algorithms.reading import discount, reward
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import Control
 from fegsam.algorithms.td import behavior_policies, require_federation, stacked_rewards
+from fegsam.data.federation import DataFederation
 from fegsam.errors import ProblemError
 from fegsam.problem.federation import Problem
 
@@ -103,6 +105,11 @@ class QLearning:
         federation = require_federation(problem, self)
         rewards = stacked_rewards(federation).reshape(len(federation.mdps), -1)
         return QTables(rewards, np.float64(federation.discount), np.uint64(federation.num_actions))
+
+    def on_data(self, data: DataFederation) -> OnData:
+        states, actions = state_count(self, data), action_count(self, data)
+        tables = QTables(np.zeros((1, 0)), np.float64(data.discount), np.uint64(actions))
+        return OnData(states * actions, lambda rows: tables)
 
     def structure(self, problem: Problem) -> Control:
         return Control()

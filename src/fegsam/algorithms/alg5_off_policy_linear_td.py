@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.on_data import OnData, feature_map
 from fegsam.algorithms.reading import discount, is_gap, ratio, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
@@ -34,6 +35,8 @@ from fegsam.algorithms.td import (
     stacked_rewards,
     target_policy,
 )
+from fegsam.data.federation import DataFederation
+from fegsam.errors import ProblemError
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import flag, integer, solve
 from fegsam.problem.federation import Federation, Problem
@@ -147,6 +150,28 @@ class OffPolicyLinearTD:
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )
+
+    def on_data(self, data: DataFederation) -> OnData:
+        made, nothing = feature_map(self, data), np.zeros((1, 0, 0))
+        if self.preconditioned:
+            raise ProblemError(
+                "The preconditioner needs the agents' stationary distributions, which recorded "
+                "data does not have; use OffPolicyLinearTD() without it."
+            )
+
+        def tables(rows: np.ndarray) -> OffPolicyLinearTables:
+            return OffPolicyLinearTables(
+                rows,
+                np.uint64(0),
+                rows,
+                nothing,
+                nothing,
+                np.float64(data.discount),
+                np.uint64(self.horizon),
+                np.uint64(self.horizon - 1),
+            )
+
+        return OnData(made.dimension, tables, made, weighted=True)
 
     def structure(self, problem: Problem) -> TemporalDifference:
         federation = require_federation(problem, self)

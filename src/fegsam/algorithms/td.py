@@ -1,9 +1,14 @@
 """What the reinforcement-learning algorithms (2 to 5) share: policies, tables and checks."""
 
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba.extending import register_jitable
+from numba import types
+from numba.extending import overload
 
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
@@ -11,9 +16,13 @@ from fegsam.problem.federation import Federation, Problem
 from fegsam.problem.policies import check_coverage
 
 
-@register_jitable
-def linear_value(params, rows, s):
-    """phi(s)' v, in four running sums, so that each addition need not wait for the one before."""
+def linear_value(params: Any, rows: Any, s: Any) -> Any:
+    """phi(s)' v, where `rows` are features (S, d), or the indices (S, m) of the ones in them."""
+    return (_sparse_value if rows.dtype.kind == "u" else _dense_value)(params, rows, s)
+
+
+def _dense_value(params, rows, s):
+    # Four running sums, so that each addition need not wait for the one before.
     size = params.shape[0]
     whole = size - size % 4
     sum_0 = sum_1 = sum_2 = sum_3 = 0.0
@@ -25,6 +34,38 @@ def linear_value(params, rows, s):
     for j in range(whole, size):
         sum_0 += rows[s, j] * params[j]
     return (sum_0 + sum_1) + (sum_2 + sum_3)
+
+
+def _sparse_value(params, rows, s):
+    total = 0.0
+    for k in range(rows.shape[1]):
+        total += params[rows[s, k]]
+    return total
+
+
+@overload(linear_value)
+def _linear_value(params, rows, s):
+    return _sparse_value if isinstance(rows.dtype, types.Integer) else _dense_value
+
+
+def add_row(params: Any, rows: Any, s: Any, factor: Any) -> None:
+    """Add ``factor * phi(s)`` to `params`, with `rows` as in `linear_value`."""
+    (_add_sparse if rows.dtype.kind == "u" else _add_dense)(params, rows, s, factor)
+
+
+def _add_dense(params, rows, s, factor):
+    for j in range(params.shape[0]):
+        params[j] += factor * rows[s, j]
+
+
+def _add_sparse(params, rows, s, factor):
+    for k in range(rows.shape[1]):
+        params[rows[s, k]] += factor
+
+
+@overload(add_row, inline="always")
+def _add_row(params, rows, s, factor):
+    return _add_sparse if isinstance(rows.dtype, types.Integer) else _add_dense
 
 
 def require_federation(problem: Problem, algorithm: Algorithm) -> Federation:

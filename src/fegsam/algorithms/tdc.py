@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fegsam.algorithms.on_data import OnData, feature_map
 from fegsam.algorithms.reading import discount, ratio, reward
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import TransitionOperator
@@ -40,6 +41,7 @@ from fegsam.algorithms.td import (
     stacked_rewards,
     target_policy,
 )
+from fegsam.data.federation import DataFederation
 from fegsam.problem.checks import positive
 from fegsam.problem.federation import Problem
 
@@ -140,6 +142,16 @@ class TDC:
             np.float64(federation.discount),
             np.float64(self.ratio),
         )
+
+    def on_data(self, data: DataFederation) -> OnData:
+        made, nothing = feature_map(self, data), np.zeros((1, 0, 0))
+
+        def tables(rows: np.ndarray) -> TDCTables:
+            return TDCTables(
+                rows, nothing, nothing, np.float64(data.discount), np.float64(self.ratio)
+            )
+
+        return OnData(2 * made.dimension, tables, made, dense=True, weighted=True)
 
     def structure(self, problem: Problem) -> TransitionOperator:
         tables = self.tables(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def check_log(
     discount: float = 1.0,
     num_states: int | None = None,
     num_actions: int | None = None,
-    target_policy: ArrayLike | None = None,
+    target_policy: ArrayLike | Callable[[np.ndarray], ArrayLike] | None = None,
     features: FeatureMap | None = None,
 ) -> dict[Any, LogSummary]:
     """Check a log before any step is made; raise a `ProblemError` in one sentence if it is damaged.
@@ -56,7 +57,8 @@ def check_log(
     expected_digest : str, optional
         What ``source.digest()`` was when the agent began.
     discount, num_states, num_actions, target_policy, features
-        As in `summarise`.
+        As in `summarise`. A target policy may also be a function of observations, whose ratios are
+        not judged.
 
     Returns
     -------
@@ -84,18 +86,19 @@ def check_log(
         raise ProblemError(f"{file}: it is not the file this agent began with: put it back")
     if algorithm in OFF_POLICY:
         _require_probabilities(source, OFF_POLICY[algorithm], target_policy is not None)
+    table = None if callable(target_policy) else target_policy
     found = summarise(
         source,
         discount=discount,
         num_states=num_states,
         num_actions=num_actions,
-        target_policy=target_policy,
+        target_policy=table,
         features=features,
     )
     for agent, summary in found.items():
         name = f"{file}" if agent is None else f"{file} ({source.by} {agent})"
-        if target_policy is not None and summary.counts is not None:
-            _require_coverage(name, summary, np.asarray(target_policy, dtype=np.float64))
+        if table is not None and summary.counts is not None:
+            _require_coverage(name, summary, np.asarray(table, dtype=np.float64))
         _require_ratios(name, summary, step_size)
         if num_steps is not None and summary.transitions * source.passes < num_steps:
             passes = -(-num_steps // max(summary.transitions, 1))

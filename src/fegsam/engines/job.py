@@ -12,10 +12,12 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
+from fegsam.algorithms.on_data import OnData
+from fegsam.data.federation import DataFederation
 from fegsam.engines.randomness import build_alias
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
-from fegsam.history.recorder import Truth
+from fegsam.history.recorder import Measure, Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method
 from fegsam.methods.rounds import Rounds
@@ -93,6 +95,12 @@ class Job:
     """the shape of the step sizes; None: constant"""
     discount: float | None = None
     """the problem's, for schedules that depend on it"""
+    data: DataFederation | None = None
+    """the recorded data of the agents, which then have no chain"""
+    on_data: OnData | None = None
+    """how the rule runs on it"""
+    measure: Measure | None = None
+    """what else is measured of the averages"""
 
     @property
     def num_agents(self) -> int:
@@ -136,6 +144,15 @@ class Job:
             ),
             start=self.start.only(places),
             output_times=self.output_times[places],
+        )
+
+
+def require_simulated(job: Job, engine: str) -> None:
+    """Raise `ProblemError` unless the agents' paths are simulated."""
+    if job.data is not None:
+        raise ProblemError(
+            f"The {engine} engine runs simulated agents alone, and these read data; use "
+            "engine='cpu'."
         )
 
 

@@ -1,23 +1,26 @@
 """The `reference` engine: Algorithm 1 of the paper in plain Python, with the rule interpreted.
 
-Every other engine is checked against it. It is slow and written to be read. How a round begins and
-ends is in `reference_round`.
+Every other engine is checked against it. It is slow and written to be read. The loop over time is
+in `run_agents`; how a round begins and ends is in `reference_round`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fegsam.algorithms.rule import Path
+from fegsam.algorithms.td import add_row
 from fegsam.engines.acting import ActingStream
 from fegsam.engines.agent import StreamAgent
-from fegsam.engines.job import LARGEST, Job, takes_a_job
+from fegsam.engines.job import Job, takes_a_job
 from fegsam.engines.paths import SimulatedStream
-from fegsam.engines.reference_round import ReferenceServer, TailSum
-from fegsam.history.history import Checkpoint, History
-from fegsam.history.recorder import SERVER_KIND, Recorder
+from fegsam.engines.recorded import RecordedAgent, Windows, recorded_agent
+from fegsam.engines.run_agents import run_agents
+from fegsam.history.history import History
 
 
 @dataclass(frozen=True)
@@ -39,92 +42,61 @@ class Reference:
 
     @takes_a_job
     def __call__(self, job: Job) -> History:
-        recorder = Recorder(job.truth, job.settings)
-        ends = [_run_seed(job, index, recorder) for index in range(len(job.settings.seeds))]
-        checkpoint = None
-        if not job.settings.stop_at_output:
-            params, states, memory = zip(*ends, strict=True)
-            together = {name: np.array([each[name] for each in memory]) for name in memory[0]}
-            checkpoint = Checkpoint(
-                job.checkpoint_time, np.array(params), np.array(states), together
-            )
-        return recorder.history(job.output_times, checkpoint)
+        make = simulated_agent if job.data is None else interpreted_agent
+        return run_agents(job, make, every_step=True)
 
 
-def _run_seed(
-    job: Job, index: int, recorder: Recorder
-) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Run Algorithm 1 for one seed; return the checkpoint's average (d), states (N) and memory."""
-    start, output, settings = job.start, int(job.output_times[index]), job.settings
-    end = output if settings.stop_at_output else settings.num_steps
-    agents = [simulated_agent(job, index, i) for i in range(job.num_agents)]
-    server = ReferenceServer(job, index)
-    current = server.open(agents, start.time)
-    tail = TailSum(settings, job.dimension)
-    kept = (
-        np.full(job.dimension, np.nan),
-        np.zeros(job.num_agents, np.uint32),
-        server.memory(agents),
-    )
-    for t in range(start.time, end + 1):
-        average, sync_error = server.params, 0.0
-        if t > start.time:
-            current.step(t - 1)
-            average, sync_error = current.average()
-            failed = current.failed_kind()
-            if failed is None and job.rounds.is_sync(np.asarray(t)):
-                average, sync_error = server.close(current), 0.0
-                failed = None if (np.abs(average) <= LARGEST).all() else SERVER_KIND
-                current = server.open(agents, t)
-            if failed is not None:
-                recorder.add_divergence(index, t, failed)
-                return kept
-            tail.add(t, average)
-        recorder.add(index, np.array([t]), average[None], np.array([sync_error]))
-        if t == output:
-            recorder.add_output(index, average)
-        if t == end:
-            recorder.add_final(index, average)
-        if t == job.checkpoint_time:
-            states = np.array([agent.stream.state for agent in agents], np.uint32)
-            kept = average, states, server.memory(agents)
-    recorder.add_tail(index, tail.mean())
-    return kept
+class Interpreter:
+    """Runs a rule in plain Python."""
+
+    def __init__(self, form: str, rule: Callable[..., Any]) -> None:
+        self._form, self._rule = form, rule
+        self.cell = 0
+        """the cell that the last step wrote, where the rule writes one"""
+
+    def step(
+        self, params: np.ndarray, path: Any, at: np.uint64, tables: Any, step_size: float
+    ) -> None:
+        """One update: add what the rule returns, where it says."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._form == "dense":
+                out = np.empty_like(params)
+                self._rule(params, path, at, tables, out)
+                params += step_size * out
+                return
+            index, scale = self._rule(params, path, at, tables)
+            if self._form == "cell":
+                params[index] += step_size * scale
+                self.cell = int(index)
+            else:
+                add_row(params, tables.rows, index, step_size * scale)
 
 
 class InterpretedAgent(StreamAgent[SimulatedStream]):
-    """An agent that runs the job's rule in plain Python, on any stream."""
+    """A simulated agent that runs the job's rule in plain Python."""
+
+    finite_steps = 1
 
     def __init__(self, job: Job, stream: SimulatedStream) -> None:
-        self._job = job
-        self.cell = 0
-        """the cell that the last step wrote, where the rule writes one"""
+        self._tables, self._runs = job.tables, Interpreter(job.form, job.rule)
         super().__init__(stream, self._run, job.dimension, job.settings.step_size, at_once=1)
+
+    @property
+    def cell(self) -> int:
+        return self._runs.cell
+
+    @property
+    def state(self) -> int:
+        return self.stream.state
 
     def _run(
         self, params: np.ndarray, rows: Path, sizes: np.ndarray, correction: np.ndarray | None
     ) -> int:
         for k, size in enumerate(sizes):
-            self._step(params, rows, np.uint64(k * self.stream.stride), size)
+            self._runs.step(params, rows, np.uint64(k * self.stream.stride), self._tables, size)
             if correction is not None:
                 params += size * correction
         return len(sizes)
-
-    def _step(self, params: np.ndarray, path: Path, at: np.uint64, step_size: float) -> None:
-        """One update: add what the rule returns, where it says."""
-        job = self._job
-        with np.errstate(over="ignore", invalid="ignore"):
-            if job.form == "dense":
-                out = np.empty_like(params)
-                job.rule(params, path, at, job.tables, out)
-                params += step_size * out
-                return
-            index, scale = job.rule(params, path, at, job.tables)
-            if job.form == "cell":
-                params[index] += step_size * scale
-                self.cell = int(index)
-            else:
-                params += step_size * scale * job.tables.rows[index]
 
 
 class ActingAgent(InterpretedAgent):
@@ -163,3 +135,23 @@ def simulated_agent(job: Job, index: int, agent: int) -> InterpretedAgent:
     if place:
         stream.restore(place)
     return InterpretedAgent(job, stream)
+
+
+def interpreted_agent(job: Job, index: int, agent: int) -> RecordedAgent:
+    """An agent on recorded data that runs the job's rule in plain Python."""
+    runs = Interpreter(job.form, job.rule)
+
+    def steps(
+        params: np.ndarray, windows: Windows, sizes: np.ndarray, correction: np.ndarray | None
+    ) -> tuple[int, int]:
+        at = windows.begin
+        for size in sizes:
+            while windows.path.gaps[at]:
+                at += 1
+            runs.step(params, windows.path, np.uint64(at), windows.tables, size)
+            if correction is not None:
+                params += size * correction
+            at += 1
+        return len(sizes), runs.cell
+
+    return recorded_agent(job, index, agent, steps)

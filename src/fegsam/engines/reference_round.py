@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from fegsam.engines.agent import Agent
 from fegsam.engines.job import LARGEST, Job
 from fegsam.engines.round_draws import participants, reported
 from fegsam.history.settings import Settings
@@ -14,8 +15,28 @@ from fegsam.methods.aggregate import Aggregator, Replies, ServerState
 from fegsam.methods.average import ByVisits
 from fegsam.methods.variates import Variates
 
-if TYPE_CHECKING:
-    from fegsam.engines.reference import InterpretedAgent
+
+class RoundAgent(Agent, Protocol):
+    """An agent that takes part in rounds."""
+
+    @property
+    def state(self) -> int:
+        """The state of its chain at the time of the next step; 0 where it has none."""
+        ...
+
+    @property
+    def cell(self) -> int:
+        """The cell that the last step wrote, where the rule writes one."""
+        ...
+
+    @property
+    def finite_steps(self) -> int:
+        """The steps of the last call that left the parameters finite."""
+        ...
+
+    def skip(self, count: int) -> None:
+        """Move on by `count` steps that are not made."""
+        ...
 
 
 class ReferenceServer:
@@ -44,7 +65,7 @@ class ReferenceServer:
     def params(self) -> np.ndarray:
         return self._state.params
 
-    def open(self, agents: Sequence[InterpretedAgent], time: int) -> ReferenceRound:
+    def open(self, agents: Sequence[RoundAgent], time: int) -> ReferenceRound:
         """The round that starts at `time`."""
         number = int(self.job.rounds.containing(np.asarray(time)))
         present = participants(self.job.method.participation, len(agents), self.seed, number)
@@ -71,7 +92,7 @@ class ReferenceServer:
         current.end_clocks()
         return self._state.params
 
-    def memory(self, agents: Sequence[InterpretedAgent]) -> dict[str, np.ndarray]:
+    def memory(self, agents: Sequence[RoundAgent]) -> dict[str, np.ndarray]:
         """What a continued run needs besides the parameters and the agents' states."""
         found: dict[str, np.ndarray] = {}
         if self.job.method.server.momentum:
@@ -91,7 +112,7 @@ class ReferenceRound:
     def __init__(
         self,
         server: ReferenceServer,
-        agents: Sequence[InterpretedAgent],
+        agents: Sequence[RoundAgent],
         present: np.ndarray,
         number: int,
         sent: np.ndarray,
@@ -126,7 +147,27 @@ class ReferenceRound:
         first = np.array([self._agents[i].direction(self.sent) for i in self.present])
         return variates.within(self.present, first)
 
-    def step(self, time: int) -> None:
+    def advance(self, begin: int, end: int) -> int:
+        """The local steps at times begin..end-1; the time up to which all agents are finite.
+
+        Only the agents that take part make steps, and each no more than its own number of them.
+        """
+        at_once = self.corrections is None and self.log_weights is None
+        if not at_once:
+            for time in range(begin, end):
+                self._step(time)
+            return end
+        sizes, reached = self._job.step_sizes(begin, end), end
+        for place, agent in enumerate(self.present):
+            count = min(end, self.begin + int(self._lengths[agent])) - begin
+            if count > 0:
+                moved = self._agents[agent].local_steps(self.params[place], count, sizes[:count])
+                self.params[place] = moved
+                if self._agents[agent].finite_steps < count:
+                    reached = min(reached, begin + self._agents[agent].finite_steps + 1)
+        return reached
+
+    def _step(self, time: int) -> None:
         """One local step of every agent that takes part and has not made all of its own."""
         size = self._job.step_sizes(time, time + 1)
         for place, agent in enumerate(self.present):

@@ -6,6 +6,7 @@ Engines hand their averages to a `Recorder`, so that errors are measured in one 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ _LABELS = {
 SERVER_KIND = -2
 """Stands for the server where a kind of agents is named."""
 _ERRORS_KIND = -1
+
+
+Measure = Callable[[np.ndarray], dict[str, np.ndarray]]
+"""From averages (rows, d) to what is measured of them, by name, each (rows)."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +107,10 @@ def _value_errors(averages, fixed_point, gram, slope, floor, errors):
 class Recorder:
     """Collects the averages of one run. Different threads may add those of different seeds."""
 
-    def __init__(self, truth: Truth, settings: Settings) -> None:
+    def __init__(self, truth: Truth, settings: Settings, measure: Measure | None = None) -> None:
         self._truth = truth
         self._settings = settings
+        self._measure, self._measures = measure, dict[str, np.ndarray]()
         seeds, times, dim = len(settings.seeds), len(settings.record), len(truth.fixed_point)
         self._by_time = {
             name: np.full((seeds, times), np.nan)
@@ -141,6 +147,12 @@ class Recorder:
             self._by_time["value_error"][seed, index] = square
         if self._averages is not None:
             self._averages[seed, index] = averages
+        if self._measure is not None and len(averages):
+            for name, values in self._measure(averages).items():
+                if name not in self._measures:
+                    shape = len(self._settings.seeds), len(self._settings.record)
+                    self._measures[name] = np.full(shape, np.nan)
+                self._measures[name][seed, index] = values
         finite = np.all(
             [np.isfinite(values[seed, index]) for values in self._by_time.values()], axis=0
         )
@@ -182,7 +194,8 @@ class Recorder:
         self._break_off_overflows(output_times, checkpoint)
         self._warn_of_divergence()
         data: dict[str, Any] = {
-            name: (("seed", "time"), values) for name, values in self._by_time.items()
+            name: (("seed", "time"), values)
+            for name, values in (self._by_time | self._measures).items()
         }
         if self._averages is not None:
             data["average_params"] = (("seed", "time", "param"), self._averages)
@@ -217,7 +230,7 @@ class Recorder:
                 continue
             self._diverged_at[seed], self._diverged_kind[seed] = time, _ERRORS_KIND
             late = self._settings.record >= time
-            for values in self._by_time.values():
+            for values in (self._by_time | self._measures).values():
                 values[seed, late] = np.nan
             if self._averages is not None:
                 self._averages[seed, late] = np.nan

@@ -21,9 +21,11 @@ from fegsam.engines.cpu.layout import BLOCK, CpuLayout
 from fegsam.engines.cpu.memory import ProblemArrays, Recording, Seat
 from fegsam.engines.cpu.methods.engine import MethodRun
 from fegsam.engines.cpu.methods.layout import MethodLayout
+from fegsam.engines.cpu.recorded import compiled_agent
 from fegsam.engines.cpu.sampling import first_states
 from fegsam.engines.cpu.seeds import Lane, SeedRun
 from fegsam.engines.job import Job, takes_a_job
+from fegsam.engines.run_agents import run_agents
 from fegsam.engines.schedule import Call, CallSchedule
 from fegsam.history.history import History
 from fegsam.problem.checks import integer
@@ -72,6 +74,8 @@ class Cpu:
     def __call__(self, job: Job) -> History:
         settings = job.settings
         threads = self.threads or config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
+        if job.data is not None:
+            return run_agents(job, compiled_agent, every_step=False)
         if job.acting is not None:
             return run_acting(job, threads)
         steps = job.num_agents * settings.num_steps

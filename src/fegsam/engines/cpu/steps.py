@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from fegsam.algorithms.rule import ONE
+from fegsam.algorithms.td import add_row
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.kernels import all_finite
 from fegsam.engines.job import LARGEST
@@ -60,8 +61,7 @@ def _make_row_steps(rule):
         for k in range(reach.steps):
             index, scale = rule(params, path, at, tables)
             factor = step_size * scale
-            for j in range(params.shape[0]):
-                params[j] += factor * rows[index, j]
+            add_row(params, rows, index, factor)
             if not abs(factor) < CALM and not all_finite(params):
                 return k
             at += reach.stride

@@ -14,7 +14,7 @@ import numpy as np
 
 from fegsam.compilation import explained, renewed, rule_key
 from fegsam.engines.cuda.seeds import FIRST_STEPS, PRECISIONS, GpuSeeds, next_steps
-from fegsam.engines.job import Job, takes_a_job
+from fegsam.engines.job import Job, require_simulated, takes_a_job
 from fegsam.engines.schedule import Call, CallSchedule, Limits, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import History
@@ -62,6 +62,7 @@ class Cuda:
 
     @takes_a_job
     def __call__(self, job: Job) -> History:
+        require_simulated(job, "cuda")
         if job.acting is not None:
             raise ProblemError(
                 "The cuda engine draws paths before the updates, and here actions depend on the "

@@ -58,16 +58,19 @@ def _check_methods(source: SpecText, cells: Sequence[Cell]) -> None:
             if memo not in group or cell.step_size > group[memo].step_size:
                 group[memo] = cell
     for group in itertools.islice(groups.values(), MOST_BUILT):
-        built = build_checked(source, next(iter(group.values())))
+        problem, algorithm = build_checked(source, next(iter(group.values())))
+        dimension = algorithm.dimension(problem)
         for cell in group.values():
             try:
                 check_rounds(
-                    *built,
+                    problem,
+                    algorithm,
                     Method() if cell.method is None else cell.method,
                     cell.schedule,
                     rounds_of(cell.sync_period),
                     cell.step_size,
                     cell.num_steps,
+                    dimension,
                 )
             except ProblemError as error:
                 what = f"does not fit num_agents = {cell.num_agents} and this problem"
