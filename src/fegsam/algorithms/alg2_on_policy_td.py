@@ -127,6 +127,7 @@ class OnPolicyTD:
         )
 
     def on_data(self, data: DataFederation) -> OnData:
+        """How the rule runs on recorded data."""
         made = feature_map(self, data)
 
         def tables(rows: np.ndarray) -> OnPolicyTables:

@@ -125,6 +125,7 @@ class OffPolicyTabularTD:
         )
 
     def on_data(self, data: DataFederation) -> OnData:
+        """How the rule runs on recorded data."""
         nothing = np.zeros((1, 0, 0))
         horizon, last = np.uint64(self.horizon), np.uint64(self.horizon - 1)
         tables = OffPolicyTables(nothing, nothing, np.float64(data.discount), horizon, last)

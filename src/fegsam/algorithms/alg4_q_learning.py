@@ -107,6 +107,7 @@ class QLearning:
         return QTables(rewards, np.float64(federation.discount), np.uint64(federation.num_actions))
 
     def on_data(self, data: DataFederation) -> OnData:
+        """How the rule runs on recorded data."""
         states, actions = state_count(self, data), action_count(self, data)
         tables = QTables(np.zeros((1, 0)), np.float64(data.discount), np.uint64(actions))
         return OnData(states * actions, lambda rows: tables)

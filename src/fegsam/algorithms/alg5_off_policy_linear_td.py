@@ -152,6 +152,7 @@ class OffPolicyLinearTD:
         )
 
     def on_data(self, data: DataFederation) -> OnData:
+        """How the rule runs on recorded data."""
         made, nothing = feature_map(self, data), np.zeros((1, 0, 0))
         if self.preconditioned:
             raise ProblemError(

@@ -144,6 +144,7 @@ class TDC:
         )
 
     def on_data(self, data: DataFederation) -> OnData:
+        """How the rule runs on recorded data."""
         made, nothing = feature_map(self, data), np.zeros((1, 0, 0))
 
         def tables(rows: np.ndarray) -> TDCTables:

@@ -43,7 +43,8 @@ class Reference:
     @takes_a_job
     def __call__(self, job: Job) -> History:
         make = simulated_agent if job.data is None else interpreted_agent
-        return run_agents(job, make, every_step=True)
+        recorder, checkpoint = run_agents(job, make, every_step=True)
+        return recorder.history(job.output_times, checkpoint)
 
 
 class Interpreter:

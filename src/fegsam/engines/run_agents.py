@@ -13,15 +13,20 @@ import numpy as np
 
 from fegsam.engines.job import LARGEST, Job
 from fegsam.engines.reference_round import ReferenceServer, RoundAgent, TailSum
-from fegsam.history.history import Checkpoint, History
+from fegsam.history.history import Checkpoint
 from fegsam.history.recorder import SERVER_KIND, Recorder
 
 MakeAgent = Callable[[Job, int, int], RoundAgent]
 """The agent with a number under the seed with an index."""
 
 
-def run_agents(job: Job, make: MakeAgent, *, every_step: bool) -> History:
-    """Run all seeds of a job; look at the average after `every_step`, or only where it matters."""
+def run_agents(
+    job: Job, make: MakeAgent, *, every_step: bool
+) -> tuple[Recorder, Checkpoint | None]:
+    """Run all seeds of a job; look at the average after `every_step`, or only where it matters.
+
+    Returns what was recorded, and where the run can be continued.
+    """
     recorder = Recorder(job.truth, job.settings, job.measure)
     ends = [
         _run_seed(job, index, recorder, make, every_step)
@@ -32,7 +37,7 @@ def run_agents(job: Job, make: MakeAgent, *, every_step: bool) -> History:
         params, states, memory = zip(*ends, strict=True)
         together = {name: _stacked([each[name] for each in memory]) for name in memory[0]}
         checkpoint = Checkpoint(job.checkpoint_time, np.array(params), np.array(states), together)
-    return recorder.history(job.output_times, checkpoint)
+    return recorder, checkpoint
 
 
 def _run_seed(

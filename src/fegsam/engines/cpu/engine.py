@@ -75,7 +75,8 @@ class Cpu:
         settings = job.settings
         threads = self.threads or config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
         if job.data is not None:
-            return run_agents(job, compiled_agent, every_step=False)
+            recorder, checkpoint = run_agents(job, compiled_agent, every_step=False)
+            return recorder.history(job.output_times, checkpoint)
         if job.acting is not None:
             return run_acting(job, threads)
         steps = job.num_agents * settings.num_steps
