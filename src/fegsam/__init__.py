@@ -6,6 +6,7 @@ from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
 from fegsam.algorithms.alg3_off_policy_tabular_td import OffPolicyTabularTD
 from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
+from fegsam.algorithms.linear_q_learning import LinearQLearning
 from fegsam.algorithms.sarsa import Sarsa
 from fegsam.algorithms.tdc import TDC
 from fegsam.data.federation import DataFederation
@@ -38,6 +39,7 @@ __all__ = [
     "DivergenceWarning",
     "Federation",
     "History",
+    "LinearQLearning",
     "LinearSA",
     "LocalSteps",
     "LogSource",

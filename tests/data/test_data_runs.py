@@ -53,6 +53,20 @@ def _on(made):
     }
 
 
+def _linear_control(made):
+    phi = _map(made)
+
+    def step(theta, episode, t):
+        here, there = phi(episode.observations[t]), phi(episode.observations[t + 1])
+        weights, out = theta.reshape(-1, ACTIONS), np.zeros((made.dimension, ACTIONS))
+        follows, a = oracle.discounts(episode, GAMMA)[t], episode.actions[t]
+        error = episode.rewards[t] + follows * (there @ weights).max() - here @ weights[:, a]
+        out[:, a] = error * here
+        return out.ravel()
+
+    return fg.LinearQLearning(), made, None, step
+
+
 TABULAR = {
     "Q": (fg.QLearning(), None, None, oracle.control(STATES, ACTIONS, GAMMA)),
     **{
@@ -74,6 +88,7 @@ TABULAR = {
 VECTORS = {f"{name}, cosines": case for name, case in _on(CUBE).items()} | {
     f"{name}, tiles": case for name, case in _on(TILES).items()
 }
+VECTORS |= {"linear Q, cosines": _linear_control(CUBE), "linear Q, tiles": _linear_control(TILES)}
 
 
 def _federation(folder, episodes, features=None, target=None, **options):

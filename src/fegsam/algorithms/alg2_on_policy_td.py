@@ -130,7 +130,7 @@ class OnPolicyTD:
         """How the rule runs on recorded data."""
         made = feature_map(self, data)
 
-        def tables(rows: np.ndarray) -> OnPolicyTables:
+        def tables(rows: np.ndarray, actions: np.ndarray) -> OnPolicyTables:
             horizon, last = np.uint64(self.horizon), np.uint64(self.horizon - 1)
             return OnPolicyTables(
                 rows, np.zeros((1, 0, 0)), np.float64(data.discount), horizon, last

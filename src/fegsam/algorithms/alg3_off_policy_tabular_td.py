@@ -129,7 +129,7 @@ class OffPolicyTabularTD:
         nothing = np.zeros((1, 0, 0))
         horizon, last = np.uint64(self.horizon), np.uint64(self.horizon - 1)
         tables = OffPolicyTables(nothing, nothing, np.float64(data.discount), horizon, last)
-        return OnData(state_count(self, data), lambda rows: tables, weighted=True)
+        return OnData(state_count(self, data), lambda rows, actions: tables, weighted=True)
 
     def structure(self, problem: Problem) -> TemporalDifference:
         ratios = importance_ratios(require_federation(problem, self), self)

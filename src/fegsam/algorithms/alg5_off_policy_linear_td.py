@@ -160,7 +160,7 @@ class OffPolicyLinearTD:
                 "data does not have; use OffPolicyLinearTD() without it."
             )
 
-        def tables(rows: np.ndarray) -> OffPolicyLinearTables:
+        def tables(rows: np.ndarray, actions: np.ndarray) -> OffPolicyLinearTables:
             return OffPolicyLinearTables(
                 rows,
                 np.uint64(0),

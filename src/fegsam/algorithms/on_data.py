@@ -19,8 +19,8 @@ class OnData:
     """How an algorithm's rule runs on recorded data."""
 
     dimension: int
-    tables: Callable[[np.ndarray], Any]
-    """the constants that the rule reads, given the feature rows of the data at hand"""
+    tables: Callable[[np.ndarray, np.ndarray], Any]
+    """the constants that the rule reads, given the feature rows and actions of the data at hand"""
     features: FeatureMap | None = None
     """what makes these rows; None: the rule reads state numbers"""
     dense: bool = False

@@ -147,7 +147,7 @@ class TDC:
         """How the rule runs on recorded data."""
         made, nothing = feature_map(self, data), np.zeros((1, 0, 0))
 
-        def tables(rows: np.ndarray) -> TDCTables:
+        def tables(rows: np.ndarray, actions: np.ndarray) -> TDCTables:
             return TDCTables(
                 rows, nothing, nothing, np.float64(data.discount), np.float64(self.ratio)
             )

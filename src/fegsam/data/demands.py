@@ -20,7 +20,14 @@ OFF_POLICY = {
     "TDC": "TDC",
 }
 """The algorithms that need importance ratios, by the names of their classes."""
-ALGORITHMS = ("OnPolicyTD", "OffPolicyTabularTD", "QLearning", "OffPolicyLinearTD", "TDC")
+ALGORITHMS = (
+    "OnPolicyTD",
+    "OffPolicyTabularTD",
+    "QLearning",
+    "OffPolicyLinearTD",
+    "TDC",
+    "LinearQLearning",
+)
 
 EXPECTED = 10.0
 """A cell that the target would have reached this often, but the log never shows, is not covered."""

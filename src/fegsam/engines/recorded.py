@@ -82,6 +82,7 @@ class RecordedStream:
 
     def _clear(self) -> None:
         self._held: _Held | None = None
+        self._tables: Any = None
         self._at = 0
         self._marks: deque[_Mark] = deque()
 
@@ -93,12 +94,13 @@ class RecordedStream:
     def take(self, count: int) -> Windows:
         """The windows of the next `count` steps; `DataUsedUp` if there are fewer."""
         end = self._reach(count)
-        held = self._held
+        held, tables = self._held, self._tables
         assert held is not None
         missing = end + self._window - len(held.gaps)
         if missing > 0:
             # Behind the last row, a gap, the window has rows that do not count.
             held = _Held(*(np.concatenate([part, part[-1:].repeat(missing, 0)]) for part in held))
+            tables = self._needs.tables(held.features, held.actions)
         begin, self._at = self._at, end
         self._time += count
         path = RecordedPath(
@@ -110,7 +112,7 @@ class RecordedStream:
             held.ratios,
             held.gaps,
         )
-        return Windows(path, self._needs.tables(held.features), begin)
+        return Windows(path, tables, begin)
 
     def _reach(self, count: int) -> int:
         """The end of the next `count` steps among the held rows, with their windows behind it."""
@@ -146,7 +148,7 @@ class RecordedStream:
             new = _Held(*map(np.concatenate, zip(self._held, new, strict=True)))
         if self._needs.features is not None:
             new = new._replace(states=np.arange(len(new.gaps), dtype=np.uint64))
-        self._held = new
+        self._held, self._tables = new, self._needs.tables(new.features, new.actions)
         return True
 
     def _forget(self) -> None:
