@@ -27,7 +27,6 @@ from fegsam.engines.job import (
     lower_agents,
     lower_chain,
 )
-from fegsam.engines.randomness import OUTPUT_TIME, words
 from fegsam.engines.resume import check_resumable, record_after
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import common_point, policy_value
@@ -42,6 +41,7 @@ from fegsam.methods.tail import Tail, tail_of
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flag, flat_params, integer, positive
 from fegsam.problem.federation import Federation, Problem
+from fegsam.randomness import OUTPUT_TIME, words
 from fegsam.theory.bound.output_time import decay_at, output_time_distribution
 from fegsam.versions import installed_version
 
