@@ -8,6 +8,7 @@ from fegsam.algorithms.alg4_q_learning import QLearning
 from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.sarsa import Sarsa
 from fegsam.algorithms.tdc import TDC
+from fegsam.data.live import LiveSource
 from fegsam.data.log import LogSource
 from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
@@ -37,6 +38,7 @@ __all__ = [
     "Federation",
     "History",
     "LinearSA",
+    "LiveSource",
     "LocalSteps",
     "LogSource",
     "MarkovNoise",
