@@ -10,6 +10,7 @@ from fegsam.algorithms.linear_q_learning import LinearQLearning
 from fegsam.algorithms.sarsa import Sarsa
 from fegsam.algorithms.tdc import TDC
 from fegsam.data.federation import DataFederation
+from fegsam.data.live import LiveSource
 from fegsam.data.log import LogSource
 from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
@@ -41,6 +42,7 @@ __all__ = [
     "History",
     "LinearQLearning",
     "LinearSA",
+    "LiveSource",
     "LocalSteps",
     "LogSource",
     "MarkovNoise",

@@ -94,6 +94,7 @@ def package_digest() -> str:
     state = hashlib.sha256()
     compiled_from = [
         _PACKAGE / "compilation.py",
+        _PACKAGE / "randomness.py",
         *(file for part in _PARTS for file in (_PACKAGE / part).rglob("*.py")),
     ]
     for source in sorted(compiled_from):

@@ -28,7 +28,6 @@ from fegsam.engines.job import (
     lower_agents,
     lower_chain,
 )
-from fegsam.engines.randomness import OUTPUT_TIME, words
 from fegsam.engines.resume import check_resumable, record_after
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import common_point, policy_value
@@ -44,6 +43,7 @@ from fegsam.prepare_data import check_data, data_job
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flag, flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise, Problem
+from fegsam.randomness import OUTPUT_TIME, words
 from fegsam.theory.bound.output_time import decay_at, output_time_distribution
 from fegsam.versions import installed_version
 

@@ -12,8 +12,8 @@ import fegsam as fg
 import pseudocode
 from cases import ACTIONS, DISCOUNT, KINDS, SMALL
 from fegsam.engines.job import lower_chain
-from fegsam.engines.randomness import FIRST_STATE, PATH, choose, choose_index, words
 from fegsam.federation.protocol.experiment import Experiment
+from fegsam.randomness import FIRST_STATE, PATH, choose, choose_index, words
 
 ENGINES = ("reference", "cpu")
 EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES)

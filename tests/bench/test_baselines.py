@@ -14,7 +14,7 @@ from fegsam.bench.numpy_loop import numpy_loop
 from fegsam.bench.problems import STEP_SIZE, BenchCase, BenchSetting, make_case, make_problem
 from fegsam.bench.tables import q_learning_tables
 from fegsam.engines.cpu.sampling import first_states
-from fegsam.engines.randomness import PATH, words
+from fegsam.randomness import PATH, words
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

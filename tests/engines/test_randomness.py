@@ -15,8 +15,9 @@ from scipy import stats
 
 import fegsam as fg
 from cases import KERNELS, KINDS, SMALL, case
-from fegsam.engines import randomness
-from fegsam.engines.randomness import (
+from fegsam import randomness
+from fegsam.history.history import Checkpoint
+from fegsam.randomness import (
     FIRST_STATE,
     IID,
     OUTPUT_TIME,
@@ -26,7 +27,6 @@ from fegsam.engines.randomness import (
     philox,
     words,
 )
-from fegsam.history.history import Checkpoint
 from helpers.philox import philox as philox_in_python
 from helpers.philox import words as words_in_python
 

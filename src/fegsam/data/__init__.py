@@ -9,6 +9,7 @@ from fegsam.data.estimates import (
     fitted_q_evaluation,
     weighted_importance_sampling,
 )
+from fegsam.data.live_reader import LiveReader
 from fegsam.data.log import LogReader
 from fegsam.data.minari import import_minari
 from fegsam.data.rows import Rows
@@ -17,6 +18,7 @@ from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
     "FittedQ",
+    "LiveReader",
     "LogReader",
     "LogSummary",
     "ReturnEstimate",

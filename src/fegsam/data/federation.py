@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.data.content import content_of
 from fegsam.data.log import LogSource
 from fegsam.data.rows import Rows
 from fegsam.errors import ProblemError, shown
@@ -206,10 +207,7 @@ class DataFederation:
             state.update(f"{digests[id(kind.source)]} {kind.value!r}".encode())
             if isinstance(kind.source, LogSource):
                 state.update(f"{kind.source.passes} {kind.source.missing_final}".encode())
-        if isinstance(self.target_policy, np.ndarray):
-            state.update(self.target_policy.tobytes())
-        elif self.target_policy is not None:
-            state.update(_code_of(self.target_policy))
+        state.update(content_of(self.target_policy))
         if self.features is not None:
             state.update(self.features.digest().encode())
         return state.hexdigest()
@@ -278,11 +276,3 @@ def _check_one_agent_a_log(data: DataFederation) -> None:
                 f"{count} agents would read the log {kind.source.path}; a log feeds one agent: "
                 "name a column in by=, or give each agent its own log."
             )
-
-
-def _code_of(function: Callable[..., Any]) -> bytes:
-    """The code of a function, as far as Python tells it."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return repr(function).encode()
-    return code.co_code + repr(code.co_consts).encode() + repr(code.co_names).encode()

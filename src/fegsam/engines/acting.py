@@ -14,8 +14,8 @@ import numpy as np
 from fegsam.algorithms.rule import Path
 from fegsam.engines.job import Agents, Chain
 from fegsam.engines.paths import SimulatedStream
-from fegsam.engines.randomness import ONE, PATH, TWO, choose, words
 from fegsam.problem.acting import Acting, choose_action
+from fegsam.randomness import ONE, PATH, TWO, choose, words
 
 
 class ActingStream(SimulatedStream):

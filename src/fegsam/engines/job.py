@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from fegsam.algorithms.on_data import OnData
 from fegsam.data.federation import DataFederation
-from fegsam.engines.randomness import build_alias
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Measure, Truth
@@ -26,6 +25,7 @@ from fegsam.problem.acting import Acting
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import several
 from fegsam.problem.federation import Federation, Problem
+from fegsam.randomness import alias_rows, index_rows
 
 Sampling = Literal["markov", "iid"]
 
@@ -210,11 +210,11 @@ def lower_chain(problem: Problem, policies: np.ndarray, sampling: Sampling) -> C
         )
     start = np.asarray(transitions.indptr, np.int64)
     return Chain(
-        policy=_index_rows(policies.reshape(-1, num_actions)),
+        policy=index_rows(policies.reshape(-1, num_actions)),
         row=np.stack([start[:-1], np.diff(start)], axis=1).astype(np.uint32).ravel(),
-        entry=_alias_rows(start, transitions.data, transitions.indices).ravel(),
-        first=_index_rows(problem.initial_distribution[None]),
-        law=_index_rows(stationary),
+        entry=alias_rows(start, transitions.data, transitions.indices).ravel(),
+        first=index_rows(problem.initial_distribution[None]),
+        law=index_rows(stationary),
         num_states=np.uint64(num_states),
         num_actions=np.uint64(num_actions),
     )
@@ -227,27 +227,6 @@ def _transition_rows(problem: Problem) -> list[Any]:
         if isinstance(problem, Federation)
         else list(problem.kernels)
     )
-
-
-def _index_rows(distributions: np.ndarray) -> np.ndarray:
-    """Alias rows over the outcomes 0, 1, ..."""
-    rows, size = distributions.shape
-    outcomes = np.tile(np.arange(size, dtype=np.uint32), rows)
-    return _alias_rows(np.arange(rows + 1) * size, distributions.ravel(), outcomes)[
-        :, (0, 2)
-    ].ravel()
-
-
-def _alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
-    """uint32 (entries, 3): threshold, outcome and other outcome of each entry."""
-    table = np.empty((len(probabilities), 3), np.uint32)
-    build_alias(
-        start,
-        np.ascontiguousarray(probabilities, np.float64),
-        np.asarray(outcomes, np.uint32),
-        table,
-    )
-    return table
 
 
 def check_seeds(seeds: Any) -> tuple[int, ...]:

@@ -21,10 +21,10 @@ from fegsam.engines.job import (
     lower_agents,
     lower_chain,
 )
-from fegsam.engines.randomness import FIRST_STATE, IID, ONE, PATH, TWO, choose, choose_index, words
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import integer
 from fegsam.problem.federation import Problem
+from fegsam.randomness import FIRST_STATE, IID, ONE, PATH, TWO, choose, choose_index, words
 
 _AT_ONCE = 256
 """The fewest steps that are drawn together: one call makes the words of all of them."""

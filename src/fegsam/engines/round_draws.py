@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fegsam.engines.randomness import PARTICIPATION, ROUNDING, SOME_CELLS, words
 from fegsam.methods.participation import Participation
 from fegsam.methods.rounding import Rounding, SomeCells
+from fegsam.randomness import PARTICIPATION, ROUNDING, SOME_CELLS, words
 
 
 def draw_participants(agents: np.ndarray, count: int, seed: int, number: int) -> np.ndarray:

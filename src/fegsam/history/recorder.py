@@ -134,8 +134,9 @@ class Recorder:
         wanted = self._settings.record[np.minimum(index, len(self._settings.record) - 1)] == times
         index = index[wanted]
         averages = np.ascontiguousarray(averages[wanted])
-        square, largest = np.empty((2, len(averages)))
-        _norms(averages, self._truth.fixed_point, square, largest)
+        square, largest = np.full((2, len(averages)), np.nan)
+        if self._measured:
+            _norms(averages, self._truth.fixed_point, square, largest)
         self._by_time["squared_error_2"][seed, index] = square
         self._by_time["squared_error"][seed, index] = square if self._truth.norm == "2" else largest
         self._by_time["sync_error"][seed, index] = sync_errors[wanted]

@@ -18,12 +18,12 @@ from fegsam.algorithms.rule import Path
 from fegsam.compilation import compiled, explained, renewed, rule_key
 from fegsam.engines.acting import ActingStream
 from fegsam.engines.job import LARGEST, Job, require_plain
-from fegsam.engines.randomness import ONE, PATH, TWO, choose, words
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
 from fegsam.problem.acting import choose_action
 from fegsam.progress import Notice
+from fegsam.randomness import ONE, PATH, TWO, choose, words
 
 _MOST_BYTES = 8 << 30
 """The most memory for the agents' copies of the parameters."""

@@ -11,7 +11,7 @@ from fegsam.compilation import compiled
 from fegsam.engines.cpu.sampling import Draw, draw_windows, enter, extend
 from fegsam.engines.cpu.team import barrier
 from fegsam.engines.job import LARGEST
-from fegsam.engines.randomness import ONE
+from fegsam.randomness import ONE
 
 NEVER = np.int64(2**62)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.team import private
-from fegsam.engines.randomness import (
+from fegsam.randomness import (
     FIRST_STATE,
     HALF,
     IID,

@@ -17,7 +17,7 @@ from fegsam.engines.cuda.instructions import inlined
 from fegsam.engines.cuda.layout import ROUNDS_AHEAD
 from fegsam.engines.cuda.memory import Identity, StepSpan, Window
 from fegsam.engines.cuda.sums import sums_of
-from fegsam.engines.randomness import HALF
+from fegsam.randomness import HALF
 
 
 class WindowMemory(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from numba import cuda
 
 from fegsam.engines.cuda.instructions import add_release, load_acquire
-from fegsam.engines.randomness import HALF, MASK, ONE
+from fegsam.randomness import HALF, MASK, ONE
 
 _ZERO = np.uint64(0)
 _FLAG = np.uint64(1) << HALF

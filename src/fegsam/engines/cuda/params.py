@@ -16,7 +16,7 @@ from numba import cuda, types
 from numba.extending import overload, register_jitable
 
 from fegsam.engines.cuda.instructions import inlined
-from fegsam.engines.randomness import MASK, ONE
+from fegsam.randomness import MASK, ONE
 
 EMPTY = np.uint32(0xFFFFFFFF)
 _HASH = np.uint64(2654435769)

@@ -15,7 +15,7 @@ from numba import cuda
 from numba.extending import register_jitable
 
 from fegsam.engines.cuda.instructions import inlined
-from fegsam.engines.randomness import (
+from fegsam.randomness import (
     FIRST_STATE,
     HALF,
     IID,

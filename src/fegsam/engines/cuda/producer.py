@@ -19,7 +19,7 @@ from fegsam.engines.cuda.barrier import await_count
 from fegsam.engines.cuda.instructions import add_release
 from fegsam.engines.cuda.layout import ROUNDS_AHEAD
 from fegsam.engines.cuda.paths import make_transition, pair_words
-from fegsam.engines.randomness import HALF, MASK, ONE
+from fegsam.randomness import HALF, MASK, ONE
 
 _ZERO = np.uint64(0)
 

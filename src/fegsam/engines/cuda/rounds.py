@@ -28,7 +28,7 @@ from fegsam.engines.cuda.memory import Thread
 from fegsam.engines.cuda.producer import make_produce
 from fegsam.engines.cuda.sums import Sums, flush
 from fegsam.engines.cuda.views import make_view_agent, make_view_block
-from fegsam.engines.randomness import HALF, ONE
+from fegsam.randomness import HALF, ONE
 
 ROOM = 2
 """Bits between the size of the average and that of a difference from it."""

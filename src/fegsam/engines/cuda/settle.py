@@ -32,7 +32,7 @@ from fegsam.engines.cuda.sums import (
     four,
     whole,
 )
-from fegsam.engines.randomness import ONE
+from fegsam.randomness import ONE
 
 _ZERO = np.uint64(0)
 

@@ -16,7 +16,7 @@ from numba.extending import register_jitable
 
 from fegsam.engines.cuda.instructions import add_relaxed, inlined
 from fegsam.engines.cuda.params import EMPTY
-from fegsam.engines.randomness import HALF, MASK, THREE, TWO
+from fegsam.randomness import HALF, MASK, THREE, TWO
 
 FOUR, EIGHT = np.uint64(4), np.uint64(8)
 

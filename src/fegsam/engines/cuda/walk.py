@@ -17,7 +17,7 @@ from fegsam.algorithms.rule import Path
 from fegsam.engines.cuda.instructions import opaque
 from fegsam.engines.cuda.paths import make_draw_window, make_transition, pair_words
 from fegsam.engines.cuda.sums import FOUR
-from fegsam.engines.randomness import HALF, MASK, ONE, THREE, TWO
+from fegsam.randomness import HALF, MASK, ONE, THREE, TWO
 
 _ZERO = np.uint64(0)
 

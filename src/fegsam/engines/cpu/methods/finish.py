@@ -10,7 +10,7 @@ import numpy as np
 
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.kernels import copy
-from fegsam.engines.randomness import ONE, ROUNDING, SOME_CELLS, words
+from fegsam.randomness import ONE, ROUNDING, SOME_CELLS, words
 
 ZERO = np.uint64(0)
 NUMERATOR, DENOMINATOR, LARGEST_LOG, VISITORS = 0, 1, 2, 3

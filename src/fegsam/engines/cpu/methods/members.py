@@ -12,7 +12,7 @@ from fegsam.compilation import compiled
 from fegsam.engines.cpu.kernels import copy
 from fegsam.engines.cpu.layout import BLOCK
 from fegsam.engines.cpu.methods.finish import smallest_of
-from fegsam.engines.randomness import HALF, MASK, ONE, PARTICIPATION, philox
+from fegsam.randomness import HALF, MASK, ONE, PARTICIPATION, philox
 
 BLOCKS, PRESENT = 0, 1
 """The entries of `Members.counts`."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fegsam.compilation import compiled
 from fegsam.engines.cpu.sampling import LANES, Draw, extend
-from fegsam.engines.randomness import (
+from fegsam.randomness import (
     HALF,
     IID,
     MASK,

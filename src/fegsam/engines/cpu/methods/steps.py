@@ -13,7 +13,7 @@ from fegsam.engines.corrected import Corrected
 from fegsam.engines.cpu.kernels import all_finite
 from fegsam.engines.cpu.steps import CALM
 from fegsam.engines.job import LARGEST
-from fegsam.engines.randomness import ONE
+from fegsam.randomness import ONE
 
 
 class StepsNow(NamedTuple):

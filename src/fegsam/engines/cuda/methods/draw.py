@@ -15,7 +15,7 @@ from fegsam.engines.cuda.instructions import add_relaxed, inlined
 from fegsam.engines.cuda.methods.close import SHARE_BITS, send
 from fegsam.engines.cuda.paths import choose_packed, make_transition
 from fegsam.engines.cuda.sums import whole
-from fegsam.engines.randomness import FIRST_STATE, HALF, ONE, PARTICIPATION, PATH, words
+from fegsam.randomness import FIRST_STATE, HALF, ONE, PARTICIPATION, PATH, words
 
 _ZERO = np.uint64(0)
 _BITS = 8

@@ -19,7 +19,7 @@ from numba import cuda
 
 from fegsam.engines.cuda.instructions import add_relaxed
 from fegsam.engines.cuda.sums import FOUR
-from fegsam.engines.randomness import HALF, MASK, ONE, THREE, TWO
+from fegsam.randomness import HALF, MASK, ONE, THREE, TWO
 
 LOWEST = 192
 """Parts of a number below ``2^-LOWEST`` are dropped."""

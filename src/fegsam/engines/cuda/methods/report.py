@@ -17,7 +17,7 @@ from numba import cuda
 from fegsam.engines.cuda.methods.exact import add
 from fegsam.engines.cuda.params import overlay_find
 from fegsam.engines.cuda.sums import empty
-from fegsam.engines.randomness import HALF, ROUNDING, SOME_CELLS, words
+from fegsam.randomness import HALF, ROUNDING, SOME_CELLS, words
 
 NUMERATOR, DENOMINATOR = 0, 1
 """The sums of an average by visits."""

@@ -19,7 +19,7 @@ from fegsam.engines.cuda.memory import CellLog
 from fegsam.engines.cuda.methods.memory import MethodView
 from fegsam.engines.cuda.params import Changed, Column, Overlay
 from fegsam.engines.cuda.sums import empty
-from fegsam.engines.randomness import ONE
+from fegsam.randomness import ONE
 
 _ZERO = np.uint64(0)
 

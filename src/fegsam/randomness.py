@@ -1,4 +1,4 @@
-"""The random numbers of every engine: counter-based words, and draws from finite distributions.
+"""The random numbers of all data: counter-based words, and draws from finite distributions.
 
 The words for step t of agent i under a seed are Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011)
 of (seed, i, t, purpose) and depend on nothing else. So agents, seeds, threads and machines can be
@@ -10,6 +10,8 @@ of 32 bits are held in uint64, so that a product of two never overflows. No floa
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
@@ -31,6 +33,8 @@ PARTICIPATION = np.uint64(3)
 # The rounding of an agent's change, and the cells that it reports; t is round * d + cell.
 ROUNDING = np.uint64(4)
 SOME_CELLS = np.uint64(5)
+# The seed of an episode of a live environment; t is the episode.
+EPISODE = np.uint64(6)
 # The i.i.d. mode draws the first state of each window with purpose IID, and its l-th transition
 # with purpose IID + l, l = 1, 2, ...
 IID = np.uint64(1 << 16)
@@ -133,3 +137,24 @@ def build_alias(start, probabilities, outcomes, table):
                 num_large -= 1
                 small[num_small] = more
                 num_small += 1
+
+
+def index_rows(distributions: np.ndarray) -> np.ndarray:
+    """uint32: alias rows over the outcomes 0, 1, ... of distributions (rows, size), flat."""
+    rows, size = distributions.shape
+    outcomes = np.tile(np.arange(size, dtype=np.uint32), rows)
+    return alias_rows(np.arange(rows + 1) * size, distributions.ravel(), outcomes)[
+        :, (0, 2)
+    ].ravel()
+
+
+def alias_rows(start: Any, probabilities: Any, outcomes: Any) -> np.ndarray:
+    """uint32 (entries, 3): threshold, outcome and other outcome of each entry."""
+    table = np.empty((len(probabilities), 3), np.uint32)
+    build_alias(
+        start,
+        np.ascontiguousarray(probabilities, np.float64),
+        np.asarray(outcomes, np.uint32),
+        table,
+    )
+    return table
