@@ -9,6 +9,7 @@ from fegsam.data.estimates import (
     fitted_q_evaluation,
     weighted_importance_sampling,
 )
+from fegsam.data.holding import Split, SplitReader, hold_out, read_held_out
 from fegsam.data.live_reader import LiveReader
 from fegsam.data.log import LogReader
 from fegsam.data.minari import import_minari
@@ -23,11 +24,15 @@ __all__ = [
     "LogSummary",
     "ReturnEstimate",
     "Rows",
+    "Split",
+    "SplitReader",
     "check_log",
     "describe",
     "doubly_robust",
     "fitted_q_evaluation",
+    "hold_out",
     "import_minari",
+    "read_held_out",
     "simulate_log",
     "summarise",
     "weighted_importance_sampling",
