@@ -9,6 +9,7 @@ from fegsam.data.estimates import (
     fitted_q_evaluation,
     weighted_importance_sampling,
 )
+from fegsam.data.facts import TruncationWarning, summarise_rows, warn_of_truncation
 from fegsam.data.holding import Split, SplitReader, hold_out, read_held_out
 from fegsam.data.live_reader import LiveReader
 from fegsam.data.log import LogReader
@@ -26,6 +27,7 @@ __all__ = [
     "Rows",
     "Split",
     "SplitReader",
+    "TruncationWarning",
     "check_log",
     "describe",
     "doubly_robust",
@@ -35,5 +37,7 @@ __all__ = [
     "read_held_out",
     "simulate_log",
     "summarise",
+    "summarise_rows",
+    "warn_of_truncation",
     "weighted_importance_sampling",
 ]

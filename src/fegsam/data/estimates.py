@@ -95,7 +95,7 @@ def weighted_importance_sampling(
     >>> bool(found.standard_error > 0), bool(found.effective_episodes < 50)
     (True, True)
     """
-    episodes, ratios = _episodes(rows), _ratios(rows, target_policy)
+    episodes, ratios = episodes_of(rows), ratios_of(rows, target_policy)
     weights, returns = np.ones(len(episodes.starts)), np.zeros(len(episodes.starts))
     discounts = np.ones(len(episodes.starts))
     for going, at in episodes.steps():
@@ -138,12 +138,12 @@ def doubly_robust(rows: Rows, q: ArrayLike, target_policy: ArrayLike) -> ReturnE
     True
     """
     guess = finite_array(q, "q", "(S, A)")
-    target = _policy(rows, target_policy)
+    target = policy_of(rows, target_policy)
     if guess.shape != target.shape:
         raise ProblemError(
             f"q has shape {guess.shape} and target_policy {target.shape}: give both (S, A)"
         )
-    episodes, ratios = _episodes(rows), _ratios(rows, target)
+    episodes, ratios = episodes_of(rows), ratios_of(rows, target)
     values = (target * guess).sum(axis=1)
     found = values[rows.observation[episodes.starts]]
     weights, discounts = np.ones(len(found)), np.ones(len(found))
@@ -188,9 +188,9 @@ def fitted_q_evaluation(rows: Rows, target_policy: ArrayLike) -> FittedQ:
     >>> bool(abs(found.value - fg.policy_value(walk, go)[0]) < 4 * found.standard_error)
     True
     """
-    target = _policy(rows, target_policy)
+    target = policy_of(rows, target_policy)
     states, actions = target.shape
-    episodes = _episodes(rows)
+    episodes = episodes_of(rows)
     at = np.flatnonzero(~rows.gap)
     cells = rows.observation[at] * actions + rows.action[at]
     counts = np.bincount(cells, minlength=states * actions)
@@ -237,7 +237,7 @@ def _first_order(
     return ReturnEstimate(value, error, float(count))
 
 
-def _episodes(rows: Rows) -> _Episodes:
+def episodes_of(rows: Rows) -> _Episodes:
     ends = np.flatnonzero(rows.gap)
     if not len(ends) or not rows.gap[-1]:
         raise ProblemError(
@@ -247,7 +247,7 @@ def _episodes(rows: Rows) -> _Episodes:
     return _Episodes(starts, ends - starts)
 
 
-def _policy(rows: Rows, policy: ArrayLike) -> FloatArray:
+def policy_of(rows: Rows, policy: ArrayLike) -> FloatArray:
     """The target policy, with at least the states and actions that occur."""
     table = real_array(policy, "target_policy", "(S, A)")
     if rows.observation.ndim != 1:
@@ -264,11 +264,11 @@ def _policy(rows: Rows, policy: ArrayLike) -> FloatArray:
     return check_policy(table, table.shape[0], table.shape[1], "target_policy")
 
 
-def _ratios(rows: Rows, policy: ArrayLike | None) -> FloatArray:
+def ratios_of(rows: Rows, policy: ArrayLike | None) -> FloatArray:
     """(L): the importance ratios; 1 in gaps."""
     aims = rows.target
     if policy is not None:
-        aims = _policy(rows, policy)[rows.observation, rows.action]
+        aims = policy_of(rows, policy)[rows.observation, rows.action]
     ratios = np.where(rows.gap, 1.0, aims / rows.behavior)
     if np.isnan(ratios).any():
         missing = "behavior_probability" if np.isnan(rows.behavior[~rows.gap]).any() else "a target"

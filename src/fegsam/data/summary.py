@@ -97,8 +97,8 @@ class Tally:
         size = features.dimension if features is not None else 0
         self._matrices = np.zeros((2, size, size)) if 0 < size <= LARGEST_MATRIX else None
 
-    def add(self, rows: Rows, scanner: Scanner) -> None:
-        """Add the latest rows of a scanner."""
+    def add(self, rows: Rows, scanner: Scanner | None) -> None:
+        """Add the latest rows of a scanner, or rows whose places are not known."""
         if not len(rows.gap):
             return
         on = ~rows.gap
@@ -141,7 +141,7 @@ class Tally:
         found = np.bincount(cells, minlength=counts.size)
         self._counts = counts + found.reshape(counts.shape)
 
-    def _add_ratios(self, rows: Rows, on: np.ndarray, scanner: Scanner) -> np.ndarray:
+    def _add_ratios(self, rows: Rows, on: np.ndarray, scanner: Scanner | None) -> np.ndarray:
         """(L): the importance ratios; 1 where they are not known, and in gaps."""
         aims = rows.target
         if self._target is not None and rows.observation.ndim == 1:
@@ -152,7 +152,8 @@ class Tally:
             self._ratios += np.array([len(known), known.sum(), known @ known])
             if known.max() > self._ratio_max:
                 self._ratio_max = float(known.max())
-                self._place = scanner.place(int(np.nanargmax(ratios)))
+                if scanner is not None:
+                    self._place = scanner.place(int(np.nanargmax(ratios)))
         return np.where(np.isnan(ratios), 1.0, ratios)
 
     def _add_features(self, rows: Rows, ratios: np.ndarray, features: FeatureMap) -> None:

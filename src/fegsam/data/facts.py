@@ -1,0 +1,100 @@
+"""What is in the rows of an agent, once they are in memory, as `summarise` says it of a log."""
+
+from __future__ import annotations
+
+import warnings
+
+from numpy.typing import ArrayLike
+
+from fegsam.data.describe import stable
+from fegsam.data.estimates import policy_of
+from fegsam.data.rows import Rows
+from fegsam.data.scanner import Limits
+from fegsam.data.summary import LogSummary, Tally
+from fegsam.problem.checks import integer
+from fegsam.problem.feature_maps import FeatureMap
+
+
+class TruncationWarning(RuntimeWarning):
+    """Episodes that are cut short may make temporal differences with these features diverge.
+
+    Examples
+    --------
+    >>> issubclass(TruncationWarning, RuntimeWarning)
+    True
+    """
+
+
+def summarise_rows(
+    rows: Rows,
+    *,
+    num_states: int | None = None,
+    num_actions: int | None = None,
+    target_policy: ArrayLike | None = None,
+    features: FeatureMap | None = None,
+) -> LogSummary:
+    """Say what is in the rows of one agent: ends, cells seen, ratios, the truncation eigenvalue.
+
+    Parameters
+    ----------
+    rows : Rows
+    num_states, num_actions : int, optional
+        By default, as many as occur.
+    target_policy : (S, A) array, optional
+        By default the rows' own `target`.
+    features : optional
+        A map of `fegsam.features`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fegsam as fg
+    >>> walk, go = fg.examples.two_state(), fg.policies.uniform(2, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = fg.data.simulate_log(f"{folder}/log.csv", walk, go, episodes=3, length=5, seed=0)
+    ...     rows = fg.LogSource(path).read(discount=0.9)
+    >>> found = fg.data.summarise_rows(rows, target_policy=go)
+    >>> found.truncated, found.ratio_max, found.effective_rows
+    (3, 1.0, 15.0)
+    """
+    target = None if target_policy is None else policy_of(rows, target_policy)
+    if target is not None:
+        num_states, num_actions = target.shape
+    limits = Limits(
+        -1 if num_states is None else integer(num_states, "num_states"),
+        -1 if num_actions is None else integer(num_actions, "num_actions"),
+    )
+    tally = Tally(limits, target, features)
+    tally.add(rows, None)
+    return tally.summary(limits)
+
+
+def warn_of_truncation(summary: LogSummary, who: str) -> None:
+    """Warn where the truncation eigenvalue of an agent's rows is 1 or larger.
+
+    >>> import numpy as np, warnings
+    >>> import fegsam as fg
+    >>> gap = np.array([False, True])
+    >>> rows = fg.data.Rows(
+    ...     np.array([0, 1]),
+    ...     np.zeros(2, int),
+    ...     np.zeros(2),
+    ...     np.array([0.9, 0]),
+    ...     *np.ones((2, 2)),
+    ...     gap,
+    ... )
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     found = fg.data.summarise_rows(rows, features=fg.features.table([[1.0], [2.0]]))
+    ...     warn_of_truncation(found, "agent 0")
+    >>> print(caught[0].message)
+    The truncation eigenvalue of agent 0 is 3.24: cut episodes may make TD diverge; use TDC, longer
+    episodes or other features.
+    """
+    if not stable(summary):
+        warnings.warn(
+            f"The truncation eigenvalue of {who} is {summary.truncation_eigenvalue:.3g}: cut "
+            "episodes may make TD diverge; use TDC, longer episodes or other features.",
+            TruncationWarning,
+            stacklevel=2,
+        )
