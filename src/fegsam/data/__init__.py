@@ -14,12 +14,14 @@ from fegsam.data.holding import Split, SplitReader, hold_out, read_held_out
 from fegsam.data.live_reader import LiveReader
 from fegsam.data.log import LogReader
 from fegsam.data.minari import import_minari
+from fegsam.data.quality import HeldOut
 from fegsam.data.rows import Rows
 from fegsam.data.simulated import simulate_log
 from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
     "FittedQ",
+    "HeldOut",
     "LiveReader",
     "LogReader",
     "LogSummary",
