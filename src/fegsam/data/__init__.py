@@ -9,6 +9,7 @@ from fegsam.data.estimates import (
     fitted_q_evaluation,
     weighted_importance_sampling,
 )
+from fegsam.data.evaluation import Evaluation
 from fegsam.data.facts import TruncationWarning, summarise_rows, warn_of_truncation
 from fegsam.data.holding import Split, SplitReader, hold_out, read_held_out
 from fegsam.data.live_reader import LiveReader
@@ -20,6 +21,7 @@ from fegsam.data.simulated import simulate_log
 from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
+    "Evaluation",
     "FittedQ",
     "HeldOut",
     "LiveReader",
