@@ -9,6 +9,7 @@ from fegsam.algorithms.alg5_off_policy_linear_td import OffPolicyLinearTD
 from fegsam.algorithms.linear_q_learning import LinearQLearning
 from fegsam.algorithms.sarsa import Sarsa
 from fegsam.algorithms.tdc import TDC
+from fegsam.data.evaluation import Evaluation
 from fegsam.data.federation import DataFederation
 from fegsam.data.live import LiveSource
 from fegsam.data.log import LogSource
@@ -38,6 +39,7 @@ __all__ = [
     "ControlVariates",
     "DataFederation",
     "DivergenceWarning",
+    "Evaluation",
     "Federation",
     "History",
     "LinearQLearning",

@@ -96,12 +96,12 @@ def prepare(
     if sampling == "iid":
         require_fixed_policies(algorithm, "i.i.d. windows have no such policy")
     if isinstance(problem, DataFederation):
-        on_data = check_data(problem, algorithm, step_size, num_steps, sampling)
-        dimension, discount = on_data.dimension, problem.discount
+        plan = check_data(problem, algorithm, step_size, num_steps, sampling)
+        dimension, discount = plan.needs.dimension, problem.discount
     else:
         check_algorithm(algorithm, problem)
         check_chains(problem, algorithm.policies(problem))
-        on_data, dimension = None, algorithm.dimension(problem)
+        plan, dimension = None, algorithm.dimension(problem)
         discount = problem.discount if isinstance(problem, Federation) else None
     initial = np.zeros(dimension)
     if initial_params is not None:
@@ -142,9 +142,9 @@ def prepare(
     if resume_from is not None:
         start = check_resumable(resume_from, settings)
     if isinstance(problem, DataFederation):
-        assert on_data is not None
+        assert plan is not None
         times = _output_times(settings)
-        job = data_job(problem, algorithm, on_data, method, settings, initial, start, known, times)
+        job = data_job(problem, algorithm, plan, method, settings, initial, start, known, times)
     else:
         job = _flatten(problem, algorithm, method, settings, initial, start, known)
     return dataclasses.replace(job, schedule=schedule, discount=discount)

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fegsam.algorithms.on_data import OnData, needs_of
 from fegsam.algorithms.rule import Algorithm
 from fegsam.data.demands import check_log
+from fegsam.data.division import Division, divide
+from fegsam.data.facts import warn_of_truncation
 from fegsam.data.federation import DataFederation
+from fegsam.data.log import LogSource
+from fegsam.data.quality import HeldOut
+from fegsam.data.summary import LogSummary
 from fegsam.engines.job import Agents, Chain, Job, Sampling
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint
-from fegsam.history.recorder import Truth
+from fegsam.history.recorder import Measure, Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method
+
+
+class DataPlan(NamedTuple):
+    """How an algorithm runs on data, and which rows are held out."""
+
+    needs: OnData
+    division: Division
 
 
 def check_data(
@@ -22,7 +36,7 @@ def check_data(
     step_size: float,
     num_steps: int,
     sampling: Sampling,
-) -> OnData:
+) -> DataPlan:
     """How the algorithm runs on the data; a `ProblemError` if the data does not suffice.
 
     Every log is read once, so that a damaged one is refused before any step.
@@ -33,8 +47,9 @@ def check_data(
             "not have; leave it out."
         )
     needs = needs_of(algorithm, data)
+    summaries: dict[int, LogSummary] = {}
     for source in data.logs:
-        check_log(
+        found = check_log(
             source,
             algorithm=type(algorithm).__name__,
             num_steps=num_steps,
@@ -45,19 +60,60 @@ def check_data(
             target_policy=data.target_policy,
             features=needs.features,
         )
+        for agent, kind in enumerate(data.assignment):
+            if data.kinds[kind].source is source:
+                summaries[agent] = found[data.kinds[kind].value]
+        for value, summary in found.items():
+            warn_of_truncation(summary, f"{source.path}" + ("" if value is None else f", {value}"))
     live = any(not kind.is_log for kind in data.kinds)
     if needs.weighted and live and data.target_policy is None:
         raise ProblemError(
             f"{type(algorithm).__name__} evaluates a policy and the data has none; pass "
             "target_policy= to DataFederation."
         )
-    return needs
+    return DataPlan(needs, divide(data, summaries, num_steps))
+
+
+def measure_of(data: DataFederation, plan: DataPlan, horizon: int) -> Measure | None:
+    """What is measured of the averages: on held-out rows, and by trying the greedy policy."""
+    needs, rows = plan.needs, plan.division.held_out()
+    held = None
+    if rows:
+        held = HeldOut(
+            rows,
+            kind="control" if needs.control else "values",
+            features=needs.features,
+            num_states=data.num_states,
+            num_actions=data.num_actions,
+            off_policy=needs.weighted,
+            target_policy=data.target_policy,
+            horizon=horizon,
+        )
+    tried = data.evaluation if needs.control else None
+    if held is None and tried is None:
+        return None
+
+    def measure(averages: np.ndarray) -> dict[str, np.ndarray]:
+        found: dict[str, np.ndarray] = {}
+        if held is not None:
+            # TDC's second half of the parameters has no values.
+            found |= held.measure(averages[:, : held.dimension])
+            del found["moved"]
+        if tried is not None:
+            place = next(
+                kind.source for kind in data.kinds if not isinstance(kind.source, LogSource)
+            )
+            index = getattr(place, "index", None)
+            found |= tried.measure(place.make, averages, features=needs.features, index=index)
+        return found
+
+    return measure
 
 
 def data_job(
     data: DataFederation,
     algorithm: Algorithm,
-    on_data: OnData,
+    plan: DataPlan,
     method: Method,
     settings: Settings,
     initial: np.ndarray,
@@ -74,7 +130,7 @@ def data_job(
         rule=algorithm.rule,
         tables=None,
         window=algorithm.window,
-        dimension=on_data.dimension,
+        dimension=plan.needs.dimension,
         agents=Agents(data.assignment.astype(np.uint32), kinds, kinds),
         chain=Chain(nothing, nothing, nothing, nothing, nothing, np.uint64(0), np.uint64(0)),
         initial_params=initial,
@@ -83,5 +139,7 @@ def data_job(
         output_times=output_times,
         method=method,
         data=data,
-        on_data=on_data,
+        on_data=plan.needs,
+        reader=plan.division.learning,
+        measure=measure_of(data, plan, algorithm.window),
     )

@@ -103,6 +103,7 @@ def _federation(folder, episodes, features=None, target=None, **options):
         num_actions=ACTIONS,
         features=features,
         target_policy=target,
+        held_out=0,
         **options,
     )
 

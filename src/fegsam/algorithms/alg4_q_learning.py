@@ -110,7 +110,7 @@ class QLearning:
         """How the rule runs on recorded data."""
         states, actions = state_count(self, data), action_count(self, data)
         tables = QTables(np.zeros((1, 0)), np.float64(data.discount), np.uint64(actions))
-        return OnData(states * actions, lambda rows, actions: tables)
+        return OnData(states * actions, lambda rows, actions: tables, control=True)
 
     def structure(self, problem: Problem) -> Control:
         return Control()

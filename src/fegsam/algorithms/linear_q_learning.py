@@ -163,7 +163,7 @@ class LinearQLearning:
                 np.uint64(1),
             )
 
-        return OnData(made.dimension * count, tables, made)
+        return OnData(made.dimension * count, tables, made, control=True)
 
     def structure(self, problem: Problem) -> Opaque:
         return Opaque()

@@ -25,6 +25,8 @@ class OnData:
     """what makes these rows; None: the rule reads state numbers"""
     dense: bool = False
     """whether the rule needs full rows, also of sparse features"""
+    control: bool = False
+    """whether the parameters are action values"""
     weighted: bool = False
     """whether the rule reads importance ratios"""
 

@@ -106,4 +106,4 @@ def squared_maximum(parts: FloatArray) -> tuple[FloatArray, FloatArray]:
         spread = (squares - own**2) / (count - 1) - others**2
         chosen = (others**2 - spread / (count - 2)).argmax(axis=1)
         terms[k], variances[k] = others[at, chosen] * own[at, chosen], variance[at, chosen]
-    return terms.mean(axis=0), np.sqrt(variances.mean(axis=0))
+    return terms.mean(axis=0), np.sqrt(np.maximum(variances.mean(axis=0), 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.data.content import content_of
+from fegsam.data.evaluation import Evaluation
 from fegsam.data.log import LogSource
 from fegsam.data.rows import Rows
 from fegsam.errors import ProblemError, shown
@@ -53,6 +55,8 @@ class Live(Protocol):
 
     def spaces(self) -> Spaces: ...
 
+    def make(self) -> Any: ...
+
     def open(self, *, discount: float, seed: int, agent: int) -> Reader: ...
 
     def fingerprint(self) -> str: ...
@@ -93,6 +97,12 @@ class DataFederation:
         The policy to evaluate off-policy, unless the logs have a column `target_probability`.
     features : FeatureMap, optional
         Features of a linear value function, from `fegsam.features`.
+    held_out : float
+        The share of each log's episodes that nobody learns from. What was learned is measured on
+        them, and on rows of live sources that are drawn apart. With 0, or for a log with fewer than
+        20 episodes, nothing is held out.
+    evaluation : Evaluation, optional
+        Episodes in which the greedy policy of learned action values is tried; for live sources.
 
     Examples
     --------
@@ -117,6 +127,8 @@ class DataFederation:
     num_actions: int | None
     target_policy: FloatArray | Callable[[np.ndarray], ArrayLike] | None
     features: FeatureMap | None
+    held_out: float
+    evaluation: Evaluation | None
 
     def __init__(
         self,
@@ -129,6 +141,8 @@ class DataFederation:
         num_actions: int | None = None,
         target_policy: TargetPolicy | None = None,
         features: FeatureMap | None = None,
+        held_out: float = 0.1,
+        evaluation: Evaluation | None = None,
     ) -> None:
         kinds = _kinds(sources)
         agents = len(kinds) if num_agents is None else integer(num_agents, "num_agents")
@@ -150,6 +164,8 @@ class DataFederation:
             "num_actions": actions,
             "target_policy": _target(target_policy, states, actions),
             "features": features,
+            "held_out": fraction(held_out, "held_out") if held_out else 0.0,
+            "evaluation": _evaluation(evaluation, kinds),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -177,11 +193,20 @@ class DataFederation:
         found = {id(kind.source): kind.source for kind in self.kinds}
         return tuple(source for source in found.values() if isinstance(source, LogSource))
 
-    def reader(self, agent: int, seed: int) -> Reader:
-        """The reader of an agent's rows; a live source draws them under `seed`."""
-        kind = self.kinds[self.assignment[agent]]
+    def reader(
+        self, agent: int, seed: int, *, like: int | None = None, passes: int | None = None
+    ) -> Reader:
+        """The reader of an agent's rows; a live source draws them under `seed`.
+
+        An agent that is not one of the federation reads what the agent `like` reads. A log is read
+        `passes` times instead of its own number.
+        """
+        kind = self.kinds[self.assignment[agent if like is None else like]]
         if isinstance(kind.source, LogSource):
-            return kind.source.open(
+            source = kind.source
+            if passes is not None:
+                source = dataclasses.replace(source, passes=passes)
+            return source.open(
                 discount=self.discount,
                 agent=kind.value,
                 num_states=self.num_states,
@@ -194,7 +219,7 @@ class DataFederation:
         state = hashlib.sha256(
             f"DataFederation {self.discount!r} {self.num_states} {self.num_actions}".encode()
         )
-        state.update(self.assignment.tobytes())
+        state.update(self.assignment.tobytes() + content_of(self.held_out))
         digests = {
             id(kind.source): (
                 kind.source.digest()
@@ -266,6 +291,21 @@ def _target(
             "num_states= and num_actions=."
         )
     return check_policy(policy, states, actions, "target_policy")
+
+
+def _evaluation(evaluation: Any, kinds: tuple[Kind, ...]) -> Evaluation | None:
+    if evaluation is None:
+        return None
+    if not isinstance(evaluation, Evaluation):
+        raise ProblemError(
+            f"evaluation is {shown(evaluation)}; give fegsam.Evaluation(episodes=200)."
+        )
+    if all(kind.is_log for kind in kinds):
+        raise ProblemError(
+            "evaluation tries a policy in an environment, and all sources are logs; leave it out "
+            "and look at ope_return."
+        )
+    return evaluation
 
 
 def _check_one_agent_a_log(data: DataFederation) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fegsam.algorithms.on_data import OnData
-from fegsam.data.federation import DataFederation
+from fegsam.data.federation import DataFederation, Reader
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Measure, Truth
@@ -99,6 +99,8 @@ class Job:
     """the recorded data of the agents, which then have no chain"""
     on_data: OnData | None = None
     """how the rule runs on it"""
+    reader: Callable[[int, int], Reader] | None = None
+    """opens the rows that an agent learns from, given its number and a seed"""
     measure: Measure | None = None
     """what else is measured of the averages"""
 

@@ -276,12 +276,13 @@ class RecordedAgent:
 
 def recorded_agent(job: Job, index: int, agent: int, steps: Steps) -> RecordedAgent:
     """The `agent`-th agent under the `index`-th seed, at the start of its data."""
-    data, needs = job.data, job.on_data
+    data, needs, open_reader = job.data, job.on_data, job.reader
     assert data is not None
     assert needs is not None
+    assert open_reader is not None
     kind = int(data.assignment[agent])
     stream = RecordedStream(
-        data.reader(agent, job.settings.seeds[index]),
+        open_reader(agent, job.settings.seeds[index]),
         needs,
         data.target_policy,
         window=job.window,

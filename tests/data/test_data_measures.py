@@ -1,0 +1,97 @@
+"""What a run on data measures: on held-out episodes, apart from those that agents learn from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fegsam as fg
+from fegsam.data.division import divide
+from helpers.logs import Episode, observation_log, random_episodes, write
+
+STATES, ACTIONS, GAMMA = 5, 3, 0.9
+SIZES = {"discount": GAMMA, "num_states": STATES, "num_actions": ACTIONS}
+RUN = {"step_size": 0.1, "sync_period": 5, "engine": "reference"}
+
+
+def _log(folder, episodes, **options):
+    path = write(folder / f"{len(episodes)}.parquet", observation_log(episodes))
+    return fg.LogSource(path, **options)
+
+
+def _marked(count):
+    """Episodes of three steps whose rewards are their own number."""
+    return [
+        Episode(e, [0, 1, 2, 0], [0, 1, 2], [float(e)] * 3, [0.5] * 3, True) for e in range(count)
+    ]
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_nobody_learns_from_a_held_out_episode(tmp_path, passes) -> None:
+    data = fg.DataFederation(_log(tmp_path, _marked(50), passes=passes), held_out=0.2, **SIZES)
+    (summary,) = fg.data.summarise(data.logs[0]).values()
+    division = divide(data, {0: summary}, num_steps=90)
+    learned = division.learning(0, seed=1).read(10**6)
+    (held,) = division.held_out()
+    apart = {*learned.reward[~learned.gap].tolist()}, {*held.reward[~held.gap].tolist()}
+    assert not apart[0] & apart[1]
+    assert apart[0] | apart[1] == {float(e) for e in range(50)}
+    assert len(apart[1]) == 10
+    assert (~learned.gap).sum() == 3 * 40 * passes
+
+
+def test_a_short_log_is_not_divided_and_nothing_is_measured(tmp_path) -> None:
+    data = fg.DataFederation(_log(tmp_path, _marked(19)), **SIZES)
+    history = fg.run(data, fg.QLearning(), num_steps=57, **RUN)
+    assert "residual" not in history.data
+    assert np.isnan(history.data.squared_error.values).all()
+
+
+def test_steps_that_the_held_out_episodes_would_be_needed_for_are_refused(tmp_path) -> None:
+    data = fg.DataFederation(_log(tmp_path, _marked(50)), held_out=0.5, **SIZES)
+    with pytest.raises(fg.ProblemError, match="25 of 50 episodes are held out"):
+        fg.run(data, fg.QLearning(), num_steps=150, **RUN)
+
+
+def test_the_measures_are_those_of_the_held_out_rows_and_fall(tmp_path) -> None:
+    mdp = fg.examples.garnet(STATES, ACTIONS, 3, discount=GAMMA, seed=3)
+    go = fg.policies.uniform(STATES, ACTIONS)
+    path = fg.data.simulate_log(tmp_path / "a.parquet", mdp, go, episodes=300, length=20, seed=0)
+    data = fg.DataFederation(fg.LogSource(path), held_out=0.25, target_policy=go, **SIZES)
+    algorithm = fg.OffPolicyTabularTD(2)
+    history = fg.run(data, algorithm, num_steps=3000, record=1500, record_params=True, **RUN)
+    (summary,) = fg.data.summarise(data.logs[0]).values()
+    held = fg.data.HeldOut(
+        divide(data, {0: summary}, 3000).held_out(),
+        num_states=STATES,
+        num_actions=ACTIONS,
+        off_policy=True,
+        target_policy=go,
+        horizon=2,
+    )
+    expected = held.measure(history.data.average_params.values[0])
+    for name in ("residual", "distance_to_estimate", "start_value", "td_error"):
+        np.testing.assert_allclose(history.data[name].values[0], expected[name], 1e-12)
+    assert history.data.distance_to_estimate[0, -1] < history.data.distance_to_estimate[0, 0] / 20
+    truth = fg.policy_value(mdp, go)
+    off = ((history.data.average_params.values[0, -1] - truth) ** 2).max()
+    found = history.data.distance_to_estimate[0, -1]
+    assert abs(found - off) < 4 * history.data.distance_to_estimate_standard_error[0, -1]
+
+
+def test_live_agents_are_measured_on_rows_of_their_own(tmp_path) -> None:
+    lake = fg.LiveSource(
+        "FrozenLake-v1", fg.policies.uniform(16, 4), options={"is_slippery": False}
+    )
+    data = fg.DataFederation(lake, discount=0.9, num_agents=2, evaluation=fg.Evaluation(episodes=4))
+    history = fg.run(
+        data, fg.QLearning(), num_steps=3000, record=1500, **(RUN | {"step_size": 0.5})
+    )
+    assert history.data.greedy_return.values[0].tolist() == [0.0, 1.0, 1.0]
+    assert history.data.distance_to_estimate[0, -1] < 0.1 * history.data.distance_to_estimate[0, 0]
+
+
+def test_an_evaluation_without_an_environment_is_refused(tmp_path) -> None:
+    log = _log(tmp_path, random_episodes(seed=0, count=5))
+    with pytest.raises(fg.ProblemError, match="all sources are logs"):
+        fg.DataFederation(log, evaluation=fg.Evaluation(), **SIZES)
