@@ -73,6 +73,8 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
             f"indptr {number}": rows.indptr,
         }
         arrays[f"rewards {number}"] = mdp.rewards
+        if mdp.discounts is not None:
+            arrays[f"discounts {number}"] = mdp.discounts
     header = {
         "what": "share",
         "fingerprint": part.fingerprint,
@@ -106,7 +108,7 @@ def load_share(path: str | pathlib.Path) -> Experiment:
             MDP(
                 sparse.csr_array(parts, shape=(states * actions, states)),
                 rewards,
-                header["discount"],
+                arrays.get(f"discounts {number}", header["discount"]),
             )
         )
     (name, options), own = header["algorithm"], header["own_steps"]
