@@ -40,19 +40,30 @@ def check_discount(
         isinstance(discount, np.ndarray) and discount.ndim == 0
     ):
         return fraction(discount, "discount"), None
-    states = transitions.shape[1]
+    states = (len(transitions.indptr) - 1) // num_actions
     table = _compact(_check_shape(discount, (states, num_actions, states)))
     if table.size == 1:
         return fraction(table.item(), "discount"), None
-    rows = np.repeat(np.arange(states * num_actions), np.diff(transitions.indptr))
-    cells = rows // num_actions, rows % num_actions, transitions.indices
-    largest = float(discounts_at(table, *cells).max())
+    largest = float(discounts_at(table, *possible(transitions, num_actions)).max())
     if largest == 0.0:
         raise ProblemError(
             "discount is 0 on every possible transition, but some must continue: give a positive "
             "discount to the transitions that do not end an episode"
         )
     return largest, read_only(table)
+
+
+def possible(
+    transitions: sparse.csr_array, num_actions: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """s, a and s' of every possible transition, in the order of the entries of `transitions`.
+
+    >>> possible(sparse.csr_array([[0.0, 1.0], [0.5, 0.5]]), 1)
+    (array([0, 1, 1]), array([0, 0, 0]), array([1, 0, 1]))
+    """
+    rows = np.arange(len(transitions.indptr) - 1)
+    states, actions = np.divmod(np.repeat(rows, np.diff(transitions.indptr)), num_actions)
+    return states, actions, transitions.indices.astype(np.int64)
 
 
 def discounts_at(

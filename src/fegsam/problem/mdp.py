@@ -31,7 +31,7 @@ from fegsam.problem.checks import (
     several,
     stochastic_rows,
 )
-from fegsam.problem.discounts import check_discount, discounts_at
+from fegsam.problem.discounts import check_discount, discounts_at, possible
 from fegsam.problem.policies import check_policy
 
 
@@ -179,9 +179,8 @@ class MDP:
         """
         if self.discounts is None:
             return self.transitions
-        states, actions, moves = *self.rewards.shape, self.transitions
-        cells = np.repeat(np.arange(states * actions), np.diff(moves.indptr))
-        each = self.discounts_of(cells // actions, cells % actions, moves.indices)
+        moves = self.transitions
+        each = self.discounts_of(*possible(moves, self.num_actions))
         weighted = sparse.csr_array(
             (moves.data * (each / self.discount), moves.indices.copy(), moves.indptr.copy()),
             shape=moves.shape,

@@ -154,7 +154,7 @@ def test_many_states_with_rare_ends_have_certified_values(states: int) -> None:
     mdp = fg.MDP(moves, rng.random((states, 1)), discount)
     always = np.ones((states, 1))
     inner = sparse.eye_array(states) - moves @ sparse.diags_array(discount)
-    truth = spsolve(sparse.csc_array(inner), mdp.rewards[:, 0])
+    truth: Any = spsolve(sparse.csc_array(inner), mdp.rewards[:, 0])
     assert_allclose(fg.policy_value(mdp, always), truth, rtol=0, atol=1e-9)
     fed = fg.Federation(mdp, always, num_agents=1)
     assert_allclose(fg.fixed_point(fed, fg.QLearning()), truth, rtol=0, atol=1e-9)
