@@ -108,9 +108,9 @@ OFFSETS = _rng.uniform(-1, 1, (KINDS, NOISE_STATES, NOISE_DIM))
 
 class World:
     """The arrays of a problem: one environment and one behaviour policy per kind; some steps and
-    starts impossible."""
+    starts impossible. With `episodes` every transition has its own discount, often 0."""
 
-    def __init__(self, states: int, zeros: float) -> None:
+    def __init__(self, states: int, zeros: float, episodes: bool = False) -> None:
         rng = np.random.default_rng(states)
         self.states = states
         self.transitions = rows(rng, KINDS, states, ACTIONS, states, zeros=zeros)
@@ -119,11 +119,17 @@ class World:
         self.target = rows(rng, states, ACTIONS)
         self.features = rng.uniform(-1, 1, (states, FEATURES))
         self.first = rows(rng, states, zeros=0.5)
+        shape = self.transitions.shape
+        self.gamma = DISCOUNT * rng.choice([0.0, 0.7, 1.0], shape) if episodes else DISCOUNT
+
+    def discount(self, kind: int) -> Any:
+        """The discount of a kind's MDP, or those of its transitions."""
+        return self.gamma if isinstance(self.gamma, float) else self.gamma[kind]
 
     def federation(self, num_agents: int, differ: str) -> Any:
         """Agents that differ in their "policies", in their "mdps", or in "both"."""
         kinds = range(1 if differ == "policies" else KINDS)
-        mdps = [fg.MDP(self.transitions[k], self.rewards[k], DISCOUNT) for k in kinds]
+        mdps = [fg.MDP(self.transitions[k], self.rewards[k], self.discount(k)) for k in kinds]
         return fg.Federation(
             mdps if len(mdps) > 1 else mdps[0],
             behavior_policies=self.behavior[0] if differ == "mdps" else self.behavior,
@@ -136,6 +142,7 @@ class World:
 
 
 SMALL = World(states=6, zeros=0.4)
+EPISODES = World(states=6, zeros=0.4, episodes=True)
 
 
 @functools.cache
@@ -176,7 +183,8 @@ def case(
     problem = world.federation(num_agents, differ)
     mdp_of = [k if differ != "policies" else 0 for k in range(KINDS)]
     policy_of = [k if differ != "mdps" else 0 for k in range(KINDS)]
-    tables = {"rewards": world.rewards[mdp_of], "gamma": DISCOUNT}
+    gamma = world.gamma if isinstance(world.gamma, float) else world.gamma[mdp_of]
+    tables: dict[str, Any] = {"rewards": world.rewards[mdp_of], "gamma": gamma}
     off_policy = tables | {"target": world.target, "behavior": world.behavior[policy_of], "n": n}
     if name == "alg2":
         tables |= {"features": world.features, "n": n}

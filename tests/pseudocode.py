@@ -5,7 +5,8 @@ Plain Python and NumPy, sharing no code with the library. Nothing is drawn here:
 replayed. Agent i's path is `states[i]` = S_0 .. S_{T+n-1} and `actions[i]` = A_0 .. A_{T+n-2};
 where each step has a window of its own (i.i.d. sampling) `states[i]` is (T, n+1) and `actions[i]`
 is (T, n). S and A are the window of step t, so that S[j] is the paper's S_l at l = t+j. Agent i is
-of kind `kinds[i]`, by which `rewards`, `behavior`, `G` and `b` are indexed. The pseudo-code draws
+of kind `kinds[i]`, by which `rewards`, `behavior`, `G` and `b` are indexed. `gamma` is a number, or
+the discounts of all transitions, (S, A, S) for each kind. The pseudo-code draws
 A_{t+n} and S_{t+n+1} in iteration t and first uses them in iteration t+1, so T iterations see T+n-1
 transitions.
 """
@@ -62,6 +63,13 @@ def initial(start: np.ndarray | None, agents: int, dim: int) -> np.ndarray:
     )
 
 
+def discounts(gamma, kind: int, S: list[int], A: list[int]) -> list[float]:
+    """The discount of each transition of a window."""
+    if isinstance(gamma, float):
+        return [gamma] * len(A)
+    return [gamma[kind][S[j], A[j], S[j + 1]] for j in range(len(A))]
+
+
 def algorithm_1(
     states: Paths,
     G: Sequence[Operator],
@@ -103,7 +111,7 @@ def algorithm_2(
     actions: Paths,
     *,
     rewards,
-    gamma: float,
+    gamma,
     features,
     kinds,
     n: int,
@@ -119,8 +127,9 @@ def algorithm_2(
     for t in range(T):
         for i in range(N):
             R, S, A = rewards[kinds[i]], window(states[i], t, n + 1), window(actions[i], t, n)
-            e = [R[S[j], A[j]] + gamma * phi[S[j + 1]] @ v[i] - phi[S[j]] @ v[i] for j in range(n)]
-            E = sum(gamma**j * e[j] for j in range(n))
+            g = discounts(gamma, kinds[i], S, A)
+            e = [R[S[j], A[j]] + g[j] * phi[S[j + 1]] @ v[i] - phi[S[j]] @ v[i] for j in range(n)]
+            E = sum(prod(g[:j]) * e[j] for j in range(n))
             v[i] = v[i] + alpha * phi[S[0]] * E
         if (t + 1) % K == 0:
             v[:] = v.mean(axis=0)
@@ -133,7 +142,7 @@ def algorithm_3(
     actions: Paths,
     *,
     rewards,
-    gamma: float,
+    gamma,
     target,
     behavior,
     kinds,
@@ -153,9 +162,10 @@ def algorithm_3(
             ratio = [
                 target[s, a] / behavior[kinds[i]][s, a] for s, a in zip(S[:-1], A, strict=True)
             ]
-            e = [R[S[j], A[j]] + gamma * V[i, S[j + 1]] - V[i, S[j]] for j in range(n)]
+            g = discounts(gamma, kinds[i], S, A)
+            e = [R[S[j], A[j]] + g[j] * V[i, S[j + 1]] - V[i, S[j]] for j in range(n)]
             V[i, S[0]] = V[i, S[0]] + alpha * sum(
-                gamma**j * prod(ratio[: j + 1]) * e[j] for j in range(n)
+                prod(g[:j]) * prod(ratio[: j + 1]) * e[j] for j in range(n)
             )
         if (t + 1) % K == 0:
             V[:] = V.mean(axis=0)
@@ -168,7 +178,7 @@ def algorithm_4(
     actions: Paths,
     *,
     rewards,
-    gamma: float,
+    gamma,
     kinds,
     alpha: float,
     K: int,
@@ -187,7 +197,8 @@ def algorithm_4(
                 window(states[i], t, 2),
                 window(actions[i], t, 1),
             )
-            Q[i, s, a] = Q[i, s, a] + alpha * (R[s, a] + gamma * max(Q[i, s_next]) - Q[i, s, a])
+            [g] = discounts(gamma, kinds[i], [s, s_next], [a])
+            Q[i, s, a] = Q[i, s, a] + alpha * (R[s, a] + g * max(Q[i, s_next]) - Q[i, s, a])
         if (t + 1) % K == 0:
             Q[:] = Q.mean(axis=0)
         trace.append(flat)
@@ -199,7 +210,7 @@ def algorithm_5(
     actions: Paths,
     *,
     rewards,
-    gamma: float,
+    gamma,
     features,
     target,
     behavior,
@@ -225,8 +236,9 @@ def algorithm_5(
             ratio = [
                 target[s, a] / behavior[kinds[i]][s, a] for s, a in zip(S[:-1], A, strict=True)
             ]
-            e = [R[S[j], A[j]] + gamma * phi[S[j + 1]] @ v[i] - phi[S[j]] @ v[i] for j in range(n)]
-            E = sum(gamma**j * prod(ratio[: j + 1]) * e[j] for j in range(n))
+            g = discounts(gamma, kinds[i], S, A)
+            e = [R[S[j], A[j]] + g[j] * phi[S[j + 1]] @ v[i] - phi[S[j]] @ v[i] for j in range(n)]
+            E = sum(prod(g[:j]) * prod(ratio[: j + 1]) * e[j] for j in range(n))
             direction = (
                 phi[S[0]] if preconditioners is None else preconditioners[kinds[i]] @ phi[S[0]]
             )
@@ -242,7 +254,7 @@ def tdc(
     actions: Paths,
     *,
     rewards,
-    gamma: float,
+    gamma,
     features,
     target,
     behavior,
@@ -264,9 +276,10 @@ def tdc(
             (s, s_next), (a,) = window(states[i], t, 2), window(actions[i], t, 1)
             phi, phi_next = features[s], features[s_next]
             rho = target[s, a] / behavior[kinds[i]][s, a]
-            delta = rewards[kinds[i]][s, a] + gamma * theta[i] @ phi_next - theta[i] @ phi
+            [g] = discounts(gamma, kinds[i], [s, s_next], [a])
+            delta = rewards[kinds[i]][s, a] + g * theta[i] @ phi_next - theta[i] @ phi
             dot = phi @ w[i]
-            theta[i] += alpha * (rho * delta * phi - gamma * rho * phi_next * dot)
+            theta[i] += alpha * (rho * delta * phi - g * rho * phi_next * dot)
             w[i] += ratio * alpha * (rho * delta - dot) * phi
         if (t + 1) % K == 0:
             flat[:] = flat.mean(axis=0)
@@ -280,7 +293,7 @@ def sarsa(
     act: Callable[[int, int, np.ndarray], int],
     *,
     rewards,
-    gamma: float,
+    gamma,
     kinds,
     alpha: float,
     K: int,
@@ -300,7 +313,8 @@ def sarsa(
             s, a = S[i], A[i]
             s_next = move(i, t, s, a)
             a_next = act(i, t + 1, Q[i, s_next])
-            target = rewards[kinds[i]][s, a] + gamma * Q[i, s_next, a_next]
+            [g] = discounts(gamma, kinds[i], [s, s_next], [a])
+            target = rewards[kinds[i]][s, a] + g * Q[i, s_next, a_next]
             Q[i, s, a] = Q[i, s, a] + alpha * (target - Q[i, s, a])
             S[i], A[i] = s_next, a_next
         if (t + 1) % K == 0:

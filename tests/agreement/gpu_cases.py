@@ -108,6 +108,9 @@ def cases() -> Iterator[Case]:
         yield Case("diverging linear SA", 1, 3, agents, layout, float32=False)
     for agents, layout in itertools.product((40, 1000, 20_000), ("overlay", "table")):
         yield Case("large Q-learning", 1, 3, agents, layout, rounds=_rounds(3))
+    for algorithm in (*LOOK_AHEAD, "Q-learning", "large Q-learning", "TDC"):
+        layout = _layouts(algorithm)[1]
+        yield Case(algorithm, _horizons(algorithm)[-1], 3, 40, layout, episodes=True)
 
 
 def method_cases() -> Iterator[Case]:
@@ -167,6 +170,10 @@ def quick_cases() -> Iterator[Case]:
     yield Case("Q-learning", 1, 2, 11, "shared", **quick)
     yield Case("off-policy tabular TD", 2, 3, 1, "shared", **quick)
     yield Case("off-policy linear TD", 2, 3, 3, "shared", "iid", float32=False)
+    for algorithm in (*LOOK_AHEAD[:3], "Q-learning", "large Q-learning", "TDC"):
+        layout = "overlay" if algorithm == "large Q-learning" else "shared"
+        horizon = min(2, _horizons(algorithm)[-1])
+        yield Case(algorithm, horizon, 3, 5, layout, **quick, episodes=True)
     yield from _quick_methods()
 
 

@@ -71,5 +71,5 @@ def test_cuda_agrees_with_the_others_for_every_method_in_the_simulator() -> None
 def test_every_case_is_named_once() -> None:
     for some in (list(cases()), list(method_cases()), list(quick_cases())):
         assert len({str(case) for case in some}) == len(some)
-    assert len(list(cases())) == 222
+    assert len(list(cases())) == 229
     assert len(list(method_cases())) == 166

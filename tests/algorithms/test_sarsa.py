@@ -10,7 +10,7 @@ import pytest
 
 import fegsam as fg
 import pseudocode
-from cases import ACTIONS, DISCOUNT, KINDS, SMALL
+from cases import ACTIONS, DISCOUNT, EPISODES, KINDS, SMALL
 from fegsam.engines.job import lower_chain
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.randomness import FIRST_STATE, PATH, choose, choose_index, words
@@ -74,7 +74,7 @@ def trace(problem: fg.Federation, policy, seed: int, K: int, num_steps: int) -> 
         move,
         act,
         rewards=SMALL.rewards[mdp_of],
-        gamma=DISCOUNT,
+        gamma=DISCOUNT if problem.discounts is None else EPISODES.gamma[mdp_of],
         kinds=problem.assignment,
         alpha=ALPHA,
         K=K,
@@ -104,7 +104,16 @@ def run(problem: fg.Federation, policy, K: int, num_steps: int = T, **options) -
 @pytest.mark.parametrize("K", [1, 3, 10])
 @pytest.mark.parametrize("differ", ["policies", "mdps"])
 def test_engine_agrees_with_the_pseudocode_at_every_time(policy, K, differ, engine) -> None:
-    problem = SMALL.federation(5, differ)
+    assert_agrees(SMALL.federation(5, differ), policy, K, engine)
+
+
+@pytest.mark.parametrize("engine", ["reference", pytest.param("cpu", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("differ", ["policies", "mdps"])
+def test_engine_agrees_with_the_pseudocode_where_episodes_end(differ, engine) -> None:
+    assert_agrees(EPISODES.federation(5, differ), POLICIES["softmax"], 3, engine)
+
+
+def assert_agrees(problem: fg.Federation, policy, K: int, engine: str) -> None:
     data = run(problem, policy, K, engine=engine).data
     for row, seed in enumerate(SEEDS):
         truth = trace(problem, policy, seed, K, T)

@@ -201,9 +201,18 @@ class TestProblems:
                 lambda: fg.examples.from_gymnasium("FrozenLake-v1", 0.9, is_slippery=False),
             ),
             (
+                'generator = "gymnasium"\nenv_id = "FrozenLake-v1"\ndiscount = 0.9\nends = "stop"',
+                lambda: fg.examples.from_gymnasium("FrozenLake-v1", 0.9, ends="stop"),
+            ),
+            (
                 'generator = "arrays"\ntransitions = [[[0.5, 0.5]], [[1, 0]]]\nrewards = [[1], '
                 "[2]]\ndiscount = 0.5",
                 lambda: fg.MDP([[[0.5, 0.5]], [[1, 0]]], [[1], [2]], 0.5),
+            ),
+            (
+                'generator = "arrays"\ntransitions = [[[0.5, 0.5]], [[1, 0]]]\nrewards = [[1], '
+                "[2]]\ndiscount = [0.5, 0]",
+                lambda: fg.MDP([[[0.5, 0.5]], [[1, 0]]], [[1], [2]], [0.5, 0]),
             ),
         ],
     )
@@ -350,7 +359,7 @@ class TestProblems:
             tmp_path / "kinds.npz",
             transitions=[dense] * 4,
             rewards=[mdp.rewards + k for k in range(4)],
-            discount=0.7,
+            discount=[0.7, 0.7, 0.7, 0.7, 0.7, 0.0],
         )
         table = '[problem]\ngenerator = "file"\npath = "kinds.npz"\n'
         problem, _ = (
@@ -361,6 +370,7 @@ class TestProblems:
         assert [
             mdp.rewards[0, 0] - problem.mdps[0].rewards[0, 0] for mdp in problem.mdps
         ] == pytest.approx([0, 1, 2, 3])
+        assert problem.discounts.tolist() == [[[[0.7, 0.7, 0.7, 0.7, 0.7, 0.0]]]]
 
     def test_noise_comes_from_a_file_too(self, tmp_path):
         arrays = {

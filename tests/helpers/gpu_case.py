@@ -32,9 +32,12 @@ class Case(NamedTuple):
     """whether rounds grow up to `sync_period`, and step sizes shrink"""
     tail: str = ""
     """what a tail average is over; empty for none"""
+    episodes: bool = False
+    """whether transitions have discounts of their own"""
 
     def __str__(self) -> str:
-        extra = [self.method, "growing" if self.growing else "", self.tail]
+        marks = ["growing" if self.growing else "", self.tail, "episodes" if self.episodes else ""]
+        extra = [self.method, *marks]
         named = f"{self.layout} {self.sampling} {' '.join(filter(None, extra))}".rstrip()
         return f"{self.algorithm} n={self.horizon} K={self.sync_period} N={self.num_agents} {named}"
 
@@ -81,8 +84,14 @@ def problem_of(case: Case) -> tuple[Any, Any]:
     if case.algorithm == "own operator" or case.algorithm.endswith("linear SA"):
         return _noise_problem(case, rng)
     states = MANY_STATES if case.algorithm == "large Q-learning" else STATES
+    mdp = fg.examples.garnet(states, ACTIONS, 4, discount=0.8, seed=2)
+    if case.episodes:
+        # By the state that is entered, and for a small table by the whole transition.
+        shape = (states,) if states > STATES else (states, ACTIONS, states)
+        discounts = 0.8 * np.random.default_rng(5).choice([0.0, 0.6, 1.0], shape)
+        mdp = fg.MDP(mdp.transitions, mdp.rewards, discounts)
     problem = fg.Federation(
-        fg.examples.garnet(states, ACTIONS, 4, discount=0.8, seed=2),
+        mdp,
         fg.policies.random(states, ACTIONS, count=KINDS, seed=3),
         num_agents=case.num_agents,
         target_policy=fg.policies.uniform(states, ACTIONS),

@@ -185,7 +185,7 @@ def td_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray
     """Algorithms 2, 3 and 5: an edge is a window (S_t, A_t, ..., S_{t+n}) that the kind can see."""
     name, n = type(algorithm).__name__, algorithm.horizon
     mdp = problem.mdps[kind % len(problem.mdps)]
-    rewards, gamma, target = mdp.rewards, mdp.discount, problem.target_policy
+    rewards, gamma, target = mdp.rewards, discounts(mdp), problem.target_policy
     states, actions = range(rewards.shape[0]), range(rewards.shape[1])
     kernel = mdp.transitions.toarray().reshape(len(states), len(actions), len(states))
     policy = target
@@ -220,15 +220,13 @@ def td_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarray
         if probability == 0:
             continue
         slope, reward, weight = np.zeros(phi.shape[1]), 0.0, 1.0
-        for j in range(
-            n
-            # E = sum_j gamma^j (ratios up to j) (R_j + gamma phi_{j+1}'v - phi_j'v) = reward +
-            # slope'v
-        ):
+        # E = sum_j gamma^j (ratios up to j) (R_j + gamma phi_{j+1}'v - phi_j'v) = reward + slope'v
+        for j in range(n):
             s, chosen, s_next = window[2 * j : 2 * j + 3]
             weight *= 1.0 if name == "OnPolicyTD" else target[s, chosen] / policy[s, chosen]
-            reward += gamma**j * weight * rewards[s, chosen]
-            slope += gamma**j * weight * (gamma * phi[s_next] - phi[s])
+            reward += weight * rewards[s, chosen]
+            slope += weight * (gamma[s, chosen, s_next] * phi[s_next] - phi[s])
+            weight *= gamma[s, chosen, s_next]
         direction = directions[window[0]]
         edges.append(
             Edge(
@@ -250,13 +248,17 @@ def tdc_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarra
     states, actions = mdp.rewards.shape
     kernel = mdp.transitions.toarray().reshape(states, actions, states)
     policy = problem.behavior_policies[kind % len(problem.behavior_policies)]
-    gamma, eta, d = mdp.discount, algorithm.ratio, problem.features.shape[1]
+    eta, d = algorithm.ratio, problem.features.shape[1]
     edges = []
     for s, a, after in product(range(states), range(actions), range(states)):
         chance = policy[s, a] * kernel[s, a, after]
         if chance == 0:
             continue
-        phi, ahead = problem.features[s], problem.features[after]
+        phi, ahead, gamma = (
+            problem.features[s],
+            problem.features[after],
+            discounts(mdp)[s, a, after],
+        )
         rho = problem.target_policy[s, a] / policy[s, a]
         matrix, offset = np.zeros((2 * d, 2 * d)), np.zeros(2 * d)
         matrix[:d, :d] = rho * np.outer(phi, gamma * ahead - phi)
@@ -268,6 +270,12 @@ def tdc_agent(problem: Any, algorithm: Any, kind: int) -> tuple[Agent, np.ndarra
         edges.append(Edge(s, after, chance, matrix, offset))
     law = stationary(np.einsum("sa,sat->st", policy, kernel))
     return Agent(np.array(problem.initial_distribution), edges), law
+
+
+def discounts(mdp: Any) -> np.ndarray:
+    """(S, A, S): the discount of each transition."""
+    each = mdp.discount if mdp.discounts is None else mdp.discounts
+    return np.broadcast_to(each, (*mdp.rewards.shape, len(mdp.rewards)))
 
 
 def stationary(kernel: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from fegsam.algorithms.reading import discount, is_gap, reward
 from fegsam.algorithms.rule import Path
 from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
+    discount_table,
     features,
     linear_value,
     require_federation,
@@ -42,7 +43,8 @@ class OnPolicyTables(NamedTuple):
     """(S, d), the features"""
     rewards: np.ndarray
     """(1 or M, S, A)"""
-    discount: np.float64
+    discount: np.float64 | np.ndarray
+    """one for all transitions, or (1 or M, 1 or S, 1 or A, 1 or S)"""
     horizon: np.uint64
     last: np.uint64
     """horizon - 1"""
@@ -94,6 +96,7 @@ class OnPolicyTD:
     form = "row"
     norm = "2"
     theorem = "fed_TD_on"
+    reads_discounts = True
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -121,7 +124,7 @@ class OnPolicyTD:
         return OnPolicyTables(
             features(problem, self),
             stacked_rewards(federation),
-            np.float64(federation.discount),
+            discount_table(federation),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )

@@ -26,6 +26,7 @@ from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
+    discount_table,
     importance_ratios,
     require_federation,
     stacked_rewards,
@@ -41,7 +42,8 @@ class OffPolicyTables(NamedTuple):
     """(1 or M, S, A)"""
     ratios: np.ndarray
     """(1 or M, S, A)"""
-    discount: np.float64
+    discount: np.float64 | np.ndarray
+    """one for all transitions, or (1 or M, 1 or S, 1 or A, 1 or S)"""
     horizon: np.uint64
     last: np.uint64
     """horizon - 1"""
@@ -93,6 +95,7 @@ class OffPolicyTabularTD:
     form = "cell"
     norm = "sup"
     theorem = "fed_TD_off"
+    reads_discounts = True
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -119,7 +122,7 @@ class OffPolicyTabularTD:
         return OffPolicyTables(
             stacked_rewards(federation),
             importance_ratios(federation, self),
-            np.float64(federation.discount),
+            discount_table(federation),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )

@@ -24,7 +24,12 @@ from fegsam.algorithms.on_data import OnData, action_count, state_count
 from fegsam.algorithms.reading import discount, reward
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import Control
-from fegsam.algorithms.td import behavior_policies, require_federation, stacked_rewards
+from fegsam.algorithms.td import (
+    behavior_policies,
+    discount_table,
+    require_federation,
+    stacked_rewards,
+)
 from fegsam.data.federation import DataFederation
 from fegsam.errors import ProblemError
 from fegsam.problem.federation import Problem
@@ -33,7 +38,8 @@ from fegsam.problem.federation import Problem
 class QTables(NamedTuple):
     rewards: np.ndarray
     """(1 or M, S * A)"""
-    discount: np.float64
+    discount: np.float64 | np.ndarray
+    """one for all transitions, or (1 or M, 1 or S, 1 or A, 1 or S)"""
     num_actions: np.uint64
 
 
@@ -72,6 +78,7 @@ class QLearning:
     norm = "sup"
     window = 1
     theorem = "fed_Q"
+    reads_discounts = True
 
     @property
     def rule(self) -> Callable[..., Any]:
@@ -104,7 +111,8 @@ class QLearning:
     def tables(self, problem: Problem) -> QTables:
         federation = require_federation(problem, self)
         rewards = stacked_rewards(federation).reshape(len(federation.mdps), -1)
-        return QTables(rewards, np.float64(federation.discount), np.uint64(federation.num_actions))
+        num_actions = np.uint64(federation.num_actions)
+        return QTables(rewards, discount_table(federation), num_actions)
 
     def on_data(self, data: DataFederation) -> OnData:
         """How the rule runs on recorded data."""

@@ -28,6 +28,7 @@ from fegsam.algorithms.structure import TemporalDifference
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
+    discount_table,
     features,
     importance_ratios,
     linear_value,
@@ -53,7 +54,8 @@ class OffPolicyLinearTables(NamedTuple):
     """(1 or M, S, A)"""
     ratios: np.ndarray
     """(1 or M, S, A)"""
-    discount: np.float64
+    discount: np.float64 | np.ndarray
+    """one for all transitions, or (1 or M, 1 or S, 1 or A, 1 or S)"""
     horizon: np.uint64
     last: np.uint64
     """horizon - 1"""
@@ -113,6 +115,7 @@ class OffPolicyLinearTD:
     form = "row"
     norm = "2"
     theorem = "fed_TD_off_lin"
+    reads_discounts = True
 
     def __post_init__(self) -> None:
         integer(self.horizon, "horizon")
@@ -146,7 +149,7 @@ class OffPolicyLinearTD:
             phi,
             stacked_rewards(federation),
             importance_ratios(federation, self),
-            np.float64(federation.discount),
+            discount_table(federation),
             np.uint64(self.horizon),
             np.uint64(self.horizon - 1),
         )

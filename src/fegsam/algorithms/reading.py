@@ -14,7 +14,7 @@ from typing import Any
 from numba import types
 from numba.extending import overload
 
-from fegsam.algorithms.rule import Path, RecordedPath
+from fegsam.algorithms.rule import ONE, ZERO, Path, RecordedPath
 
 
 def reward(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
@@ -26,7 +26,9 @@ def reward(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
 
 def discount(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
     """The discount of what follows the transition from row `step`; 0 where an episode ends."""
-    return path.discounts[step] if isinstance(path, RecordedPath) else tables.discount
+    if isinstance(path, RecordedPath):
+        return _recorded_discount(path, tables, step)
+    return _table_discount(tables.discount)(path, tables, step)
 
 
 def ratio(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
@@ -55,6 +57,29 @@ def _action_reward(path, tables, step):
     return tables.rewards[path.mdp, path.states[step], path.actions[step]]
 
 
+def _recorded_discount(path, tables, step):
+    return path.discounts[step]
+
+
+def _table_discount(discounts):
+    return _transition_discount if getattr(discounts, "ndim", 0) else _one_discount
+
+
+def _one_discount(path, tables, step):
+    return tables.discount
+
+
+def _transition_discount(path, tables, step):
+    # An axis along which the discounts do not vary has one entry.
+    each = tables.discount
+    return each[
+        path.mdp if each.shape[0] > 1 else ZERO,
+        path.states[step] if each.shape[1] > 1 else ZERO,
+        path.actions[step] if each.shape[2] > 1 else ZERO,
+        path.states[step + ONE] if each.shape[3] > 1 else ZERO,
+    ]
+
+
 def _recorded_ratio(path, tables, step):
     return path.ratios[step]
 
@@ -77,8 +102,9 @@ def _reward(path, tables, step):
 @overload(discount, inline="always")
 def _discount(path, tables, step):
     if _is_recorded(path):
-        return lambda path, tables, step: path.discounts[step]
-    return lambda path, tables, step: tables.discount
+        return _recorded_discount
+    given = tables.types[tables.fields.index("discount")]
+    return _transition_discount if isinstance(given, types.Array) else _one_discount
 
 
 @overload(ratio, inline="always")

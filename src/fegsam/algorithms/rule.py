@@ -26,10 +26,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from fegsam.errors import ProblemError, shown
-from fegsam.problem.federation import Problem
+from fegsam.problem.federation import Federation, Problem
 
 ONE = np.uint64(1)
 """A one that leaves an unsigned index unsigned when added to it."""
+ZERO = np.uint64(0)
+"""A zero of the type of an unsigned index."""
 
 
 class Path(NamedTuple):
@@ -152,7 +154,24 @@ def check_part(algorithm: Algorithm, problem: Problem) -> None:
         raise ProblemError(
             f"The norm of {type(algorithm).__name__} is {shown(algorithm.norm)}; give '2' or 'sup'."
         )
+    _check_discounts(algorithm, problem)
     algorithm.check(problem)
+
+
+def _check_discounts(algorithm: Algorithm, problem: Problem) -> None:
+    """Raise where transitions have discounts that the rule does not read.
+
+    A rule that reads the discount of each transition, and not one for all, says so in an attribute:
+    ``reads_discounts = True``.
+    """
+    if not isinstance(problem, Federation) or problem.discounts is None:
+        return
+    if not getattr(algorithm, "reads_discounts", False):
+        raise ProblemError(
+            f"{type(algorithm).__name__} does not say that its rule reads the discount of each "
+            "transition, and here they differ; read it with fegsam.algorithms.reading.discount and "
+            "set reads_discounts = True, or give MDPs with one discount."
+        )
 
 
 _MEMBERS = ("form", "rule", "window", "norm", "dimension", "policies", "tables")

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from fegsam.algorithms.alg4_q_learning import QTables
+from fegsam.algorithms.reading import discount, reward
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import OnPolicyControl
-from fegsam.algorithms.td import require_federation, stacked_rewards
+from fegsam.algorithms.td import discount_table, require_federation, stacked_rewards
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.acting import Acting, EpsilonGreedy, Softmax
 from fegsam.problem.federation import Problem
@@ -31,7 +32,7 @@ def sarsa_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> tuple
     """The temporal difference of the visited cell, with the action that is taken next."""
     cell = path.states[t] * tables.num_actions + path.actions[t]
     ahead = path.states[t + ONE] * tables.num_actions + path.actions[t + ONE]
-    target = tables.rewards[path.mdp, cell] + tables.discount * params[ahead]
+    target = reward(path, tables, t) + discount(path, tables, t) * params[ahead]
     return cell, target - params[cell]
 
 
@@ -63,6 +64,7 @@ class Sarsa:
     form = "cell"
     norm = "sup"
     window = 1
+    reads_discounts = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Softmax | EpsilonGreedy):
@@ -96,8 +98,8 @@ class Sarsa:
     def tables(self, problem: Problem) -> QTables:
         federation = require_federation(problem, self)
         rewards = stacked_rewards(federation).reshape(len(federation.mdps), -1)
-        discount, num_actions = federation.discount, federation.num_actions
-        return QTables(rewards, np.float64(discount), np.uint64(num_actions))
+        num_actions = np.uint64(federation.num_actions)
+        return QTables(rewards, discount_table(federation), num_actions)
 
     def structure(self, problem: Problem) -> OnPolicyControl:
         return OnPolicyControl(self.policy)

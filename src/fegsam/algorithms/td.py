@@ -129,3 +129,9 @@ def importance_ratios(problem: Federation, algorithm: Algorithm) -> np.ndarray:
 def stacked_rewards(problem: Federation) -> np.ndarray:
     """(1 or M, S, A): the rewards of all MDPs."""
     return np.ascontiguousarray(np.stack([mdp.rewards for mdp in problem.mdps]))
+
+
+def discount_table(problem: Federation) -> np.float64 | np.ndarray:
+    """The discount of all transitions, or (1 or M, 1 or S, 1 or A, 1 or S) where they differ."""
+    each = problem.discounts
+    return np.float64(problem.discount) if each is None else each

@@ -35,6 +35,7 @@ from fegsam.algorithms.structure import TransitionOperator
 from fegsam.algorithms.td import (
     behavior_policies,
     check_off_policy,
+    discount_table,
     features,
     importance_ratios,
     require_federation,
@@ -53,7 +54,8 @@ class TDCTables(NamedTuple):
     """(1 or M, S, A)"""
     ratios: np.ndarray
     """(1 or M, S, A)"""
-    discount: np.float64
+    discount: np.float64 | np.ndarray
+    """one for all transitions, or (1 or M, 1 or S, 1 or A, 1 or S)"""
     ratio: np.float64
     """the step size of w over that of theta"""
 
@@ -115,6 +117,7 @@ class TDC:
     norm = "2"
     window = 1
     theorem = "main_body"
+    reads_discounts = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ratio", positive(self.ratio, "ratio"))
@@ -139,7 +142,7 @@ class TDC:
             features(problem, self),
             stacked_rewards(federation),
             importance_ratios(federation, self),
-            np.float64(federation.discount),
+            discount_table(federation),
             np.float64(self.ratio),
         )
 
@@ -155,12 +158,13 @@ class TDC:
         return OnData(2 * made.dimension, tables, made, dense=True, weighted=True)
 
     def structure(self, problem: Problem) -> TransitionOperator:
-        tables = self.tables(problem)
-        phi, discount, eta = tables.features, tables.discount, tables.ratio
+        tables, mdps = self.tables(problem), require_federation(problem, self).mdps
+        phi, eta = tables.features, tables.ratio
 
         def terms(
             kind: int, state: np.ndarray, action: np.ndarray, following: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray]:
+            discount = mdps[kind % len(mdps)].discounts_of(state, action, following)[:, None]
             here, ahead = phi[state], discount * phi[following]
             rho = tables.ratios[kind % len(tables.ratios), state, action][:, None]
             rewards = tables.rewards[kind % len(tables.rewards), state, action][:, None]

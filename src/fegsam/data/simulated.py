@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from fegsam.data.files import ENDINGS, arrow
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import integer
+from fegsam.problem.discounts import possible
 from fegsam.problem.mdp import MDP
 from fegsam.problem.policies import check_policy
 from fegsam.safe_files import whole
@@ -67,6 +68,8 @@ def simulate_log(
     path : str or path
         It ends in .parquet or .csv.
     mdp : MDP
+        Where its transitions have discounts of their own, they must be 0 into the states `ends`
+        and equal elsewhere, since a log has no others.
     policy : (S, A) array
         The policy that chooses the actions; its probabilities are logged.
     episodes, length : int
@@ -98,12 +101,13 @@ def simulate_log(
     count, steps = integer(episodes, "episodes"), integer(length, "length")
     integer(start, "start", least=0, most=mdp.num_states - 1)
     rng = np.random.default_rng(integer(seed, "seed", least=0, most=None))
+    over = np.isin(np.arange(mdp.num_states), list(ends))
+    _check_discounts(mdp, over)
     reached = mdp.transitions.toarray().cumsum(axis=1)
     chosen = chances.cumsum(axis=1)
     states = np.zeros((count, steps + 1), np.int64)
     actions, alive = np.zeros((count, steps + 1), np.int64), np.zeros((count, steps + 1), np.bool_)
     states[:, 0], alive[:, 0] = start, True
-    over = np.isin(np.arange(mdp.num_states), list(ends))
     for t in range(steps):
         now = states[:, t]
         actions[:, t] = _draw(chosen[now], rng.random(count))
@@ -129,6 +133,22 @@ def simulate_log(
         columns["target_probability"] = np.ma.array(aims[states, actions], mask=last)
     kept = alive.ravel()
     return write_table(path, {name: column.ravel()[kept] for name, column in columns.items()})
+
+
+def _check_discounts(mdp: MDP, over: np.ndarray) -> None:
+    """Raise unless the discounts are 0 where an episode ends and the same elsewhere."""
+    if mdp.discounts is None:
+        return
+    state, action, following = possible(mdp.transitions, mdp.num_actions)
+    meant = np.where(over[following], 0.0, mdp.discount)
+    differs = mdp.discounts_of(state, action, following) != meant
+    wrong = np.flatnonzero(differs & ~over[state])
+    if len(wrong):
+        raise ProblemError(
+            f"The transition from state {state[wrong[0]]} to state {following[wrong[0]]} has a "
+            "discount that no log can say: give as ends the states into which it is 0, and an MDP "
+            "with one discount elsewhere."
+        )
 
 
 def _draw(cumulative: np.ndarray, words: np.ndarray) -> np.ndarray:

@@ -70,11 +70,14 @@ class ActingField:
         return rewards + discount * (transitions @ worth).reshape(rewards.shape)
 
     def _mixture(self, policy: np.ndarray, weights: np.ndarray) -> tuple[csr_array, np.ndarray]:
-        """(S*A, S) and (S, A): the MDP that mixes those of the kinds at each cell."""
+        """(S*A, S) and (S, A): the MDP that mixes those of the kinds at each cell.
+
+        Of its transitions it has the part that continues.
+        """
         present = np.flatnonzero(weights)
         first = self.mdps[present[0]]
         if len(present) == 1:
-            return first.transitions, first.rewards
+            return first.continuing, first.rewards
         visits = np.zeros((len(weights), policy.size))
         for k in present:
             chain = self.mdps[k].policy_chain(policy)
@@ -83,6 +86,6 @@ class ActingField:
         shares = visit_shares(weights, visits)
         transitions, rewards = csr_array(first.transitions.shape), np.zeros(first.rewards.shape)
         for k in present:
-            transitions = transitions + diags_array(shares[k]) @ self.mdps[k].transitions
+            transitions = transitions + diags_array(shares[k]) @ self.mdps[k].continuing
             rewards += shares[k].reshape(rewards.shape) * self.mdps[k].rewards
         return csr_array(transitions), rewards

@@ -20,11 +20,12 @@ the algorithm declares no structure, we run its rule on every window that an age
 and iterate.
 
 D is the diagonal matrix of the stationary distribution of the agents' own chain, P is the target
-policy's chain and ``r_n = sum_{k<n} (gamma P)^k r``. If every kind of agent has its own MDP, then
-P, r_n and R depend on i too, and the fixed point is the root of the sum of the agents' expected
-increments, in algorithms 3 and 4 as well. For Algorithm 5 the paper states eq. BEO_FA_off, whose
-solution is not the root of the algorithm's increments; `projected_average_point` computes that
-solution.
+policy's chain and ``r_n = sum_{k<n} (gamma P)^k r``. Where transitions have discounts of their own,
+gamma P is the chain with each transition multiplied by its discount. If every kind of agent has its
+own MDP, then P, r_n and R depend on i too, and the fixed point is the root of the sum of the
+agents' expected increments, in algorithms 3 and 4 as well. For Algorithm 5 the paper states eq.
+BEO_FA_off, whose solution is not the root of the algorithm's increments; `projected_average_point`
+computes that solution.
 
 Small problems are solved directly. With many states, algorithms 3 and 4 are iterated until the
 bound on the error in the sup norm, ``max|T theta - theta| / (1 - gamma)``, is at most 1e-10. If the
@@ -219,7 +220,7 @@ def policy_value(mdp: MDP, policy: ArrayLike) -> np.ndarray:
     """
     if not isinstance(mdp, MDP):
         raise ProblemError(f"mdp is {shown(mdp)}; give a fegsam.MDP.")
-    return discounted_value(mdp.policy_chain(policy), mdp.policy_rewards(policy), mdp.discount)
+    return discounted_value(mdp.continuing_chain(policy), mdp.policy_rewards(policy), mdp.discount)
 
 
 def common_point(

@@ -87,12 +87,13 @@ def projected_field(
     """The mean field of n-step TD with features, the paper's eq. G_bar_linear_TD, where A is d x d.
 
     ``A_k = Rows_k' D_k (I - gamma^n P_k^n) Phi``, and the offset is ``Rows_k' D_k r_{n,k}``. P_k is
-    the target policy's chain in the environment of kind k, and D_k = diag(mu_k) holds the
-    stationary distribution of the agents' own chain under `policies`. Rows_k is Phi, or Phi (Phi'
+    the target policy's chain in the environment of kind k, or its part that continues where
+    episodes end, and D_k = diag(mu_k) holds the stationary distribution of the agents' own chain
+    under `policies`. Rows_k is Phi, or Phi (Phi'
     D_k Phi)^-1 if preconditioned.
     """
     policy, phi = structure.target_policy, structure.linear_features
-    chains = [mdp.policy_chain(policy) for mdp in problem.mdps]
+    chains = [mdp.continuing_chain(policy) for mdp in problem.mdps]
     steps = problem.discount, structure.horizon
     gaps = [phi - look_ahead(chain, *steps, phi) for chain in chains]
     rewards = [
@@ -111,7 +112,7 @@ def projected_field(
         matrices.append(weighted @ gaps[problem.mdp_index(kind)])
         offsets.append(weighted @ rewards[problem.mdp_index(kind)])
     # On-policy, mu is the stationary distribution of P itself, so ||P^n f||_mu <= ||f||_mu and
-    # A + A' > 0 (Tsitsiklis and Van Roy, 1997).
+    # A + A' > 0 (Tsitsiklis and Van Roy, 1997). The part of P that continues is nowhere larger.
     is_definite = structure.is_on_policy and structure.rows is None
     return LinearField(np.stack(matrices), np.stack(offsets), is_definite=is_definite)
 

@@ -70,7 +70,7 @@ def mean_field(algorithm: Algorithm, problem: Problem) -> MeanField:
 def tabular_field(
     problem: Federation, structure: TemporalDifference, policies: np.ndarray
 ) -> TabularField:
-    chains = [mdp.policy_chain(structure.target_policy) for mdp in problem.mdps]
+    chains = [mdp.continuing_chain(structure.target_policy) for mdp in problem.mdps]
     rewards = [mdp.policy_rewards(structure.target_policy) for mdp in problem.mdps]
     visits = distinct_stationary_laws(problem, policies) if len(problem.mdps) > 1 else None
     return TabularField(chains, rewards, visits, problem.discount, structure.horizon)

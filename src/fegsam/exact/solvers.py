@@ -1,10 +1,12 @@
 """Solvers of the discounted equations x = T x that define fixed points, each with a certificate.
 
-Every operator T here is monotone and discounts constants: T(x + c) = T x + g c for a number c, with
-a modulus g < 1. Then x lies within ``max|T x - x| / (1 - g)`` of the root in the sup norm, however
-x was found. That bound is the certificate, and it must be at most `CERTIFIED_ERROR`. If the values
-are too large for double precision to reach it, a residual of `ROUNDING` units in the last place of
-the largest value is enough.
+Every operator T here is a contraction in the sup norm with a modulus g < 1. Then x lies within
+``max|T x - x| / (1 - g)`` of the root, however x was found. That bound is the certificate, and it
+must be at most `CERTIFIED_ERROR`. If the values are too large for double precision to reach it, a
+residual of `ROUNDING` units in the last place of the largest value is enough.
+
+Without episodes that end, T is monotone and discounts constants: T(x + c) = T x + g c for a number
+c. Then sweeps are centred, which makes them faster.
 """
 
 from __future__ import annotations
@@ -30,18 +32,30 @@ SWEEPS_PER_ROUND = 200
 POLICY_ROUNDS = 100
 CERTIFIED_ERROR = 1e-10
 ROUNDING = 32.0
+_ROW_SUM = 1e-9
+"""How far the sum of a row may be from one by rounding."""
 
 Operator = Callable[[np.ndarray], np.ndarray]
 
 
-def sweep(
-    operator: Operator, modulus: float, start: np.ndarray, sweeps: int
-) -> tuple[np.ndarray, bool]:
-    """Iterate `operator`, centring the residual; return the point and whether it is certified.
+def keeps_constants(moves: csr_array) -> bool:
+    """Whether every row sums to one, so that a constant times `moves` is that constant.
 
-    Adding ``g / (1 - g)`` times the midrange of the residual d (MacQueen's bounds) makes the next
-    residual at most g times half the span of d. This is never worse than plain iteration, and it
-    converges as fast as the chain mixes if that is faster than g.
+    >>> keeps_constants(csr_array([[0.5, 0.5]])), keeps_constants(csr_array([[0.5, 0.0]]))
+    (True, False)
+    """
+    return bool(np.abs(moves.sum(axis=1) - 1.0).max() <= _ROW_SUM)
+
+
+def sweep(
+    operator: Operator, modulus: float, start: np.ndarray, sweeps: int, *, centred: bool = True
+) -> tuple[np.ndarray, bool]:
+    """Iterate `operator`; return the point and whether it is certified.
+
+    An operator that discounts constants is iterated with its residual `centred`. Adding ``g / (1 -
+    g)`` times the midrange of the residual d (MacQueen's bounds) makes the next residual at most g
+    times half the span of d. This is never worse than plain iteration, and it converges as fast as
+    the chain mixes if that is faster than g.
     """
     point = start
     for _ in range(sweeps):
@@ -53,16 +67,18 @@ def sweep(
             CERTIFIED_ERROR * (1 - modulus), ROUNDING * np.finfo(float).eps * scale
         ):
             return image, True
-        point = image + modulus / (1 - modulus) * (low + high) / 2
+        point = image + modulus / (1 - modulus) * (low + high) / 2 if centred else image
     return point, False
 
 
-def sweep_to_the_end(operator: Operator, modulus: float, start: np.ndarray) -> np.ndarray:
+def sweep_to_the_end(
+    operator: Operator, modulus: float, start: np.ndarray, *, centred: bool = True
+) -> np.ndarray:
     """As `sweep`, for as many sweeps as plain iteration could need, or raise `ProblemError`.
 
     The residual shrinks by `modulus` in each sweep.
     """
-    point, certified = sweep(operator, modulus, start, _sweeps_needed(modulus))
+    point, certified = sweep(operator, modulus, start, _sweeps_needed(modulus), centred=centred)
     if not certified:
         raise ProblemError(
             f"The fixed point of a problem with {len(start)} unknowns and contraction {modulus!r} "
@@ -92,19 +108,23 @@ def direct_value(chain: csr_array, rewards: np.ndarray, discount: float) -> np.n
 
 
 def discounted_value(chain: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:
-    """(S,): the root of V = r + gamma P V, for a chain (S, S) and rewards (S,)."""
+    """(S,): the root of V = r + gamma P V, for a chain (S, S) and rewards (S,).
+
+    The rows of the chain may sum to less than one, where episodes end.
+    """
     if len(rewards) <= EXACT_STATES:
         return direct_value(chain, rewards, discount)
+    centred = keeps_constants(chain)
 
     def bellman(value: np.ndarray) -> np.ndarray:
         return rewards + discount * (chain @ value)
 
-    value, certified = sweep(bellman, discount, rewards, SWEEPS_PER_ROUND)
+    value, certified = sweep(bellman, discount, rewards, SWEEPS_PER_ROUND, centred=centred)
     if certified:
         return value
     if len(rewards) <= DIRECT_STATES:
         return direct_value(chain, rewards, discount)
-    return sweep_to_the_end(bellman, discount, value)
+    return sweep_to_the_end(bellman, discount, value, centred=centred)
 
 
 def optimal_q(transitions: csr_array, rewards: np.ndarray, discount: float) -> np.ndarray:
@@ -115,10 +135,11 @@ def optimal_q(transitions: csr_array, rewards: np.ndarray, discount: float) -> n
     constants, which do not change the greedy policy), so each round is at least as good as a round
     of policy iteration. With more than `DIRECT_STATES` states only the sweeps remain, which is
     value iteration. The certificate of V holds for Q too, with an error bound that is gamma times
-    as large.
+    as large. The rows of the transitions may sum to less than one, where episodes end.
     """
     states, actions = rewards.shape
     flat_rewards = rewards.ravel()
+    centred = keeps_constants(transitions)
 
     def action_values(value: np.ndarray) -> np.ndarray:
         return flat_rewards + discount * (transitions @ value)
@@ -134,10 +155,14 @@ def optimal_q(transitions: csr_array, rewards: np.ndarray, discount: float) -> n
         )
         return direct_value(transitions[rows], flat_rewards[rows], discount)
 
-    value, certified = sweep(bellman, discount, rewards.max(axis=1), SWEEPS_PER_ROUND)
+    first = rewards.max(axis=1)
+    value, certified = sweep(bellman, discount, first, SWEEPS_PER_ROUND, centred=centred)
     if states <= EXACT_STATES or (states <= DIRECT_STATES and not certified):
         for _ in range(POLICY_ROUNDS):
-            value, certified = sweep(bellman, discount, evaluate_greedy(value), SWEEPS_PER_ROUND)
+            start = evaluate_greedy(value)
+            value, certified = sweep(bellman, discount, start, SWEEPS_PER_ROUND, centred=centred)
             if certified:
                 break
-    return action_values(value if certified else sweep_to_the_end(bellman, discount, value))
+    if not certified:
+        value = sweep_to_the_end(bellman, discount, value, centred=centred)
+    return action_values(value)

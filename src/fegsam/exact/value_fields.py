@@ -12,7 +12,13 @@ from scipy.sparse import csr_array, diags_array
 
 from fegsam.errors import ProblemError
 from fegsam.exact.chains import look_ahead, n_step_rewards, visit_shares
-from fegsam.exact.solvers import DENSE_STATES, discounted_value, optimal_q, sweep_to_the_end
+from fegsam.exact.solvers import (
+    DENSE_STATES,
+    discounted_value,
+    keeps_constants,
+    optimal_q,
+    sweep_to_the_end,
+)
 from fegsam.problem.checks import solve
 from fegsam.problem.mdp import MDP
 
@@ -21,9 +27,10 @@ from fegsam.problem.mdp import MDP
 class TabularField:
     """The mean field of off-policy tabular TD: ``D_k (r_{n,k} + gamma^n P_k^n V - V)`` for kind k.
 
-    P_k is the *target* policy's chain. With one environment the root is V^pi for all weights and
-    all n (the paper's eq. BE_tabular). With several, the root solves ``V = sum_k omega_k (r_{n,k} +
-    gamma^n P_k^n V)``, where omega_k(s) is the share of kind k in the visits to s.
+    P_k is the *target* policy's chain, or its part that continues where episodes end. With one
+    environment the root is V^pi for all weights and all n (the paper's eq. BE_tabular). With
+    several, the root solves ``V = sum_k omega_k (r_{n,k} + gamma^n P_k^n V)``, where omega_k(s) is
+    the share of kind k in the visits to s.
     """
 
     chains: list[csr_array]
@@ -61,7 +68,10 @@ class TabularField:
             identity = np.eye(len(offset))
             return solve(identity - mixed_look_ahead(identity), offset, "the agents' common values")
         return sweep_to_the_end(
-            lambda value: offset + mixed_look_ahead(value), self.discount**self.horizon, offset
+            lambda value: offset + mixed_look_ahead(value),
+            self.discount**self.horizon,
+            offset,
+            centred=all(keeps_constants(chain) for chain in self.chains),
         )
 
 
@@ -89,12 +99,12 @@ class QField:
         if self.visits is not None and len(present) == 1:
             self._require_visits(int(present[0]))
         if self.visits is None or len(present) == 1:
-            return optimal_q(first.transitions, first.rewards, first.discount)
+            return optimal_q(first.continuing, first.rewards, first.discount)
         shares = visit_shares(weights, self.visits)
         transitions = csr_array(first.transitions.shape)
         rewards = np.zeros(first.rewards.shape)
         for k in present:
-            transitions = transitions + diags_array(shares[k]) @ self.mdps[k].transitions
+            transitions = transitions + diags_array(shares[k]) @ self.mdps[k].continuing
             rewards += shares[k].reshape(rewards.shape) * self.mdps[k].rewards
         return optimal_q(csr_array(transitions), rewards, first.discount)
 

@@ -11,14 +11,14 @@ rho_{t+l}`` it is
     E = sum_{l<n} g_l (R_l + gamma v(S_{t+l+1}) - v(S_{t+l})) = reward + sum_{l<=n} coefficient_l
     v(S_{t+l}).
 
-Actions of a state that have the same reward and the same ratio count as one action here.
+Where transitions have discounts of their own, the product of the first l takes the place of
+gamma^l. Actions of a state that have the same reward, ratio and discounts count as one action here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -29,6 +29,7 @@ from fegsam.algorithms.td import require_federation, stacked_rewards
 from fegsam.errors import ProblemError
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import Federation, Problem
+from fegsam.problem.mdp import MDP
 
 MOST_WINDOWS = 1 << 24
 MOST_BYTES = 4 << 30
@@ -90,7 +91,8 @@ class Windows:
 class _Steps:
     """The transitions of one kind, from a state by a class of actions to the next; sorted by state.
 
-    A class holds the actions of a state that have the same reward and ratio.
+    A class holds the actions of a state that have the same reward and ratio, or one action if the
+    discounts depend on it.
     """
 
     start: np.ndarray
@@ -100,6 +102,7 @@ class _Steps:
     probability: np.ndarray
     ratio: np.ndarray
     reward: np.ndarray
+    discount: np.ndarray
 
     def paths(self, length: int) -> float:
         """The number of paths of `length` transitions."""
@@ -190,7 +193,7 @@ def _kind_steps(
     ratios = np.ones_like(policies) if structure.ratios is None else structure.ratios
     return [
         _steps(
-            problem.mdps[kind % len(problem.mdps)].transitions,
+            problem.mdps[kind % len(problem.mdps)],
             policies[kind % len(policies)],
             ratios[kind % len(ratios)],
             rewards[kind % len(rewards)],
@@ -199,25 +202,31 @@ def _kind_steps(
     ]
 
 
-def _steps(transitions: Any, policy: np.ndarray, ratios: np.ndarray, rewards: np.ndarray) -> _Steps:
+def _steps(mdp: MDP, policy: np.ndarray, ratios: np.ndarray, rewards: np.ndarray) -> _Steps:
     num_states, num_actions = policy.shape
     cells = np.flatnonzero(policy > 0)
-    marks = np.stack([cells // num_actions, ratios.ravel()[cells], rewards.ravel()[cells]], axis=1)
+    by_action = mdp.discounts is not None and mdp.discounts.shape[1] > 1
+    action = cells % num_actions if by_action else np.zeros_like(cells)
+    marks = np.stack(
+        [cells // num_actions, ratios.ravel()[cells], rewards.ravel()[cells], action], axis=1
+    )
     classes, class_of = np.unique(marks, axis=0, return_inverse=True)
     shape = (len(classes), num_states * num_actions)
     weights = sparse.csr_array((policy.ravel()[cells], (class_of.ravel(), cells)), shape=shape)
-    joint = sparse.csr_array(weights @ transitions)
+    joint = sparse.csr_array(weights @ mdp.transitions)
     joint.sum_duplicates()
     joint.eliminate_zeros()
     class_of_step = np.repeat(np.arange(len(classes)), np.diff(joint.indptr))
-    state = classes[class_of_step, 0].astype(np.int64)
+    state, action = classes[class_of_step][:, [0, 3]].astype(np.int64).T
+    following = joint.indices.astype(np.int64)
     return _Steps(
         start=np.searchsorted(state, np.arange(num_states + 1)),
         state=state,
-        next=joint.indices.astype(np.int64),
+        next=following,
         probability=joint.data,
         ratio=classes[class_of_step, 1],
         reward=classes[class_of_step, 2],
+        discount=mdp.discounts_of(state, action, following),
     )
 
 
@@ -261,7 +270,7 @@ def _windows(
         steps.state[sequence_before[:, 0]] if structure.horizon > 1 else np.arange(num_states)
     )
     chance = steps.probability[sequence_before].prod(axis=1)
-    coefficients, reward = _expanded(steps, sequence, problem.discount)
+    coefficients, reward = _expanded(steps, sequence)
     rows = None if structure.is_tabular else structure.directions
     return Windows(
         source=parent,
@@ -278,9 +287,7 @@ def _windows(
     )
 
 
-def _expanded(
-    steps: _Steps, sequence: np.ndarray, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _expanded(steps: _Steps, sequence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(E, n + 1) and (E,): the coefficients and the reward of each window."""
     windows, horizon = sequence.shape
     coefficients, reward, weight = (
@@ -292,6 +299,6 @@ def _expanded(
         weight = weight * steps.ratio[sequence[:, l]]
         reward += weight * steps.reward[sequence[:, l]]
         coefficients[:, l] -= weight
-        weight = discount * weight
+        weight = steps.discount[sequence[:, l]] * weight
         coefficients[:, l + 1] += weight
     return coefficients, reward

@@ -1,7 +1,7 @@
 """Environments to begin with: random ones, textbook ones and Gymnasium's toy-text collection.
 
 All are continuing: where an episode would end, the next one begins, since the paper's agents
-follow one path without resets.
+follow one path without resets. `from_gymnasium` can let values stop there, too.
 """
 
 from __future__ import annotations

@@ -70,7 +70,8 @@ class Federation(_Assigned):
     Parameters
     ----------
     mdp : MDP, or a sequence of M of them
-        One environment for all, or one per kind of agent; all with the same S, A and discount.
+        One environment for all, or one per kind of agent; all with the same S, A and discount
+        (the largest, where transitions have discounts of their own).
     behavior_policies : (M, S, A) array, or (S, A) for all, optional
         The policy that each kind follows while it learns off-policy; by default every agent follows
         `target_policy`. `OnPolicyTD` always follows the target policy and ignores these.
@@ -92,6 +93,9 @@ class Federation(_Assigned):
     behavior_policies : (1 or M, S, A) array, or None
     num_agents, num_kinds, num_states, num_actions : int
     discount : float
+        The largest discount of a transition, the same in all MDPs.
+    discounts : (1 or M, 1 or S, 1 or A, 1 or S) array, or None
+        The discount of each transition of each MDP; None if all have the same.
     assignment : (N,) int64 array
     kind_counts : (M,) int64 array
         The number of agents of each kind.
@@ -161,7 +165,8 @@ class Federation(_Assigned):
     def __repr__(self) -> str:
         return (
             f"Federation(agents={self.num_agents}, kinds={self.num_kinds}, "
-            f"states={self.num_states}, actions={self.num_actions}, discount={self.discount})"
+            f"states={self.num_states}, actions={self.num_actions}, "
+            f"discount={self._discount_range})"
         )
 
     def _repr_html_(self) -> str:
@@ -185,7 +190,7 @@ class Federation(_Assigned):
             ("environments", f"{len(self.mdps)}"),
             (
                 "states, actions, discount",
-                f"{self.num_states}, {self.num_actions}, {self.discount:g}",
+                f"{self.num_states}, {self.num_actions}, {self._discount_range}",
             ),
             ("evaluates", "no policy" if self.target_policy is None else "target_policy"),
             ("features", "none" if self.features is None else f"{self.features.shape[1]}"),
@@ -216,12 +221,34 @@ class Federation(_Assigned):
 
     @property
     def discount(self) -> float:
-        """The discount that all MDPs share.
+        """The discount that all MDPs share: the largest one of a transition.
 
         >>> Federation(MDP([[[1.0]]], [[0.0]], 0.5), num_agents=1).discount
         0.5
         """
         return self.mdps[0].discount
+
+    @cached_property
+    def discounts(self) -> FloatArray | None:
+        """(1 or M, 1 or S, 1 or A, 1 or S): each transition's discount; None if all are equal.
+
+        >>> mdp = MDP([[[0.5, 0.5]], [[1, 0]]], [[1], [0]], [0.9, 0.0])
+        >>> Federation(mdp, num_agents=1).discounts
+        array([[[[0.9, 0. ]]]])
+        """
+        every = [mdp.discounts for mdp in self.mdps]
+        if all(each is None for each in every):
+            return None
+        tables = [np.full((1, 1, 1), self.discount) if each is None else each for each in every]
+        if all(np.array_equal(table, tables[0]) for table in tables):
+            return read_only(tables[0][None])
+        shape = np.max([table.shape for table in tables], axis=0)
+        return read_only(np.stack([np.broadcast_to(table, shape) for table in tables]))
+
+    @property
+    def _discount_range(self) -> str:
+        varying = (mdp for mdp in self.mdps if mdp.discounts is not None)
+        return next(varying, self.mdps[0]).discount_range
 
     def mdp_index(self, kind: int) -> int:
         """The index in `mdps` of a kind's environment.
@@ -243,6 +270,7 @@ class Federation(_Assigned):
         parts: list[NDArray[Any] | None] = [np.array([self.discount])]
         for mdp in self.mdps:
             parts += [*_csr_parts(mdp.transitions), mdp.rewards]
+            parts += [] if mdp.discounts is None else [mdp.discounts]
         parts += [
             self.behavior_policies,
             self.assignment,

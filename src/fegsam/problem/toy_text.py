@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 
 from fegsam.errors import ProblemError, shown
+from fegsam.problem.checks import fraction
 from fegsam.problem.mdp import MDP
 
 _Outcomes = dict[int, list[tuple[float, int, float, bool]]]
 """A state's outcomes by action: (probability, next state, reward, whether the episode ends)."""
 
 
-def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
+def from_gymnasium(
+    env_id: str, discount: float, *, ends: Literal["restart", "stop"] = "restart", **options: Any
+) -> MDP:
     """A toy-text environment of Gymnasium: FrozenLake, Taxi or CliffWalking.
 
     Any installed version of them works. States that cannot be reached from the start are dropped;
     ``labels`` holds Gymnasium's number of each state that is kept. The reward is E[r | s, a]. In a
     state that ends the episode every action pays 0 and leads to a new start, drawn from the
-    environment's initial distribution. So values include the episodes that follow, and there is no
-    time limit.
+    environment's initial distribution. There is no time limit.
 
     Parameters
     ----------
     env_id : str
         For instance ``"FrozenLake-v1"``.
     discount : float
+    ends : "restart" or "stop"
+        With "restart" values include the episodes that follow. With "stop" the value after an end
+        is 0, as Gymnasium means it: the discount is 0 on every transition into a state that ends
+        the episode, and on every one out of it, so that the value of that state is 0, too.
     **options
         For `gymnasium.make`, for instance ``is_slippery=False``.
 
@@ -35,7 +41,14 @@ def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
     --------
     >>> from_gymnasium("FrozenLake-v1", discount=0.99)
     MDP(states=16, actions=4, discount=0.99, successors=148)
+    >>> from_gymnasium("FrozenLake-v1", discount=0.99, ends="stop")
+    MDP(states=16, actions=4, discount=0 to 0.99, successors=148)
     """
+    if not isinstance(ends, str) or ends not in ("restart", "stop"):
+        raise ProblemError(
+            f"ends is {shown(ends)}; give 'restart', which lets values include the episodes that "
+            "follow, or 'stop', after which nothing counts."
+        )
     if not isinstance(env_id, str):
         raise ProblemError(
             f"env_id is {shown(env_id)}; give the name of an environment, for example "
@@ -44,8 +57,8 @@ def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
     env = _make(env_id, options)
     start = np.asarray(env.initial_state_distrib, dtype=np.float64)
     beginning = [int(state) for state in np.flatnonzero(start)]
-    outcomes, ends = _explore(env_id, env.P, beginning)
-    kept = sorted(outcomes.keys() | ends)
+    outcomes, last = _explore(env_id, env.P, beginning)
+    kept = sorted(outcomes.keys() | last)
     number = {state: index for index, state in enumerate(kept)}
     actions = len(env.P[beginning[0]])
     transitions = sparse.lil_array((len(kept) * actions, len(kept)))
@@ -55,11 +68,15 @@ def from_gymnasium(env_id: str, discount: float, **options: Any) -> MDP:
             for chance, reached, reward, _ in results:
                 transitions[number[state] * actions + action, number[reached]] += chance
                 rewards[number[state], action] += chance * reward
-    for state in ends:
+    for state in last:
         for row in range(number[state] * actions, (number[state] + 1) * actions):
             for reached in beginning:
                 transitions[row, number[reached]] = start[reached]
-    return MDP(transitions, rewards, discount, labels=kept)
+    if ends == "restart":
+        return MDP(transitions, rewards, discount, labels=kept)
+    going = ~np.isin(kept, list(last))
+    gamma = fraction(discount, "discount")
+    return MDP(transitions, rewards, gamma * (going[:, None, None] & going), labels=kept)
 
 
 def _make(env_id: str, options: dict[str, Any]) -> Any:

@@ -6,11 +6,12 @@ one model per kind, so that a key of another kind is refused.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fegsam.experiments.spec.tables import (
     Array,
     BeforeValidator,
+    Discount,
     Field,
     Kinds,
     Open,
@@ -75,6 +76,8 @@ class Bandit(Environment):
 class Gymnasium(Environment):
     env_id: Text
     discount: Open
+    ends: Literal["restart", "stop"] | None = None
+    """Whether values include the episodes that follow, as by default, or stop at the end of one."""
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -83,7 +86,8 @@ class Arrays(Environment):
 
     transitions: Array
     rewards: Array
-    discount: Open
+    discount: Discount
+    """A number, or an array with a discount for each transition."""
 
 
 class Noise(Environment):

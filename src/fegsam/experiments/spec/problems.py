@@ -194,7 +194,8 @@ def _expanded(source: SpecText, table: dict[str, Any]) -> dict[str, Any]:
             if name not in names and name not in table:
                 raise ValueError(f"is {path!r}, but that file has no array '{name}': add it there")
         if "discount" in needed and "discount" not in table:
-            table["discount"] = float(load_array(FileRef(ref.path, "discount", ref.sha256)))
+            stored = load_array(FileRef(ref.path, "discount", ref.sha256))
+            table["discount"] = float(stored) if stored.size == 1 else f"{path}:discount"
     except (ValueError, TypeError) as error:
         raise source.error(key, str(error)) from None
     optional = ("matrices", "offsets") if table["generator"] == "noise" else ()
@@ -223,6 +224,8 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
     """One MDP, or one per kind."""
     if isinstance(spec, tables.Arrays):
         transitions, rewards = load_array(spec.transitions), load_array(spec.rewards)
+        discount: Any = spec.discount
+        discount = discount if isinstance(discount, float) else load_array(discount)
         if (not sparse.issparse(transitions) and transitions.ndim == 4) or rewards.ndim == 3:
             if len(transitions) != len(rewards):
                 raise ProblemError(
@@ -230,12 +233,13 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
                     f"{len(rewards)}: give both for the same kinds"
                 )
             return [
-                fg.MDP(moves, paid, spec.discount)
+                fg.MDP(moves, paid, discount)
                 for moves, paid in zip(transitions, rewards, strict=True)
             ]
-        return [fg.MDP(transitions, rewards, spec.discount)]
+        return [fg.MDP(transitions, rewards, discount)]
     if isinstance(spec, tables.Gymnasium):
-        return [fg.examples.from_gymnasium(spec.env_id, spec.discount, **spec.options)]
+        options = spec.options if spec.ends is None else {"ends": spec.ends, **spec.options}
+        return [fg.examples.from_gymnasium(spec.env_id, spec.discount, **options)]
     if isinstance(spec, tables.Garnet):
         require_memory(16 * spec.states * spec.actions * spec.branching, "problem")
     own = {
@@ -267,7 +271,7 @@ def _policies(
         return fg.policies.random(*shape, 1, spec.seed)
     if isinstance(spec, tables.EpsilonGreedy | tables.Greedy):
         q = (
-            optimal_q(mdp.transitions, mdp.rewards, mdp.discount).reshape(shape)
+            optimal_q(mdp.continuing, mdp.rewards, mdp.discount).reshape(shape)
             if spec.q is None
             else load_array(spec.q)
         )
@@ -333,7 +337,7 @@ def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -
             shape=rows.shape,
         )
         mixed = sparse.csr_array((1.0 - spec.transitions) * moves + spec.transitions * drawn)
-        perturbed.append(fg.MDP(mixed, rewards, mdp.discount, mdp.labels))
+        perturbed.append(fg.MDP(mixed, rewards, mdp.given_discount, mdp.labels))
     return perturbed
 
 

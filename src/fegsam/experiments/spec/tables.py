@@ -43,6 +43,10 @@ def _array(value: Any, info: ValidationInfo) -> Any:
     return array_value(value, _directory(info))
 
 
+def _number_or_array(value: Any, number: Any, info: ValidationInfo) -> Any:
+    return _array(value, info) if isinstance(value, str | list) else number(value)
+
+
 def _numbers(value: Any) -> Any:
     if not isinstance(value, list):
         raise ValueError(f"is {show(value)}, but must be a list of numbers: correct it")
@@ -83,6 +87,8 @@ Long = Annotated[int, Field(ge=1, le=10**15)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Open = Annotated[float, Field(gt=0, lt=1)]
+Discount = Annotated[float, Field(gt=0, lt=1), WrapValidator(_number_or_array)]
+"""A number, or an array of the discounts of all transitions."""
 Positive = Annotated[float, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1, max_length=500)]
 Array = Annotated[Any, BeforeValidator(_array)]

@@ -73,6 +73,8 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
             f"indptr {number}": rows.indptr,
         }
         arrays[f"rewards {number}"] = mdp.rewards
+        if mdp.discounts is not None:
+            arrays[f"discounts {number}"] = mdp.discounts
     header = {
         "what": "share",
         "fingerprint": part.fingerprint,
@@ -102,13 +104,10 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         rewards = arrays[f"rewards {number}"]
         states, actions = rewards.shape
         parts = tuple(arrays[f"{part} {number}"] for part in ("data", "indices", "indptr"))
-        mdps.append(
-            MDP(
-                sparse.csr_array(parts, shape=(states * actions, states)),
-                rewards,
-                header["discount"],
-            )
-        )
+        each = arrays.get(f"discounts {number}")
+        discount = header["discount"] if each is None else each
+        moves = sparse.csr_array(parts, shape=(states * actions, states))
+        mdps.append(MDP(moves, rewards, discount))
     (name, options), own = header["algorithm"], header["own_steps"]
     problem = Federation(
         mdps, num_agents=header["num_agents"], **{part: arrays.get(part) for part in _OPTIONAL}

@@ -11,10 +11,11 @@ see `norms`. Both are smooth, so phi_1 = 1 and phi_2 = 1 - gamma_c with ``gamma_
 
 **Sup-norm algorithms** contract by ``gamma_c = 1 - mu_min (1 - gamma^n)``, where mu_min is the
 frequency of the rarest state over all agents (for Q-learning of the rarest state-action pair, with
-n = 1). The lemma on off-policy TD prints gamma^{n+1}, which its own mean operator contradicts. The
-envelope is that of the p-norm, p = max(2, 2 ln d), with ``l_cs = d^(-1/p)``, ``psi = ((1 + gamma_c)
-/ (2 gamma_c))^2 - 1`` and ``phi_1 = (1 + psi) / (1 + psi l_cs^2)``. The paper omits the square of
-l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
+n = 1). Where transitions have discounts of their own, gamma is the largest one, and gamma_c is a
+bound on the contraction. The lemma on off-policy TD prints gamma^{n+1}, which its own mean operator
+contradicts. The envelope is that of the p-norm, p = max(2, 2 ln d), with ``l_cs = d^(-1/p)``, ``psi
+= ((1 + gamma_c) / (2 gamma_c))^2 - 1`` and ``phi_1 = (1 + psi) / (1 + psi l_cs^2)``. The paper
+omits the square of l_cs, and takes p = 2 ln |S| for Q-learning as well, where d = |S||A|.
 """
 
 from __future__ import annotations

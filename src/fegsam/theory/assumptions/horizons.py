@@ -7,6 +7,10 @@ for v != 0 if ``gamma^n ||P^n||_{mu_i} < 1`` with ``||X||_mu = ||D^(1/2) X D^(-1
 With preconditioning, ``I - A_i = gamma^n H_i P^n Phi``, whose 2-norm is at most ``gamma^n max_s
 ||phi(s)|| lambda_min(Phi' D_i Phi)^(-1/2)``.
 
+Where transitions have discounts of their own, gamma is the largest one, and P is the part of the
+chain that continues (see `MDP.continuing`). It is nowhere larger than the chain, and neither are
+these norms.
+
 Both tests are sufficient and neither is necessary. From n to n + 1 the level itself may rise or
 fall.
 """
@@ -152,7 +156,7 @@ def _operator_norm(
     ahead = [
         problem.discount**structure.horizon
         * np.linalg.matrix_power(
-            mdp.policy_chain(structure.target_policy).toarray(), structure.horizon
+            mdp.continuing_chain(structure.target_policy).toarray(), structure.horizon
         )
         for mdp in problem.mdps
     ]

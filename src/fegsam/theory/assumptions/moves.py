@@ -30,18 +30,20 @@ class Moves:
     kinds: np.ndarray
     """(k,): which kinds"""
     state: np.ndarray
-    """(E,), as are `action`, `next` and `reward`"""
+    """(E,), as are `action`, `next`, `reward` and `discount`"""
     action: np.ndarray
     next: np.ndarray
     ratio: np.ndarray
     """(k, E); one where there are no importance ratios"""
     reward: np.ndarray
+    discount: np.ndarray
 
-    def largest_errors(self, values: np.ndarray, discount: float, horizon: int) -> np.ndarray:
+    def largest_errors(self, values: np.ndarray, horizon: int) -> np.ndarray:
         """(n, k, S): the largest |E| at `values` (S,) over the windows from each state.
 
         The windows have 1, ..., n transitions.
         """
+        discount = self.discount
         error = self.reward + discount * values[self.next] - values[self.state]
         shape = len(self.kinds), len(values)
         high, low = np.zeros(shape), np.zeros(shape)
@@ -52,9 +54,7 @@ class Moves:
             largest[length] = np.maximum(high, -low)
         return largest
 
-    def largest_weights(
-        self, sizes: np.ndarray, discount: float, horizon: int, first: float
-    ) -> np.ndarray:
+    def largest_weights(self, sizes: np.ndarray, horizon: int, first: float) -> np.ndarray:
         """(k, S): the largest weighted sum of `sizes` over the windows from each state.
 
         The sum is ``|first - rho_t| sizes(S_t) + sum_{0<l<=n} |c_l| sizes(S_l)``.
@@ -62,7 +62,8 @@ class Moves:
         weights = np.broadcast_to(sizes, (len(self.kinds), len(sizes)))
         for length in range(1, horizon + 1):
             own = np.abs((first if length == horizon else 1.0) - self.ratio) * sizes[self.state]
-            weights = self.largest_from_each(own + discount * self.ratio * weights[:, self.next])
+            ahead = self.discount * self.ratio * weights[:, self.next]
+            weights = self.largest_from_each(own + ahead)
         return weights
 
     def count(self, horizon: int) -> float:
@@ -77,9 +78,7 @@ class Moves:
             found = np.column_stack([found[parent], step])
         return found
 
-    def weights(
-        self, windows: np.ndarray, discount: float
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def weights(self, windows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Batches of kinds (k,), each with the weights c_l (k, W, n+1) of its temporal differences.
 
         c_l multiplies the value of the window's l-th state.
@@ -88,11 +87,13 @@ class Moves:
         at_once = max(1, RATIOS_AT_ONCE // windows.size)
         for first in range(0, len(self.kinds), at_once):
             some = slice(first, first + at_once)
-            products = np.cumprod(discount * self.ratio[some][:, windows], axis=2)
-            found = np.empty((*products.shape[:2], horizon + 1))
-            found[:, :, 1:] = products
+            ratio, discount = self.ratio[some][:, windows], self.discount[windows]
+            found = np.empty((*ratio.shape[:2], horizon + 1))
+            found[:, :, 0] = 1.0
+            found[:, :, 1:] = np.cumprod(discount * ratio, axis=2)
+            own = found[:, :, :-1] * ratio
             found[:, :, 0] = 0.0
-            found[:, :, :-1] -= products / discount
+            found[:, :, :-1] -= own
             yield self.kinds[some], found
 
     def largest_from_each(self, amounts: np.ndarray) -> np.ndarray:
@@ -126,21 +127,24 @@ def kind_moves(
     ratios = np.ones_like(policies) if ratios is None else ratios
     for kinds in _alike(problem, policies):
         kind = int(kinds[0])
-        transitions = problem.mdps[kind % len(problem.mdps)].transitions
+        mdp = problem.mdps[kind % len(problem.mdps)]
+        transitions = mdp.transitions
         cell = np.repeat(
             np.arange(problem.num_states * problem.num_actions), np.diff(transitions.indptr)
         )
         possible = policies[kind % len(policies)].ravel()[cell] > 0
-        cell = cell[possible]
+        cell, following = cell[possible], transitions.indices[possible].astype(np.int64)
+        state, action = np.divmod(cell, problem.num_actions)
         at_once = max(1, RATIOS_AT_ONCE // len(cell))
         for some in np.split(kinds, range(at_once, len(kinds), at_once)):
             yield Moves(
                 kinds=some,
-                state=cell // problem.num_actions,
-                action=cell % problem.num_actions,
-                next=transitions.indices[possible].astype(np.int64),
+                state=state,
+                action=action,
+                next=following,
                 ratio=ratios[some % len(ratios)].reshape(len(some), -1)[:, cell],
                 reward=rewards[kind % len(rewards)].ravel()[cell],
+                discount=mdp.discounts_of(state, action, following),
             )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from fegsam.algorithms.rule import Algorithm
 from fegsam.algorithms.structure import Control, TemporalDifference, structure_of
 from fegsam.algorithms.td import require_federation
+from fegsam.errors import ProblemError
 from fegsam.exact.linear_field import projected_field
 from fegsam.problem.chains import distinct_stationary_laws
 from fegsam.problem.federation import Federation, Problem
@@ -29,7 +30,15 @@ from fegsam.theory.assumptions.assumptions import Assumptions
 def printed_assumptions(
     problem: Problem, algorithm: Algorithm, corrected: Assumptions
 ) -> Assumptions:
-    """`corrected` with the values that the paper's lemmas print."""
+    """`corrected` with the values that the paper's lemmas print.
+
+    Raises `ProblemError` where transitions have discounts of their own.
+    """
+    if isinstance(problem, Federation) and problem.discounts is not None:
+        raise ProblemError(
+            "The paper prints its constants for one discount, and the transitions of this problem "
+            "have several; use printed=False."
+        )
     match structure_of(algorithm, problem):
         case TemporalDifference(features=None) as structure:
             federation = require_federation(problem, algorithm)

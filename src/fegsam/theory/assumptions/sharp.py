@@ -13,7 +13,8 @@ few. In the 2-norm, all singular values of I + u w' are one except two, whose sq
 (2 + 2p + a) x + (1 + p)^2 = 0`` with ``p = u'w``, ``a = |u|^2 |w|^2``. If there are many windows, A
 is bounded by ``sup_y sum_l |c_l| ||phi(S_l)||``, which the same recursion computes. It ignores that
 terms of a state that occurs twice may cancel, but is better than the closed form. On-policy the sum
-telescopes, and A depends only on S_t and S_{t+n}.
+telescopes, and A depends only on S_t and S_{t+n}, unless transitions have discounts of their own:
+then A is bounded with the largest one, as the closed forms are.
 
 **Q-learning.** The visited cell has Lipschitz constant gamma and all others have one: A = 1, where
 the paper has 2.
@@ -140,9 +141,7 @@ def _control_bounds(problem: Federation, policies: np.ndarray, point: np.ndarray
     noise = max(
         float(
             np.abs(
-                moves.reward
-                + problem.discount * best[moves.next]
-                - table[moves.state, moves.action]
+                moves.reward + moves.discount * best[moves.next] - table[moves.state, moves.action]
             ).max()
         )
         for moves in kind_moves(problem, policies)
@@ -178,17 +177,13 @@ class _TemporalDifferenceBounds:
         moves = list(kind_moves(self.problem, self._policies_of_rows(), self.structure.ratios))
         noise = np.zeros(self.structure.horizon)
         for some in moves:
-            by_length = some.largest_errors(values, *self._steps)
+            by_length = some.largest_errors(values, self.structure.horizon)
             noise = np.maximum(noise, (by_length * rows[some.kinds % len(rows)]).max(axis=(1, 2)))
         lipschitz, is_sharp = self._lipschitz(moves, rows)
         cap, noise_cap = self._caps(float(rows.max()), float(np.abs(values).max()))
         return StepBounds(
             lipschitz, float(noise[-1]), cap, noise_cap, is_sharp, float(noise[:-1].sum())
         )
-
-    @property
-    def _steps(self) -> tuple[float, int]:
-        return self.problem.discount, self.structure.horizon
 
     def _policies_of_rows(self) -> np.ndarray:
         """The policies, repeated for each kind if the kinds have rows of their own."""
@@ -207,25 +202,23 @@ class _TemporalDifferenceBounds:
 
     def _lipschitz(self, moves: list[Moves], rows: np.ndarray) -> tuple[float, bool]:
         """A, and whether it is sharp."""
+        horizon = self.structure.horizon
         if self._telescopes:
-            if len(moves) * self.problem.num_states**2 <= MOST_PAIRS:
+            pairs = len(moves) * self.problem.num_states**2
+            if pairs <= MOST_PAIRS and self.problem.discounts is None:
                 return self._on_policy_lipschitz(), True
-        elif sum(some.count(self.structure.horizon) for some in moves) <= MOST_WINDOWS:
+        elif sum(some.count(horizon) for some in moves) <= MOST_WINDOWS:
             return max(self._largest_lipschitz(some) for some in moves), True
         if self.structure.is_tabular:
             sizes = np.ones(self.problem.num_states)
-            most = [float(some.largest_weights(sizes, *self._steps, 1.0).max()) for some in moves]
+            most = [float(some.largest_weights(sizes, horizon, 1.0).max()) for some in moves]
             return max(1.0, *most), False
         sizes = self.found.norm.dual(self.structure.linear_features)
         if self._telescopes:
-            ahead = self.problem.discount**self.structure.horizon
+            ahead = self.problem.discount**horizon
             return float(1 + (rows * (sizes + ahead * sizes.max())).max()), False
         largest = max(
-            float(
-                (
-                    rows[some.kinds % len(rows)] * some.largest_weights(sizes, *self._steps, 0.0)
-                ).max()
-            )
+            float((rows[some.kinds % len(rows)] * some.largest_weights(sizes, horizon, 0.0)).max())
             for some in moves
         )
         return 1 + largest, False
@@ -240,7 +233,7 @@ class _TemporalDifferenceBounds:
         windows = moves.windows(self.structure.horizon)
         states = np.column_stack([moves.state[windows], moves.next[windows[:, -1]]])
         largest = 0.0
-        for kinds, weights in moves.weights(windows, self.problem.discount):
+        for kinds, weights in moves.weights(windows):
             if self.structure.is_tabular:
                 largest = max(largest, _tabular_lipschitz(states, weights))
                 continue
@@ -275,7 +268,7 @@ class _TemporalDifferenceBounds:
         They depend on the largest ratio, reward and feature, the largest norm of a row, `row`, and
         the largest absolute value at the fixed point, `value`.
         """
-        discount, n = self._steps
+        discount, n = self.problem.discount, self.structure.horizon
         reward = _largest_reward(self.problem)
         ratios = self.structure.ratios
         ratio = 1.0 if ratios is None else float(ratios.max())

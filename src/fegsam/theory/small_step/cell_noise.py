@@ -52,7 +52,8 @@ class CellNoise:
     """(E,): its temporal difference at Q*"""
     greedy: np.ndarray
     """(S,): the best cell of each state"""
-    discount: float
+    discount: np.ndarray
+    """(E,): its discount"""
     num_cells: int
 
     @property
@@ -61,12 +62,11 @@ class CellNoise:
         return np.bincount(self.cell, self.frequency, minlength=self.num_cells)
 
     @cached_property
-    def flow(self) -> sparse.csr_array:
-        """(d, S): how often the agent goes from a cell to a state."""
+    def discounted_flow(self) -> sparse.csr_array:
+        """(d, S): how often the agent goes from a cell to a state, times the discount."""
         shape = self.num_cells, len(self.stationary)
-        return sparse.csr_array(
-            sparse.coo_array((self.frequency, (self.cell, self.next)), shape=shape)
-        )
+        weights = self.discount * self.frequency
+        return sparse.csr_array(sparse.coo_array((weights, (self.cell, self.next)), shape=shape))
 
     @property
     def mean_matrix(self) -> np.ndarray:
@@ -135,7 +135,8 @@ def cell_noises(
         following = mdp.transitions.indices.astype(np.int64)
         frequency = (distributions[kind][:, None] * policy).ravel()[cell] * mdp.transitions.data
         best = fixed_point[greedy]
-        errors = mdp.rewards.ravel()[cell] + problem.discount * best[following] - fixed_point[cell]
+        discount = mdp.discounts_of(cell // actions, cell % actions, following)
+        errors = mdp.rewards.ravel()[cell] + discount * best[following] - fixed_point[cell]
         noise = CellNoise(
             chains[kind],
             distributions[kind],
@@ -145,7 +146,7 @@ def cell_noises(
             frequency,
             errors,
             greedy,
-            problem.discount,
+            discount,
             num_cells=len(fixed_point),
         )
         found.append(

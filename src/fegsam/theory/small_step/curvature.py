@@ -83,7 +83,7 @@ def curvature(
             gaps, spreads = gap_distribution(noise.greedy, values, own)
             excess += weight * expected_excess(gaps, spreads)
             smallest = min(smallest, float(gap_ratios(gaps, spreads)[1].min(initial=math.inf)))
-        pull += share * noise.discount * (noise.flow @ excess)
+        pull += share * (noise.discounted_flow @ excess)
     return Curvature(pull, smallest)
 
 
