@@ -26,7 +26,13 @@ from fegsam.algorithms.on_data import OnData, action_count, feature_map
 from fegsam.algorithms.reading import discount, reward
 from fegsam.algorithms.rule import ONE, Path, RecordedPath
 from fegsam.algorithms.structure import Opaque
-from fegsam.algorithms.td import behavior_policies, features, require_federation, stacked_rewards
+from fegsam.algorithms.td import (
+    behavior_policies,
+    discount_table,
+    features,
+    require_federation,
+    stacked_rewards,
+)
 from fegsam.data.federation import DataFederation
 from fegsam.problem.federation import Problem
 
@@ -38,7 +44,8 @@ class LinearQTables(NamedTuple):
     """(S, d)"""
     rewards: np.ndarray
     """(1 or M, S, A)"""
-    discount: np.float64
+    discount: np.float64 | np.ndarray
+    """of all transitions, or an array over them"""
     num_actions: np.uint64
     rows_of_state: np.uint64
     """A where there is a row for each state and action, 1 where each row has its own action"""
@@ -144,7 +151,7 @@ class LinearQLearning:
             _in_place_of(np.repeat(phi, count, axis=0), taken, count),
             phi,
             stacked_rewards(federation),
-            np.float64(federation.discount),
+            discount_table(federation),
             np.uint64(count),
             np.uint64(count),
         )
