@@ -127,8 +127,9 @@ def test_cut_at_any_byte_the_rows_that_were_read_stay_and_the_spool_goes_on(
         seen.add(len(before))
         with fg.Spool(cut) as going_on:
             going_on.append(4, 2, 9.0, terminated=True)
-        assert before + found_rows(reader.read(99)) == rows_in(cut)
-        kept = rows_in(cut)[:-2]
+        after = rows_in(cut)
+        assert before + found_rows(reader.read(99)) == after
+        kept = after[:-2]
         # An action whose effect was lost becomes the end of its episode.
         assert kept[:-1] == every[: max(0, len(kept) - 1)]
         assert not kept or kept[-1] == (every[len(kept) - 1][0], 0, 0.0, 0.0, None, True)
@@ -198,6 +199,22 @@ def test_damage_another_spool_and_a_shorter_one_are_refused(path, tmp_path) -> N
         fg.SpoolSource(path).open(discount=0.9).read(99)
 
 
+def test_a_spool_that_was_put_back_and_went_on_otherwise_is_refused(path) -> None:
+    spool = fg.Spool(path, batch=1)
+    spool.append(0, 1, 1.0, terminated=True)
+    early = path.read_bytes()
+    spool.append(1, 1, 1.0, terminated=True)
+    reader = fg.SpoolSource(path).open(discount=0.9)
+    assert len(reader.read(9).gap) == 4
+    spool.close()
+    path.write_bytes(early)
+    with fg.Spool(path) as other:
+        for _ in range(5):
+            other.append(2, 1, 1.0, terminated=True)
+    with pytest.raises(ProblemError, match="put it back"):
+        fg.SpoolSource(path).open(discount=0.9).restore(reader.save())
+
+
 def test_rows_beyond_the_declared_numbers_are_refused(path) -> None:
     with fg.Spool(path) as spool:
         spool.append(0, 1, 1.0)
@@ -249,8 +266,10 @@ def test_a_disk_that_is_full_leaves_no_part_of_a_row(path, monkeypatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
+    size = path.stat().st_size
     with pytest.raises(OSError, match="No space"):
         spool.append(1, 1, 1.0, terminated=True)
+    assert path.stat().st_size == size
     monkeypatch.undo()
     spool.append(2, 1, 1.0, terminated=True)
     spool.close()

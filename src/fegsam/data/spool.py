@@ -214,12 +214,8 @@ class Spool:
                 break
             end = begin
         data = read_records(self._file, form, first, records_in(self._file, form) - first)
-        records = np.frombuffer(data, form.dtype)[: form.valid(first, data)]
-        count = len(records)
-        # An action that ended its episode counts together with the last observation.
-        if count and records["kind"][-1] == ROW and records["ends"][-1]:
-            count -= 1
-        kinds = records["kind"][:count]
+        kinds = np.frombuffer(data, form.dtype)["kind"][: form.valid(first, data)]
+        count = len(kinds)
         return first + count, count, bool(kinds[-1] == ROW) if count else is_open
 
     def _numbers(self, value: Any, name: str) -> tuple[Any, ...]:

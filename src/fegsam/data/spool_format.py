@@ -24,8 +24,8 @@ from fegsam.safe_files import open_plain, whole
 HEADER = 128
 """The bytes of the header."""
 ROW, LAST, CUT, MARK, CLOSED = range(1, 6)
-"""Kinds of records: an action; an episode's last observation; the end of an episode whose last
-observation is not known, so that its last action does not count; a mark; the spool's end."""
+"""Kinds of records: an action; an episode's last observation; a cut, since the effect of the last
+action was not recorded and the action does not count; a mark; the end of the spool."""
 TERMINATED, TRUNCATED = 1, 2
 """Bits of `ends`. In a MARK, 1 says that an episode is open."""
 
