@@ -13,6 +13,8 @@ from fegsam.data.evaluation import Evaluation
 from fegsam.data.federation import DataFederation
 from fegsam.data.live import LiveSource
 from fegsam.data.log import LogSource
+from fegsam.data.spool import Spool
+from fegsam.data.spool_reader import SpoolSource
 from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
@@ -61,6 +63,8 @@ __all__ = [
     "Server",
     "SomeCells",
     "SpecError",
+    "Spool",
+    "SpoolSource",
     "StochasticApproximation",
     "Tail",
     "agent_fixed_points",

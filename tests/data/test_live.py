@@ -10,6 +10,7 @@ import pytest
 import fegsam as fg
 from fegsam import ProblemError
 from fegsam.data import Rows
+from fegsam.data.choosing import EpisodeSeeds
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -35,6 +36,7 @@ SOURCES = {
     "states from -1": walker(start=-1),
     "vectors, function": walker(vectors=True),
     "vectors, constant": fg.LiveSource(Walker, [[0.2, 0.3, 0.5]], options={"vectors": True}),
+    "integers": fg.LiveSource(Walker, tilted, options={"vectors": True, "dtype": "uint8"}),
     "restart": fg.LiveSource(Walker, TABLE, ends="restart"),
     "vectors, restart": fg.LiveSource(Walker, tilted, options={"vectors": True}, ends="restart"),
 }
@@ -121,6 +123,16 @@ def test_another_agent_or_seed_sees_another_path() -> None:
         for seed, agent in [(0, 0), (0, 1), (1, 0)]
     ]
     assert found[0] != found[1] != found[2] != found[0]
+
+
+def test_episodes_have_the_same_seeds_in_whatever_order_they_are_asked_for() -> None:
+    seeds = EpisodeSeeds(5, 7)
+    forward = [seeds[episode] for episode in range(3000)]
+    assert [EpisodeSeeds(5, 7)[episode] for episode in (2999, 1024, 0)] == [
+        forward[episode] for episode in (2999, 1024, 0)
+    ]
+    assert len(set(forward)) == 3000
+    assert 0 <= min(forward) < max(forward) < 2**31
 
 
 def test_actions_follow_the_policy() -> None:

@@ -44,24 +44,33 @@ class Walker(gymnasium.Env):
     """A random walk whose noise follows from the seed of reset, with every kind of end.
 
     With a chance of .1 each, a step terminates, truncates or does both. Observations are states 0
-    to 4, or those as three float32 numbers. One that is not honest depends on its past, too.
+    to 4, or three numbers in their place. One that is not honest depends on its past, too.
     """
 
-    def __init__(self, *, vectors: bool = False, start: int = 0, honest: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        vectors: bool = False,
+        dtype: str = "float32",
+        start: int = 0,
+        honest: bool = True,
+    ) -> None:
         self._vectors, self._start, self._honest = vectors, start, honest
         self.action_space = spaces.Discrete(3, start=start)
         self.observation_space = (
-            spaces.Box(-9.0, 9.0, (3,), np.float32) if vectors else spaces.Discrete(5, start=start)
+            spaces.Box(0, 9, (3,), np.dtype(dtype).type)
+            if vectors
+            else spaces.Discrete(5, start=start)
         )
         self.told: list[tuple[Any, ...]] = []
         """(seed, first observation) of each reset and what each step was told and gave"""
-        self._buffer = np.zeros(3, np.float32)
+        self._buffer = np.zeros(3, dtype)
 
     def _show(self) -> Any:
         if not self._vectors:
             return self._state + self._start
         # One array for all observations, as some environments have it.
-        self._buffer[:] = self._state / 7, self._rng.random(), 0.1
+        self._buffer[:] = self._state / 3, 9 * self._rng.random(), 0.1
         return self._buffer
 
     def reset(self, *, seed=None, options=None):

@@ -18,6 +18,7 @@ from fegsam.data.minari import import_minari
 from fegsam.data.quality import HeldOut
 from fegsam.data.rows import Rows
 from fegsam.data.simulated import simulate_log
+from fegsam.data.spool_reader import SpoolReader
 from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Rows",
     "Split",
     "SplitReader",
+    "SpoolReader",
     "TruncationWarning",
     "check_log",
     "describe",

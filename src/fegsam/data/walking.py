@@ -51,6 +51,7 @@ class Walk:
 
     def __init__(self, live: Live) -> None:
         self.live = live
+        self._reset, self._seeds = live.made.reset, live.seeds
         self.episode, self.began, self.time, self.follows = 0, 0, 0, OPEN
         self._after = RESTARTS if live.restarts else ENDED
         self._begin(0)
@@ -90,7 +91,7 @@ class Walk:
 
     def reset(self) -> Any:
         """Begin the episode from its seed, and return what it shows first."""
-        observation, _ = self.live.made.reset(seed=self.live.seeds[self.episode])
+        observation, _ = self._reset(seed=self._seeds[self.episode])
         return self.note(observation)
 
     def _turn(self, now: Any) -> Any:
@@ -115,6 +116,7 @@ class StateWalk(Walk):
 
     def __init__(self, live: Live, policy: TablePolicy, number: Callable[[Any], int]) -> None:
         self._policy, self._number = policy, number
+        self._first_state, self._num_states = live.spaces.first_state, live.spaces.num_states or 0
         super().__init__(live)
 
     def _begin(self, count: int) -> None:
@@ -122,7 +124,7 @@ class StateWalk(Walk):
         self._seen: list[int] = []
 
     def note(self, observation: Any) -> int:
-        return self._checked(self._number(observation) - self.live.spaces.first_state)
+        return self._checked(self._number(observation) - self._first_state)
 
     def keep(self, now: int) -> int:
         return now
@@ -130,7 +132,8 @@ class StateWalk(Walk):
     def run(self, count: int) -> Walked:
         self._begin(count)
         now, step, number = self.now, self.live.made.step, self._number
-        num_states, num_actions, _, first_state, first_action = self.live.spaces
+        num_actions, first_action = self.live.spaces.num_actions, self.live.spaces.first_action
+        num_states, first_state = self._num_states, self._first_state
         words, thresholds, others = self.live.words, self._policy.thresholds, self._policy.others
         seen, taken, rewards = self._seen, self._taken, self._rewards
         while (left := count - len(taken)) > 0:
@@ -151,7 +154,7 @@ class StateWalk(Walk):
                 observation, reward, terminated, truncated, _ = step(action + first_action)
                 rewards.append(reward)
                 now = number(observation) - first_state
-                if not 0 <= now < num_states:  # pyright: ignore[reportOperatorIssue]  not None here
+                if not 0 <= now < num_states:
                     self._checked(now)
                 if terminated or truncated:
                     break
@@ -177,11 +180,10 @@ class StateWalk(Walk):
         self._rewards.append(0.0)
 
     def _checked(self, state: int) -> int:
-        count, first = self.live.spaces.num_states, self.live.spaces.first_state
-        assert count is not None
-        if not 0 <= state < count:
-            raise ProblemError(
-                f"{self.live.name}: observation is {shown(state + first)}, but there are {count} "
-                f"states ({first} to {first + count - 1}): correct it or declare more"
-            )
-        return state
+        if 0 <= state < self._num_states:
+            return state
+        first, count = self._first_state, self._num_states
+        raise ProblemError(
+            f"{self.live.name}: observation is {shown(state + first)}, but there are {count} "
+            f"states ({first} to {first + count - 1}): correct it or declare more"
+        )
