@@ -24,6 +24,8 @@ from fegsam.errors import ProblemError
 
 LOG_ROWS_AT_ONCE = 1 << 14
 """Rows of a log that are read ahead."""
+LIVE_ROWS_AT_ONCE = 1 << 9
+"""Rows of a live environment that are read ahead: short reads cost more for each row."""
 
 
 class DataUsedUp(ProblemError):
@@ -287,6 +289,6 @@ def recorded_agent(job: Job, index: int, agent: int, steps: Steps) -> RecordedAg
         data.target_policy,
         window=job.window,
         kind=kind,
-        at_once=LOG_ROWS_AT_ONCE if data.kinds[kind].is_log else 0,
+        at_once=LOG_ROWS_AT_ONCE if data.kinds[kind].is_log else LIVE_ROWS_AT_ONCE,
     )
     return RecordedAgent(stream, steps, job.settings.step_size)
