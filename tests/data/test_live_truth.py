@@ -11,34 +11,48 @@ import fegsam as fg
 from helpers.logs import Episode, observation_log, write
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ends", ["stop", "restart"])
-def test_frozen_lake_live_tends_to_the_exact_values_of_a_policy(ends) -> None:
-    """TD of the uniform policy: exact for a table, whatever the step size, but for its bias."""
-    go = fg.policies.uniform(16, 4)
+def _values(ends):
+    """(16): the uniform policy's values on the slippery lake."""
     mdp = fg.examples.from_gymnasium("FrozenLake-v1", discount=0.9, ends=ends)
-    exact = fg.policy_value(mdp, fg.policies.uniform(mdp.num_states, 4))[:16]
+    return fg.policy_value(mdp, fg.policies.uniform(16, 4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "other"), [("stop", "restart"), ("restart", "stop")])
+def test_the_slippery_lake_tends_to_the_values_of_its_meaning_of_an_end(ends, other) -> None:
+    go = fg.policies.uniform(16, 4)
     lake = fg.LiveSource("FrozenLake-v1", go, ends=ends)
-    data = fg.DataFederation(lake, discount=0.9, num_agents=4, target_policy=go, held_out=0)
+    data = fg.DataFederation(lake, discount=0.9, num_agents=2, target_policy=go, held_out=0)
     history = fg.run(
         data,
         fg.OffPolicyTabularTD(2),
-        step_size=0.02,
+        step_size=0.1,
         sync_period=50,
-        num_steps=6000,
-        seeds=range(8),
+        num_steps=20_000,
+        seeds=range(6),
         tail=0.5,
+        record=[0, 20_000],
     )
     tails = history.data.tail_params.values
-    error = tails.std(axis=0, ddof=1) / np.sqrt(len(tails))
-    visited = error > 0
-    apart = abs(tails.mean(axis=0) - exact)[visited] / (error[visited] + 2e-3)
-    assert apart.max() < 4.0
-    other = fg.examples.from_gymnasium(
-        "FrozenLake-v1", discount=0.9, ends="restart" if ends == "stop" else "stop"
-    )
-    wrong = fg.policy_value(other, fg.policies.uniform(other.num_states, 4))[:16]
-    assert (abs(tails.mean(axis=0) - wrong)[visited] / (error[visited] + 2e-3)).max() > 8.0
+    error = tails.std(axis=0, ddof=1) / np.sqrt(len(tails)) + 1e-6
+    assert (abs(tails.mean(axis=0) - _values(ends)) / error).max() < 5.0
+    assert (abs(tails.mean(axis=0) - _values(other)) / error).max() > 7.0
+
+
+@pytest.mark.parametrize("ends", ["stop", "restart"])
+def test_the_lake_without_chance_gives_the_exact_optimal_values(ends) -> None:
+    options = {"is_slippery": False}
+    mdp = fg.examples.from_gymnasium("FrozenLake-v1", discount=0.9, ends=ends, **options)
+    go = fg.policies.uniform(16, 4)
+    exact = fg.fixed_point(fg.Federation(mdp, go, num_agents=1), fg.QLearning()).reshape(16, 4)
+    lake = fg.LiveSource("FrozenLake-v1", go, options=options, ends=ends)
+    data = fg.DataFederation(lake, discount=0.9, num_agents=1, held_out=0)
+    history = fg.run(data, fg.QLearning(), step_size=0.9, sync_period=1, num_steps=40_000)
+    found = history.data.final_params.values[0].reshape(16, 4)
+    # Where an end stops, nothing is learned of what would follow it.
+    last = [5, 7, 11, 12, 15] if ends == "stop" else []
+    kept = np.setdiff1d(np.arange(16), last)
+    np.testing.assert_allclose(found[kept], exact[kept], 0, 1e-3)
 
 
 def _two_rows(folder, length: int, episodes: int):
