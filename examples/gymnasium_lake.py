@@ -15,7 +15,7 @@ def main() -> None:
         lake, fg.policies.random(lake.num_states, lake.num_actions, count=10, seed=0), num_agents=10
     )
     history = fg.run(federation, fg.QLearning(), step_size=0.2, sync_period=50, num_steps=40_000)
-    q = history.data.final_params[0].values.reshape(lake.num_states, lake.num_actions)
+    q = history.q_table().values
     best = {
         label: ARROWS[action]
         for label, action in zip(lake.labels or (), q.argmax(axis=1), strict=True)

@@ -16,8 +16,7 @@ def main() -> None:
     print(history)
     print(f"squared error: {float(error[0]):.3g} at the start, {float(error[-1]):.3g} at the end")
 
-    q = history.data.final_params[0].values.reshape(20, 3)
-    value = fg.policy_value(mdp, fg.policies.greedy(q))
+    value = fg.policy_value(mdp, history.policy())
     best = fg.fixed_point(federation, fg.QLearning()).reshape(20, 3).max(axis=1)
     print(
         f"the learned policy is worth {value.mean():.4f} on average, the best one {best.mean():.4f}"

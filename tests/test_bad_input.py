@@ -71,6 +71,14 @@ def pull(params, y, kind, out):
     out[0] = 1.0 - params[0]
 
 
+def random_pull(params, y, kind, out):
+    out[0] = np.random.rand() - params[0]  # noqa: NPY002  what a user writes
+
+
+def added_pull(params, y, kind, out):
+    out[0] += 1.0 - params[0]
+
+
 class Call:
     def __call__(self, params, y, kind, out):
         out[0] = 1.0 - params[0]
@@ -188,6 +196,7 @@ PROBLEMS = {
     # discount
     "discount of one": (lambda: mdp(discount=1.0), r"discount is 1\.0.*strictly between 0 and 1"),
     "discount of zero": (lambda: mdp(discount=0.0), r"discount is 0\.0.*strictly between 0 and 1"),
+    "discount in quotes": (lambda: mdp(discount="0.9"), r"discount is '0\.9'.*without quotes"),
     "negative discount": (lambda: mdp(discount=-0.5), r"discount is -0\.5"),
     # coverage
     "target not covered, tabular": (
@@ -215,6 +224,16 @@ PROBLEMS = {
             )
         ),
         r"agent kind 0.*reducible.*\[0\].*never reaches state 1.*give",
+    ),
+    "a garnet that is not connected": (
+        lambda: run(
+            fg.Federation(
+                fg.examples.garnet(20, 3, 4, 0.8, seed=769),
+                fg.policies.uniform(20, 3),
+                num_agents=2,
+            )
+        ),
+        "never reaches state 13, whatever the policy: .* connected=True",
     ),
     "periodic": (
         lambda: run(
@@ -327,6 +346,18 @@ ALGORITHMS = {
     "another norm": (
         lambda: fg.StochasticApproximation(pull, dim=1, norm=1),
         "norm is 1; give 2 or",
+    ),
+    "a rule that draws": (
+        lambda: run(noise(), fg.StochasticApproximation(random_pull, dim=1), fixed_point=[0.5]),
+        "'random_pull' gives another result when it is called again.*no random numbers.*from y",
+    ),
+    "a rule that adds to out": (
+        lambda: run(noise(), fg.StochasticApproximation(added_pull, dim=1), fixed_point=[1.0]),
+        r"'added_pull' does not set out\[0\].*with = and not with \+=",
+    ),
+    "an array for a step size": (
+        lambda: run(step_size=np.linspace(0.1, 1.0, 1000)),
+        r"step_size is an array of shape \(1000,\); give one positive number, and schedule=",
     ),
     "a partial function for a rule": (
         lambda: run(
@@ -692,6 +723,11 @@ def test_constants_that_are_lost_come_with_a_cure() -> None:
     )
     with pytest.warns(RuntimeWarning, match=cure):
         fg.theory.constants(golden.federation(), fg.OnPolicyTD(), step_size=1e90)
+
+
+@pytest.mark.parametrize("whole", [1e1, np.float64(10), np.float32(10)], ids=lambda n: type(n))
+def test_a_float_that_is_whole_is_a_number_of_steps(whole) -> None:
+    assert run(num_steps=whole, sync_period=2.0).data.equals(run(num_steps=10).data)
 
 
 def test_a_whole_number_is_a_step_size() -> None:

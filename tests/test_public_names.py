@@ -9,6 +9,8 @@ import importlib.util
 import inspect
 import pathlib
 import pkgutil
+import subprocess
+import sys
 import tomllib
 import types
 
@@ -75,6 +77,17 @@ def test_public_modules_that_users_reach_are_all_walked() -> None:
     ]
     public = [name for name in reached if name.rpartition(".")[2] in fegsam.__all__]
     assert set(public) <= set(PACKAGES)
+
+
+def test_a_public_module_shows_its_public_names_alone() -> None:
+    for module in (fegsam.examples, fegsam.policies, fegsam.features):
+        assert dir(module) == sorted(module.__all__)
+
+
+def test_planning_is_reached_without_its_own_import() -> None:
+    # In a fresh process: another test may have imported it.
+    code = "import sys, fegsam; assert 'fegsam.planning' not in sys.modules; fegsam.planning.plan"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_the_package_ships_its_types() -> None:

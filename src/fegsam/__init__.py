@@ -1,5 +1,7 @@
 """Federated stochastic approximation, TD- and Q-learning under Markov noise and heterogeneity."""
 
+from typing import TYPE_CHECKING, Any
+
 from fegsam import data, engines, exact, methods, theory
 from fegsam.algorithms.alg1_stochastic_approximation import LinearSA, StochasticApproximation
 from fegsam.algorithms.alg2_on_policy_td import OnPolicyTD
@@ -33,6 +35,9 @@ from fegsam.problem import examples, features, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
 from fegsam.run import run
+
+if TYPE_CHECKING:
+    from fegsam import planning
 
 __all__ = [
     "MDP",
@@ -78,6 +83,7 @@ __all__ = [
     "heterogeneity",
     "load_history",
     "methods",
+    "planning",
     "policies",
     "policy_value",
     "run",
@@ -85,3 +91,12 @@ __all__ = [
     "schedules",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on demand, since a run does not need it.
+    if name == "planning":
+        import fegsam.planning
+
+        return fegsam.planning
+    raise AttributeError(f"module 'fegsam' has no attribute {name!r}")

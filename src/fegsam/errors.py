@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 
 def shown(value: object) -> str:
-    """`value` as a message shows it: its repr, at most 80 characters; its type if the repr fails.
+    """`value` as a message shows it: its repr, on one line of at most 80 characters.
 
-    >>> shown(0.5), shown(10**5000)
-    ('0.5', 'a value of type int')
+    An array that does not fit is shown by its shape, and a value whose repr fails by its type.
+
+    >>> shown(0.5), shown(10**5000), shown(np.ones(1000))
+    ('0.5', 'a value of type int', 'an array of shape (1000,)')
     """
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
+        if isinstance(value, np.ndarray) and len(text) > 80:
+            return f"an array of shape {value.shape}"
     except Exception:  # the repr of a very long int fails, and a user's object may raise anything
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."

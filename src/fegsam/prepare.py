@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm, require_fixed_policies
-from fegsam.algorithms.structure import TemporalDifference, TransitionOperator, structure_of
+from fegsam.algorithms.structure import (
+    Control,
+    OnPolicyControl,
+    TemporalDifference,
+    TransitionOperator,
+    structure_of,
+)
 from fegsam.blas_threads import one_blas_thread
 from fegsam.compilation import rule_key
 from fegsam.data.federation import DataFederation
@@ -87,6 +93,11 @@ def prepare(
     (4, 10)
     """
     _check_resumed(resume_from)
+    if isinstance(step_size, list | tuple | np.ndarray):
+        raise ProblemError(
+            f"step_size is {shown(step_size)}; give one positive number, and schedule= for sizes "
+            "that change over time."
+        )
     step_size = positive(step_size, "step_size")
     rounds, averaged = rounds_of(sync_period), tail_of(tail)
     num_steps = integer(num_steps, "num_steps")
@@ -137,6 +148,7 @@ def prepare(
         stop_at_output=flag(stop_at_output, "stop_at_output"),
         fingerprint=content_fingerprint(problem, algorithm, initial, known),
         version=installed_version("fegsam") or "unknown",
+        num_actions=_num_actions(problem, algorithm, dimension),
     )
     start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
     if resume_from is not None:
@@ -310,6 +322,15 @@ def _truth(
             f"{LARGEST:g} overflow: give rewards or features in a larger unit."
         )
     return Truth(fixed, algorithm.norm, _value_form(problem, algorithm, fixed))
+
+
+def _num_actions(problem: Problem | DataFederation, algorithm: Algorithm, dimension: int) -> int:
+    """A, where the algorithm learns a table of action values; else 0."""
+    if isinstance(problem, DataFederation):
+        states, actions = problem.num_states or 0, problem.num_actions or 0
+        return actions if algorithm.form == "cell" and dimension == states * actions else 0
+    learns_values = isinstance(structure_of(algorithm, problem), Control | OnPolicyControl)
+    return problem.num_actions if learns_values and isinstance(problem, Federation) else 0
 
 
 def _value_form(problem: Problem, algorithm: Algorithm, fixed: np.ndarray) -> ValueForm | None:

@@ -133,6 +133,14 @@ def run(
             fixed_point=fixed_point,
             resume_from=resume_from,
         )
+        if job.num_agents > 1 and not job.settings.communications:
+            warnings.warn(
+                f"sync_period is {shown(sync_period)} and num_steps is {job.settings.num_steps}, "
+                "so the agents never synchronise: give a sync_period of at most "
+                f"{job.settings.num_steps}.",
+                UserWarning,
+                stacklevel=2,
+            )
         return runner(job) if resume_from is None else merge(resume_from, runner, job)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import importlib.metadata
 import signal
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -299,6 +300,16 @@ def test_stopping_at_the_output_ends_each_seed_there(K, engine) -> None:
 )
 def test_communications_are_the_whole_periods_of_the_run(K, T, times) -> None:
     assert pulled(sync_period=K, num_steps=T).settings.communications == times
+
+
+def test_agents_that_never_synchronise_are_warned_of_and_one_agent_is_not() -> None:
+    settings = {"step_size": 0.1, "num_steps": 10, "engine": "reference"}
+    with pytest.warns(UserWarning, match="sync_period is 11 and num_steps is 10.*at most 10"):
+        fg.run(golden.federation(), fg.QLearning(), sync_period=11, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fg.run(golden.federation(), fg.QLearning(), sync_period=10, **settings)
+        fg.run(golden.federation([golden.B1]), fg.QLearning(), sync_period=11, **settings)
 
 
 def test_settings_say_what_was_asked_for_and_are_frozen() -> None:

@@ -88,6 +88,23 @@ def test_what_is_loaded_is_what_was_saved(what, tmp_path) -> None:
     assert again.checkpoint.states.dtype == history.checkpoint.states.dtype
 
 
+def test_a_table_of_action_values_is_labelled_and_its_policy_is_greedy(tmp_path) -> None:
+    settings = {"step_size": 0.2, "sync_period": 5, "num_steps": 400, "engine": "reference"}
+    history = fg.run(golden.federation(), fg.QLearning(), seeds=(3, 4), **settings)
+    history.save(tmp_path / "run.nc")
+    for one in (history, fg.load_history(tmp_path / "run.nc")):
+        assert one.q_table().dims == ("state", "action")
+        assert one.q_table().sel(state=1, action=0) == history.data.final_params[0, 2]
+        assert one.q_table(seed=4).sel(state=0, action=1) == history.data.final_params[1, 1]
+        best = golden.OPTIMAL_Q.reshape(2, 2).argmax(axis=1)
+        assert (one.policy(seed=4).argmax(axis=1) == best).all()
+    with pytest.raises(fg.ProblemError, match=r"seed is 5, which.*give one of \[3, 4\]"):
+        history.q_table(seed=5)
+    values = fg.run(golden.federation(), fg.OffPolicyTabularTD(), **settings)
+    with pytest.raises(fg.ProblemError, match=r"OffPolicyTabularTD.*learns no action values"):
+        values.policy()
+
+
 def test_every_variable_says_what_it_is() -> None:
     for what in HISTORIES.values():
         history = what()

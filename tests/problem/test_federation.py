@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -36,6 +37,20 @@ def test_agents_take_turns_among_the_kinds():
 def test_an_assignment_may_leave_a_kind_without_agents():
     fed = Federation(MDP_2, BEHAVIORS, num_agents=3, assignment=[1, 1, 1])
     np.testing.assert_array_equal(fed.kind_counts, [0, 3])
+
+
+def test_kinds_without_an_agent_are_warned_of_unless_an_assignment_is_given():
+    mdp, uniform = examples.two_state(), policies.uniform(2, 2)
+    several = np.stack([uniform] * 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Federation(mdp, several, num_agents=2, assignment=range(2))
+        Federation(mdp, several, num_agents=4)
+        MarkovNoise(several, num_agents=4)
+    with pytest.warns(UserWarning, match="num_agents is 3, so kind 3 has no agent.*give"):
+        Federation(mdp, several, num_agents=3)
+    with pytest.warns(UserWarning, match="4 kernels and num_agents is 1.*kinds 1 to 3"):
+        MarkovNoise(several, num_agents=1)
 
 
 def test_one_policy_serves_all_kinds_of_environment():
@@ -141,7 +156,7 @@ def test_any_change_of_the_problem_changes_its_fingerprint(changes):
         ),
         ({"num_agents": None}, "num_agents is missing, .*give num_agents=N"),
         ({"num_agents": 0}, "num_agents is 0, but must be a whole number of at least 1"),
-        ({"num_agents": 2.0}, r"num_agents is 2\.0, but must be a whole number"),
+        ({"num_agents": 2.5}, r"num_agents is 2\.5, but must be a whole number"),
         ({"assignment": [0, 1, 2, 0]}, r"assignment\[2\] is 2, but the kinds are numbered 0 to 1"),
         (
             {"assignment": [0, 1, 1, -1]},

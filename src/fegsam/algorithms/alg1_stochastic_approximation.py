@@ -71,7 +71,7 @@ def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise)
     pairs = itertools.product(range(noise.num_kinds), range(noise.num_states))
     with np.errstate(all="ignore"):
         for kind, y in itertools.islice(pairs, _TRIED):
-            found = np.full(dim, 0.25), np.full(dim, 0.75)
+            found = np.full(dim, 0.25), np.full(dim, 0.75), np.full(dim, 0.25)
             try:
                 for out in found:
                     rule(params, y, kind, out)
@@ -82,7 +82,13 @@ def _require_own_answer(rule: Callable[..., None], dim: int, noise: MarkovNoise)
                     f"The rule {rule.__name__!r} writes to params; write only to out, which the "
                     "engine adds to them."
                 )
-            other = np.flatnonzero(~np.isclose(*found, rtol=0, atol=0, equal_nan=True))
+            if not np.array_equal(found[0], found[2], equal_nan=True):
+                raise ProblemError(
+                    f"The rule {rule.__name__!r} gives another result when it is called again; "
+                    "draw no random numbers in it and keep no state: let the noise come from y, "
+                    "the state of the agent's Markov chain."
+                )
+            other = np.flatnonzero(~np.isclose(*found[:2], rtol=0, atol=0, equal_nan=True))
             if len(other):
                 raise ProblemError(
                     f"The rule {rule.__name__!r} does not set out[{other[0]}] from params, y and "

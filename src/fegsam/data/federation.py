@@ -115,8 +115,8 @@ class DataFederation:
     ...     history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=10, num_steps=900)
     >>> fed
     DataFederation(agents=1, kinds=1, states=2, actions=2, discount=0.9)
-    >>> history.data.final_params.shape
-    (1, 4)
+    >>> history.q_table().shape
+    (2, 2)
     """
 
     kinds: tuple[Kind, ...]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from fegsam.errors import ProblemError, shown
 from fegsam.history.settings import Settings
+from fegsam.problem.policies import greedy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,6 +152,67 @@ class History:
         from fegsam.history.plot import plot_error
 
         return plot_error(self, axes, error, label)
+
+    def q_table(self, seed: int | None = None) -> xr.DataArray:
+        """The action values that a seed learned: the average of the agents at the end.
+
+        Parameters
+        ----------
+        seed : int, optional
+            One of the run's seeds; the first by default.
+
+        Returns
+        -------
+        (S, A) xarray.DataArray
+            Dimensions state and action.
+
+        Examples
+        --------
+        >>> import fegsam as fg
+        >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
+        >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=1e3)
+        >>> history.q_table().dims, history.q_table().shape
+        (('state', 'action'), (2, 2))
+        """
+        actions = self.settings.num_actions
+        if not actions:
+            raise ProblemError(
+                f"{self.settings.algorithm} learns no action values, or the history was saved "
+                "before histories knew; read data.final_params instead."
+            )
+        seeds = self.settings.seeds
+        if seed is not None and seed not in seeds:
+            raise ProblemError(
+                f"seed is {shown(seed)}, which the run does not have; give one of "
+                f"{shown(list(seeds))}."
+            )
+        final = self.data["final_params"].values[0 if seed is None else seeds.index(seed)]
+        table = final.reshape(-1, actions)
+        coords = {"state": np.arange(len(table)), "action": np.arange(actions)}
+        return xr.DataArray(
+            table.copy(), coords, ("state", "action"), attrs={"long_name": "action value"}
+        )
+
+    def policy(self, seed: int | None = None) -> np.ndarray:
+        """The greedy policy of the table that a seed learned (see `q_table`).
+
+        Returns
+        -------
+        (S, A) array
+
+        Examples
+        --------
+        >>> import fegsam as fg
+        >>> mdp = fg.examples.two_state()
+        >>> fed = fg.Federation(mdp, fg.policies.uniform(2, 2), num_agents=4)
+        >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=1e3)
+        >>> best = fg.fixed_point(fed, fg.QLearning()).reshape(2, 2)
+        >>> bool((history.policy() == fg.policies.greedy(best)).all())
+        True
+        >>> fg.policy_value(mdp, history.policy()).shape
+        (2,)
+        """
+        return greedy(self.q_table(seed).values)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the history as a NetCDF file, followed by a checksum.

@@ -44,6 +44,8 @@ class Settings:
     tail: float = 0.0
     """the last part of the run whose mean is kept, as a fraction of it"""
     tail_over: Literal["steps", "syncs"] = "steps"
+    num_actions: int = 0
+    """A, where the parameters are a table (S, A) of action values; else 0"""
 
     def __post_init__(self) -> None:
         self.record.setflags(write=False)

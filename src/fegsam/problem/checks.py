@@ -6,6 +6,7 @@ check returns a read-only copy, so a problem cannot change during a run.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -106,15 +107,17 @@ def _first_entry(array: FloatArray, wrong: NDArray[Any], name: str) -> tuple[str
 
 
 def integer(value: Any, name: str, least: int = 1, most: int | None = LARGEST_COUNT) -> int:
-    """`value` as an int of at least `least` and at most `most`.
+    """`value` as an int of at least `least` and at most `most`; a whole float is accepted, too.
 
-    >>> integer(3, "num_agents")
-    3
+    >>> integer(3, "num_agents"), integer(1e3, "num_steps")
+    (3, 1000)
     """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
+    number = None
+    if isinstance(value, float | np.floating):
+        number = int(value) if float(value).is_integer() else None
+    else:
+        with contextlib.suppress(TypeError):
+            number = operator.index(value)
     if number is None or isinstance(value, (bool, np.bool_)) or number < least:
         raise ProblemError(
             f"{name} is {shown(value)}, but must be a whole number of at least {least}: give such "
@@ -175,12 +178,16 @@ def fraction(value: Any, name: str, *, closed: bool = False) -> float:
     0.9
     """
     try:
-        number = float(value)
+        # float("0.9") would succeed, but text is never meant as a number.
+        number = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError):
-        number = float("nan")
+        number = math.nan
     if not (0.0 <= number <= 1.0 if closed else 0.0 < number < 1.0):
         bounds = "between 0 and 1" if closed else "strictly between 0 and 1"
-        raise ProblemError(f"{name} is {shown(value)}, but must lie {bounds}: give such a number")
+        text = ", without quotes" if isinstance(value, str | bytes) else ""
+        raise ProblemError(
+            f"{name} is {shown(value)}, but must lie {bounds}: give such a number{text}"
+        )
     return number
 
 

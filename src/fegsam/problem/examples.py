@@ -27,6 +27,11 @@ __all__ = [
     "two_state",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 _LARGEST_LINE = 100_000
 """The most states of an environment on a line, whose transitions begin as a dense array."""
 

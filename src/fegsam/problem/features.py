@@ -44,6 +44,11 @@ __all__ = [
     "tiles",
 ]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 F = TypeVar("F", bound=FeatureMap)
 
 LARGEST_DIMENSION = 2**31

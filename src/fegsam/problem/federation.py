@@ -7,6 +7,7 @@ states of a Markov chain and nothing else.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -142,6 +143,8 @@ class Federation(_Assigned):
         )
         kinds = _count_kinds(len(mdps), 1 if policies is None else len(policies))
         agents = agent_count(num_agents)
+        if assignment is None:
+            _warn_of_idle_kinds(agents, kinds, "behavior_policies or MDPs")
         target = (
             None
             if target_policy is None
@@ -325,6 +328,8 @@ class MarkovNoise(_Assigned):
     ) -> None:
         chains = chain_kernels(kernels)
         agents = agent_count(num_agents)
+        if assignment is None:
+            _warn_of_idle_kinds(agents, len(chains), "kernels")
         values = {
             "kernels": chains,
             "num_agents": agents,
@@ -412,6 +417,30 @@ def _count_kinds(mdps: int, policies: int) -> int:
             "k-th of each: give one of either, or as many of both"
         )
     return kinds
+
+
+def _warn_of_idle_kinds(agents: int, kinds: int, what: str) -> None:
+    if kinds > agents:
+        idle = (
+            f"kind {agents} has" if kinds == agents + 1 else f"kinds {agents} to {kinds - 1} have"
+        )
+        warnings.warn(
+            f"There are {kinds} {what} and num_agents is {agents}, so {idle} no agent: give "
+            f"num_agents={kinds} or more, or fewer {what}; assignment= says that it is meant.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def first_kinds(agents: int, kinds: int) -> IntArray | None:
+    """The assignment of a federation that may have fewer agents than kinds, as a sweep over N has.
+
+    It is the default assignment; given, it says that kinds without an agent are meant.
+
+    >>> first_kinds(2, 3), first_kinds(4, 3)
+    (array([0, 1]), None)
+    """
+    return np.arange(agents) if agents < kinds else None
 
 
 def _check_features(features: ArrayLike, states: int) -> FloatArray:

@@ -23,7 +23,11 @@ ELIMINATION_LIMIT = 500
 """Chains of at most this many states are solved by elimination, larger ones iteratively."""
 
 
-def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
+CONNECT = ": give every action a positive probability, or drop the transient states"
+"""How to mend a reducible chain, unless the caller knows better."""
+
+
+def check_ergodic(kernel: sparse.csr_array, who: str, connect: str = CONNECT) -> None:
     """Raise unless every state reaches every other (irreducible) and the chain is aperiodic.
 
     Parameters
@@ -32,6 +36,8 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
         Rows sum to one; no explicit zeros.
     who : str
         The owner of the chain, for the error.
+    connect : str
+        How to make the chain irreducible: the end of the error.
 
     Examples
     --------
@@ -45,7 +51,7 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
     """
     classes, class_of = csgraph.connected_components(kernel, directed=True, connection="strong")
     if classes > 1:
-        _raise_reducible(kernel, classes, class_of, who)
+        _raise_reducible(kernel, classes, class_of, who, connect)
     if kernel.diagonal().any():
         return
     period = int(chain_period(kernel.indptr, kernel.indices))
@@ -57,7 +63,7 @@ def check_ergodic(kernel: sparse.csr_array, who: str) -> None:
 
 
 def _raise_reducible(
-    kernel: sparse.csr_array, classes: int, class_of: NDArray[Any], who: str
+    kernel: sparse.csr_array, classes: int, class_of: NDArray[Any], who: str, connect: str
 ) -> None:
     origin = np.repeat(np.arange(len(class_of)), np.diff(kernel.indptr))
     leaves = class_of[origin] != class_of[kernel.indices]
@@ -72,7 +78,7 @@ def _raise_reducible(
     )
     raise ProblemError(
         f"{who}: its chain is reducible: states [{named}] form a closed class that never reaches "
-        f"state {outside}: give every action a positive probability, or drop the transient states"
+        f"state {outside}{connect}"
     )
 
 

@@ -26,6 +26,10 @@ from fegsam.problem.checks import (
 __all__ = ["EpsilonGreedy", "Softmax", "epsilon_greedy", "greedy", "random", "uniform"]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def uniform(states: int, actions: int) -> FloatArray:
     """The policy that takes every action with the same probability.
 

@@ -17,7 +17,7 @@ import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem import examples, policies
-from fegsam.problem.federation import Federation, MarkovNoise, Problem
+from fegsam.problem.federation import Federation, MarkovNoise, Problem, first_kinds
 from fegsam.problem.mdp import MDP
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.theory.small_step.noises import agent_noises
@@ -238,6 +238,12 @@ def ingredients(
     }[number]
     followed = None if number == 2 else own
     linear = {"features": features} if number in (2, 5) else {}
+    kinds = len(followed) if followed is not None and np.ndim(followed) == 3 else 1
     return algorithm, lambda agents: Federation(
-        mdp, followed, num_agents=agents, target_policy=target, **linear
+        mdp,
+        followed,
+        num_agents=agents,
+        assignment=first_kinds(agents, kinds),
+        target_policy=target,
+        **linear,
     )

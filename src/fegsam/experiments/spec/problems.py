@@ -40,6 +40,7 @@ from fegsam.experiments.spec.study_tables import (
 )
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
+from fegsam.problem.federation import first_kinds
 
 FROM_FILE = {
     "behavior": ("policies", "behavior_policies"),
@@ -88,7 +89,12 @@ class ProblemSpec:
         if environment.initial_distribution is not None:
             common["initial_distribution"] = load_array(environment.initial_distribution)
         if isinstance(environment, tables.Noise):
-            return fg.MarkovNoise(load_array(environment.kernels), **common)
+            kernels = load_array(environment.kernels)
+            if common["assignment"] is None:
+                common["assignment"] = first_kinds(
+                    num_agents, len(kernels) if kernels.ndim == 3 else 1
+                )
+            return fg.MarkovNoise(kernels, **common)
         mdps = _mdps(environment)
         target = (
             None if self.target is None else _policies(self.target, mdps[0], None, num_agents)[0]
@@ -99,6 +105,9 @@ class ProblemSpec:
         features = None if self.features is None else _features(self.features, mdps[0].num_states)
         if self.environments is not None:
             mdps = _perturbed(mdps, self.environments, num_agents)
+        if common["assignment"] is None:
+            kinds = max(len(mdps), 1 if behavior is None else len(behavior))
+            common["assignment"] = first_kinds(num_agents, kinds)
         return fg.Federation(mdps, behavior, target_policy=target, features=features, **common)
 
 
