@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 _PATIENCE = 2.0
 """Seconds before a bar appears: shorter work needs none."""
 _MOMENT = 1.0
 """Seconds before a notice appears."""
+_listener: ContextVar[Callable[[int], None] | None] = ContextVar("listener", default=None)
+_said: set[str] = set()
+"""Notices that this process needs only once."""
+
+AGENT_STEPS = "agent-steps"
+"""The unit of a run's progress, which `told` passes on."""
+
+
+@contextlib.contextmanager
+def told(listener: Callable[[int], None]) -> Iterator[None]:
+    """Call `listener` with the agent-steps that a run in this block has made, as it makes them.
+
+    >>> heard = []
+    >>> with told(heard.append), Progress(10, AGENT_STEPS) as progress:
+    ...     progress.show(4)
+    >>> heard
+    [4]
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 class Progress:
@@ -19,6 +46,8 @@ class Progress:
 
     Parameters
     ----------
+    total : int or None
+        How much there is to do; None if nobody knows.
     wanted : bool
         Whether to show a bar at all.
     smoothing : float
@@ -28,7 +57,7 @@ class Progress:
 
     def __init__(
         self,
-        total: int,
+        total: int | None,
         unit: str,
         what: str | None = None,
         *,
@@ -36,6 +65,7 @@ class Progress:
         smoothing: float = 0.3,
     ) -> None:
         self._bar: Any = None
+        self._listener = _listener.get() if unit == AGENT_STEPS else None
         if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             try:
                 from tqdm.auto import tqdm
@@ -44,7 +74,7 @@ class Progress:
             self._bar = tqdm(
                 total=total,
                 desc=what,
-                unit=unit,
+                unit=f" {unit}",
                 unit_scale=True,
                 smoothing=smoothing,
                 delay=_PATIENCE,
@@ -52,10 +82,18 @@ class Progress:
             )
 
     def show(self, done: int, what: str | None = None) -> None:
+        if self._listener is not None:
+            self._listener(done)
         if self._bar is not None:
-            self._bar.update(min(done, self._bar.total) - self._bar.n)
+            most = done if self._bar.total is None else min(done, self._bar.total)
+            self._bar.update(most - self._bar.n)
             if what is not None:
                 self._bar.set_description(what)
+
+    def one_more(self) -> None:
+        """Count one more piece of work whose total nobody knows."""
+        if self._bar is not None:
+            self._bar.update(1)
 
     def __enter__(self) -> Progress:
         return self
@@ -66,14 +104,23 @@ class Progress:
 
 
 class Notice:
-    """``with Notice(text): ...`` prints `text` on a terminal if the block takes over a second."""
+    """``with Notice(text): ...`` prints `text` on a terminal if the block takes over a second.
 
-    def __init__(self, text: str) -> None:
-        self._timer = threading.Timer(_MOMENT, print, (text,), {"file": sys.stderr, "flush": True})
+    With `once`, a process says it a single time, and its worker processes do not repeat it.
+    """
+
+    def __init__(self, text: str, *, once: bool = False) -> None:
+        self._text, self._once = text, once
+        self._timer = threading.Timer(_MOMENT, self._say)
         self._timer.daemon = True
 
+    def _say(self) -> None:
+        _said.add(self._text)
+        print(self._text, file=sys.stderr, flush=True)
+
     def __enter__(self) -> None:
-        if sys.stderr.isatty():
+        repeated = self._text in _said or multiprocessing.parent_process() is not None
+        if sys.stderr.isatty() and not (self._once and repeated):
             self._timer.start()
 
     def __exit__(self, *_: object) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fegsam.comparison import against_plain, contest
 from fegsam.comparison.suite import Entry, entries, refusal
+from fegsam.progress import Progress
 from fegsam.report import Section, save
 from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 from fegsam.run import Engine
@@ -94,8 +95,11 @@ def compare(
     sections += [
         contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
     ]
-    for figure in (figure for found in sections for figure in found.figures):
-        save(figure, target / "figures")
+    figures = [figure for found in sections for figure in found.figures]
+    with Progress(len(figures), "figure", "drawing", wanted=progress) as bar:
+        for done, figure in enumerate(figures):
+            bar.show(done)
+            save(figure, target / "figures")
     settings = {
         "run": "quick" if quick else "full",
         "seeds": f"pilots from {spec.sizes.first_pilot} on, evaluation from {FIRST_SEED} on",
@@ -111,20 +115,23 @@ def compare(
 
 
 class _Timed:
-    """Prints what begins, and how long it took; lines stay visible, unlike a bar."""
+    """Prints what begins, and how long it took, on lines of their own.
+
+    A bar of the work between them does not overwrite either.
+    """
 
     def __init__(self, wanted: bool, what: str) -> None:
         self._wanted = wanted
         self._begin = time.perf_counter()
-        _say(wanted, f"{what} ...", end="")
+        _say(wanted, what)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        _say(self._wanted, f" ({time.perf_counter() - self._begin:.0f} s)")
+        _say(self._wanted, f"    done in {time.perf_counter() - self._begin:.0f} s")
 
 
-def _say(wanted: bool, text: str, end: str = "\n") -> None:
+def _say(wanted: bool, text: str) -> None:
     if wanted:
-        print(text, end=end, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)

@@ -36,6 +36,8 @@ class ExactSearch:
     accuracy : float
         An upper limit on the error plus `deviations` times its standard deviation, which comes from
         the round law. The margin allows for a mean over seeds that is too large by chance.
+    tried : callable
+        Called for every setting that the search looks at.
 
     Examples
     --------
@@ -55,7 +57,9 @@ class ExactSearch:
         law: RoundLaw,
         accuracy: float,
         deviations: float = 0.0,
+        tried: Callable[[], None] = lambda: None,
     ) -> None:
+        self._tried = tried
         self.problem, self.algorithm, self.law = problem, algorithm, law
         self.accuracy, self.deviations = accuracy, deviations
         self._known: dict[tuple[float, int, int], float] = {}
@@ -192,6 +196,7 @@ class ExactSearch:
     def _error(self, step: float, period: int, rounds: int) -> float:
         place = (step, period, rounds)
         if place not in self._known:
+            self._tried()
             found = exact_error(self.problem, self.algorithm, self.law, Setting(*place, math.nan))
             self._known[place] = math.inf if found is None else found
         return self._known[place]

@@ -11,6 +11,7 @@ way.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -65,7 +66,10 @@ class PilotSearch:
         engine: str | Engine,
         caution: float = _LARGEST_STEP,
         method: Method | None = None,
+        tried: Callable[[], None] = lambda: None,
     ) -> None:
+        self._tried = tried
+        """called for every setting that the search looks at"""
         self.problem, self.algorithm, self.accuracy, self.engine = (
             problem,
             algorithm,
@@ -163,6 +167,7 @@ class PilotSearch:
         rounds = limit // (period or 1)
         records = min(rounds, _RECORDS if self.method is None else _METHOD_RECORDS)
         times = (period or 1) * np.unique(np.linspace(1, rounds, records).astype(np.int64))
+        self._tried()
         errors = run_errors(
             self.problem,
             self.algorithm,

@@ -21,6 +21,7 @@ from fegsam.planning.search import Search
 from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Problem
+from fegsam.progress import Progress
 from fegsam.run import Engine
 from fegsam.text import html_table, text_table
 
@@ -215,24 +216,25 @@ def plan(
             f"The start already has a squared error of {start @ start:.3g}; ask for an accuracy "
             "below that."
         )
-    propose = _proposer(problem, algorithm, wanted, seeds, engine, method)
     level, caution, found = accuracy, 1.0, None
-    for attempt in range(_ATTEMPTS):
-        proposal = propose(level, caution)
-        if isinstance(proposal, Setting):
-            if found is None:
-                raise OutOfReachError(_out_of_reach(accuracy, wanted, proposal, exchanges))
-            break
-        fresh = range(attempt * seeds, (attempt + 1) * seeds)
-        estimate = verified(problem, algorithm, proposal.chosen, fresh, engine, method)
-        found = _plan(proposal, accuracy, goal, budget, estimate, seeds, method)
-        reached = _shown(proposal, estimate)
-        if reached <= accuracy:
-            break
-        if estimate.value <= _MISLED * found.predicted:
-            level *= 0.97 * accuracy / reached
-        else:
-            caution = _CAUTION * proposal.caution
+    with Progress(None, "setting", "searching") as progress:
+        propose = _proposer(problem, algorithm, wanted, seeds, engine, method, progress.one_more)
+        for attempt in range(_ATTEMPTS):
+            proposal = propose(level, caution)
+            if isinstance(proposal, Setting):
+                if found is None:
+                    raise OutOfReachError(_out_of_reach(accuracy, wanted, proposal, exchanges))
+                break
+            fresh = range(attempt * seeds, (attempt + 1) * seeds)
+            estimate = verified(problem, algorithm, proposal.chosen, fresh, engine, method)
+            found = _plan(proposal, accuracy, goal, budget, estimate, seeds, method)
+            reached = _shown(proposal, estimate)
+            if reached <= accuracy:
+                break
+            if estimate.value <= _MISLED * found.predicted:
+                level *= 0.97 * accuracy / reached
+            else:
+                caution = _CAUTION * proposal.caution
     assert found is not None
     return found
 
@@ -331,19 +333,21 @@ def _proposer(
     seeds: int,
     engine: str | Engine,
     method: Method | None,
+    tried: Callable[[], None],
 ) -> Callable[[float, float], _Proposal | Setting]:
     """A function that proposes a setting for an accuracy and a caution.
 
-    If the accuracy is out of reach, the function returns the best setting within reach.
+    It calls `tried` for every setting that it looks at. If the accuracy is out of reach, the
+    function returns the best setting within reach.
     """
     linear = isinstance(structure_of(algorithm, problem), Linear)
     if method is None and linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
         law = RoundLaw(problem, algorithm)
         return lambda accuracy, caution: _by_law(
-            problem, algorithm, law, accuracy, caution, goal, seeds
+            problem, algorithm, law, accuracy, caution, goal, seeds, tried
         )
     return lambda accuracy, caution: _by_pilots(
-        PilotSearch(problem, algorithm, accuracy, engine, caution, method), goal
+        PilotSearch(problem, algorithm, accuracy, engine, caution, method, tried), goal
     )
 
 
@@ -364,13 +368,14 @@ def _by_law(
     caution: float,
     goal: Goal,
     seeds: int,
+    tried: Callable[[], None],
 ) -> _Proposal | Setting:
     """Search by the round law, then near its answer by exact moments if these are fast."""
     deviations = _SIGMAS / math.sqrt(seeds)
-    search = Search(law, accuracy, deviations, caution)
+    search = Search(law, accuracy, deviations, caution, tried)
     settings = search.settings(goal)
     start = goal.best(settings) if settings else search.within_reach(goal)
-    exact = ExactSearch(problem, algorithm, law, accuracy, deviations)
+    exact = ExactSearch(problem, algorithm, law, accuracy, deviations, tried)
     known = exact.nearest_known(goal, start, search.most_steps)
     chosen = None if known is None else exact.fewest(goal, known, search.most_steps)
     if (
@@ -390,7 +395,7 @@ def _by_law(
         * law.error(chosen.step_size, chosen.sync_period, chosen.communications)
         / chosen.error
     )
-    curve = Search(law, level, deviations, caution).settings(goal)
+    curve = Search(law, level, deviations, caution, tried).settings(goal)
     return _Proposal(
         chosen, "exact", curve, chosen.step_size / law.largest_step(chosen.sync_period)
     )

@@ -34,6 +34,8 @@ class Search:
         allows for a mean over seeds that is too large by chance.
     caution : float
         The largest step size, as a multiple of the largest for which the law is reliable.
+    tried : callable
+        Called for every setting that the search looks at.
 
     Examples
     --------
@@ -46,8 +48,14 @@ class Search:
     """
 
     def __init__(
-        self, law: RoundLaw, accuracy: float, deviations: float = 0.0, caution: float = 1.0
+        self,
+        law: RoundLaw,
+        accuracy: float,
+        deviations: float = 0.0,
+        caution: float = 1.0,
+        tried: Callable[[], None] = lambda: None,
     ) -> None:
+        self._tried = tried
         self.law, self.accuracy, self.deviations, self.caution = law, accuracy, deviations, caution
         self._known: dict[tuple[int, int], Setting] = {}
         self._flow = self._least_flow = 8 * law.time_scale
@@ -106,6 +114,7 @@ class Search:
     def best(self, period: int, rounds: int) -> Setting:
         """The setting with the best step size for this period and number of rounds."""
         if (period, rounds) not in self._known:
+            self._tried()
             top = self.caution * self.law.largest_step(period)
             first = min(top, self._flow / (period * rounds))
             step, error = _least_error(

@@ -17,6 +17,7 @@ from numba.extending import register_jitable
 from fegsam.algorithms.rule import Path
 from fegsam.compilation import compiled, explained, renewed, rule_key
 from fegsam.engines.acting import ActingStream
+from fegsam.engines.cpu.seeds import COMPILING
 from fegsam.engines.job import LARGEST, Job, require_plain
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint, History
@@ -160,7 +161,7 @@ class _ActingRun:
             np.float64(job.acting.amount),
         )
         with (
-            Notice("fegsam: compiling for this machine, some 15 s; kept for next time"),
+            Notice(COMPILING, once=True),
             explained(job.rule),
         ):
             self._advance(np.uint64(0), *self._begin(0), 0, 0)

@@ -17,7 +17,9 @@ from fegsam.engines.cpu.team import ABORT, DONE
 from fegsam.engines.job import Job
 from fegsam.history.history import Checkpoint
 from fegsam.history.recorder import Recorder
-from fegsam.progress import Notice, Progress
+from fegsam.progress import AGENT_STEPS, Notice, Progress
+
+COMPILING = "fegsam: compiling for this machine, some 15 s for each kind of run; kept for next time"
 
 
 class Lane:
@@ -105,11 +107,11 @@ class SeedRun(ABC, Generic[L]):
                 stack.enter_context(lane.helpers)
             # Compile before the threads start.
             with (
-                Notice("fegsam: compiling for this machine, some 15 s; kept for next time"),
+                Notice(COMPILING, once=True),
                 explained(self.job.rule),
             ):
                 self.warm_up(lanes[0])
-            progress = stack.enter_context(Progress(total, "agent-steps"))
+            progress = stack.enter_context(Progress(total, AGENT_STEPS))
             pool = stack.enter_context(ThreadPoolExecutor(num_lanes))
             try:
                 pending = {pool.submit(work, lane) for lane in lanes}

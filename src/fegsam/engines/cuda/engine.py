@@ -18,7 +18,7 @@ from fegsam.engines.job import Job, require_simulated, takes_a_job
 from fegsam.engines.schedule import Call, CallSchedule, Limits, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import History
-from fegsam.progress import Notice, Progress
+from fegsam.progress import AGENT_STEPS, Notice, Progress
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,10 @@ class _PlainRun(GpuSeeds):
         total = int(np.maximum(self.ends - start, 0).sum()) * self.job.num_agents
         seeds = np.arange(len(self.settings.seeds))
         done, steps = 0, float(FIRST_STEPS)
-        with Progress(total, "agent-steps") as progress:
+        with Progress(total, AGENT_STEPS) as progress:
             for first in range(0, len(seeds), self.layout.seeds):
                 members = seeds[first : first + self.layout.seeds]
-                with Notice("fegsam: compiling for this GPU"), explained(self.job.rule):
+                with Notice("fegsam: compiling for this GPU", once=True), explained(self.job.rule):
                     batch = Batch(self, members)
                     batch.launch(start, start, [np.zeros(0, np.int64)] * len(members))
                 self._hand_over(

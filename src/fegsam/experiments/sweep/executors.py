@@ -44,8 +44,14 @@ _START = (
 class Executor(Protocol):
     """Runs cells; in a ``with`` block it may serve several sweeps in turn."""
 
-    def outcomes(self, cells: Sequence[Cell], engine: Any) -> Iterator[tuple[Cell, Answer] | None]:
-        """Yield each cell with its answer as it finishes, and None at intervals meanwhile."""
+    def outcomes(
+        self, cells: Sequence[Cell], engine: Any
+    ) -> Iterator[tuple[Cell, Answer] | int | None]:
+        """Yield each cell with its answer as it finishes.
+
+        At intervals meanwhile, yield the agent-steps that unfinished cells have made, or None where
+        that is not known.
+        """
         ...
 
     def close(self) -> None: ...
@@ -87,7 +93,9 @@ class LocalExecutor:
         )
         self._pool = [_Worker(self._cores // self.workers) for _ in range(self.workers)]
 
-    def outcomes(self, cells: Sequence[Cell], engine: Any) -> Iterator[tuple[Cell, Answer] | None]:
+    def outcomes(
+        self, cells: Sequence[Cell], engine: Any
+    ) -> Iterator[tuple[Cell, Answer] | int | None]:
         pool = self._pool[: len(cells)]
         answered: queue.SimpleQueue[tuple[Cell, Answer]] = queue.SimpleQueue()
         waiting, turn, stopped = iter(cells), threading.Lock(), threading.Event()
@@ -110,7 +118,7 @@ class LocalExecutor:
                 try:
                     outcome = answered.get(timeout=TICK)
                 except queue.Empty:
-                    yield None
+                    yield sum(worker.steps for worker in pool)
                 else:
                     left -= 1
                     yield outcome
@@ -142,6 +150,8 @@ class _Worker:
         self._threads = threads
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
+        self.steps = 0
+        """the agent-steps that its cell has made"""
 
     def ask(self, request: Any, stopped: threading.Event) -> Answer:
         """The answer to a request, from a new process if the last one died."""
@@ -162,9 +172,13 @@ class _Worker:
             try:
                 pickle.dump(message, process.stdin)
                 process.stdin.flush()
-                return pickle.load(process.stdout)
+                while isinstance(answer := pickle.load(process.stdout), int):
+                    self.steps = answer
+                return answer
             except (EOFError, OSError, pickle.UnpicklingError):
                 end = self.end()
+            finally:
+                self.steps = 0
         return Answer(
             error=f"its process died {_TRIES} times ({end}); check whether it needs more memory "
             "than the machine has"

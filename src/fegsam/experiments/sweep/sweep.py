@@ -20,7 +20,7 @@ from fegsam.errors import DivergenceWarning, ProblemError
 from fegsam.experiments.sweep.executors import Executor, make_executor
 from fegsam.experiments.sweep.store import Store, describe
 from fegsam.history.history import History
-from fegsam.progress import Progress
+from fegsam.progress import AGENT_STEPS, Progress
 
 if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
@@ -247,16 +247,17 @@ class _Sweep:
         try:
             with (
                 # Cells finish irregularly: only the mean speed predicts the remaining time.
-                Progress(steps, " agent-steps", wanted=watched, smoothing=0) as progress,
+                Progress(steps, AGENT_STEPS, wanted=watched, smoothing=0) as progress,
                 _kept_interrupts() as interrupted,
                 contextlib.closing(executor.outcomes(self.left, engine)) as outcomes,  # pyright: ignore[reportArgumentType]
             ):
                 for outcome in outcomes:
-                    if outcome is not None:
+                    under_way = outcome if isinstance(outcome, int) else 0
+                    if isinstance(outcome, tuple):
                         self._take(*outcome)
                     if interrupted.is_set():
                         raise KeyboardInterrupt
-                    progress.show(self.steps, f"{self.stored} of {self.total} cells")
+                    progress.show(self.steps + under_way, f"{self.stored} of {self.total} cells")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"Stopped: {self.stored} of {self.total} cells are stored in "

@@ -1,7 +1,8 @@
 """The worker of a sweep: runs the cells that it receives.
 
 A local worker is this module in a separate interpreter: requests come on stdin and answers go to
-stdout, one at a time. It writes no files. When the sweep's process ends for any reason, stdin ends
+stdout, one at a time, each after the numbers of agent-steps that the cell had made by then. It
+writes no files. When the sweep's process ends for any reason, stdin ends
 and so does the worker, even in the middle of a cell.
 """
 
@@ -12,6 +13,7 @@ import pickle
 import queue
 import sys
 import threading
+import time
 import traceback
 import warnings
 from dataclasses import dataclass
@@ -19,10 +21,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fegsam.engines import Cpu
 from fegsam.errors import DivergenceWarning, ProblemError
+from fegsam.progress import told
 
 if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
     from fegsam.history.history import History
+
+
+_INTERVAL = 0.5
+"""Seconds between two messages about the progress of a cell."""
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -78,9 +85,23 @@ def serve() -> None:
                 "script"
             )
         else:
-            answer = attempt(cell, engine, threads)
+            with told(_Teller(answers)):
+                answer = attempt(cell, engine, threads)
         pickle.dump(answer, answers)
         answers.flush()
+
+
+class _Teller:
+    """Sends the agent-steps of a cell to the sweep, twice a second at most."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers, self._last = answers, time.monotonic()
+
+    def __call__(self, steps: int) -> None:
+        if time.monotonic() - self._last > _INTERVAL:
+            pickle.dump(steps, self._answers)
+            self._answers.flush()
+            self._last = time.monotonic()
 
 
 def _listen(stdin: BinaryIO, requests: queue.SimpleQueue[bytes]) -> None:

@@ -16,7 +16,7 @@ from fegsam.engines.cuda.methods.setup import MethodKernels, upload_agents
 from fegsam.engines.cuda.seeds import FIRST_STEPS, GpuSeeds, next_steps
 from fegsam.engines.job import Job
 from fegsam.engines.method_schedule import MethodSchedule, RoundCall, tail_length
-from fegsam.progress import Notice, Progress
+from fegsam.progress import AGENT_STEPS, Notice, Progress
 
 _MOST_STEPS = 1 << 20
 """Steps of each agent in a launch, at most: the step size of each is uploaded."""
@@ -63,10 +63,10 @@ class MethodGpuRun(GpuSeeds):
         start, agents = self.job.start.time, self.job.num_agents
         total = int(np.maximum(self.ends - start, 0).sum()) * agents
         seeds, done, steps = np.arange(len(self.settings.seeds)), 0, float(FIRST_STEPS)
-        with Progress(total, "agent-steps") as progress:
+        with Progress(total, AGENT_STEPS) as progress:
             for first in range(0, len(seeds), self.layout.seeds):
                 members = seeds[first : first + self.layout.seeds]
-                with Notice("fegsam: compiling for this GPU"), explained(self.job.rule):
+                with Notice("fegsam: compiling for this GPU", once=True), explained(self.job.rule):
                     batch = self._begin(members)
                 end = int(self.ends[members].max())
                 schedule = MethodSchedule(self.job.rounds, self.layout.rows, self.layout.points, 1)
