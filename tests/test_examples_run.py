@@ -109,6 +109,18 @@ def test_the_picture_of_the_readme_is_what_its_script_draws() -> None:
         assert low**2 / high < exact < high**2 / low, "within twice the interval"
 
 
+def test_the_agents_that_meet_are_those_that_the_docs_show(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["agents_that_meet.py", "-o", str(tmp_path / "agents.svg")])
+    load(EXAMPLES / "agents_that_meet.py").main()
+    assert "synchronisations=5" in capsys.readouterr().out
+    stored = (EXAMPLES.parent / "docs" / "agents.svg").read_text(encoding="utf-8")
+    drawn = (tmp_path / "agents.svg").read_text(encoding="utf-8")
+    number = re.compile(r"-?\d+(?:\.\d+)?")
+    assert number.sub("", drawn) == number.sub("", stored)
+    now, then = ([float(value) for value in number.findall(text)] for text in (drawn, stored))
+    assert now == pytest.approx(then, abs=0.2)
+
+
 def test_the_speed_up_study_prints_its_table_and_draws_its_figure(
     tmp_path, monkeypatch, capsys
 ) -> None:

@@ -21,6 +21,7 @@ from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
 from fegsam.history import History, load_history
+from fegsam.history.agent_paths import AgentPaths
 from fegsam.history.extrapolation import extrapolated
 from fegsam.methods import schedules
 from fegsam.methods.average import ByVisits, Mean
@@ -34,6 +35,7 @@ from fegsam.methods.tail import Tail
 from fegsam.problem import examples, features, policies
 from fegsam.problem.federation import Federation, MarkovNoise
 from fegsam.problem.mdp import MDP
+from fegsam.replay import agent_paths
 from fegsam.run import run
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MDP",
     "TDC",
+    "AgentPaths",
     "ByVisits",
     "ControlVariates",
     "DataFederation",
@@ -73,6 +76,7 @@ __all__ = [
     "StochasticApproximation",
     "Tail",
     "agent_fixed_points",
+    "agent_paths",
     "data",
     "engines",
     "exact",

@@ -139,6 +139,18 @@ def blocks(size: int) -> np.ndarray:
     return np.arange(size) * min(size, _CELLS) // size
 
 
+def ticks(low: float, span: float) -> list[float]:
+    """A few round numbers in the interval from `low` to `low + span`.
+
+    >>> ticks(-0.1, 1.2), ticks(0, 69)
+    ([0.0, 0.5, 1.0], [0.0, 20.0, 40.0, 60.0])
+    """
+    unit = 10.0 ** math.floor(math.log10(span / 2))
+    step = next(unit * k for k in (5, 2, 1) if span / (unit * k) >= 2)
+    first, last = math.ceil(low / step), math.floor((low + span) / step)
+    return [float(f"{step * k:.12g}") for k in range(first, last + 1)]
+
+
 def _points(x: np.ndarray, y: np.ndarray) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 

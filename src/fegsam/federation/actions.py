@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 
 def _rules(given: argparse.Namespace) -> dict[str, int | float]:
@@ -99,6 +100,8 @@ def status(given: argparse.Namespace) -> int:
     from fegsam.federation.board import read_summary, table
 
     summary = read_summary(given.output)
+    if given.timeline is not None:
+        _write_timeline(given.output, given.timeline)
     if given.serve is not None:
         from fegsam.federation.status_page import status_server
 
@@ -112,6 +115,22 @@ def status(given: argparse.Namespace) -> int:
     else:
         print(summary.line())
     return 0
+
+
+def _write_timeline(results: Path, target: Path) -> None:
+    from fegsam.federation.errors import FederationError
+    from fegsam.federation.protocol.ledger import read_events
+    from fegsam.federation.timeline import timeline
+    from fegsam.safe_files import whole
+
+    picture = timeline(read_events(results))
+    if not picture:
+        raise FederationError(
+            f"{str(results)!r} has no rounds yet, so there is no timeline: ask again after the "
+            "first round."
+        )
+    with whole(target) as temporary:
+        temporary.write_text(picture, encoding="utf-8")
 
 
 def renew(given: argparse.Namespace) -> int:

@@ -66,6 +66,12 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
         default="127.0.0.1",
         help="address of the page; by default that of this machine alone",
     )
+    add_path(
+        parser,
+        "--timeline",
+        metavar="FILE",
+        help="write the rounds over time as an SVG picture",
+    )
 
 
 def _renew_arguments(parser: argparse.ArgumentParser) -> None:

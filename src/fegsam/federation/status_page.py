@@ -20,6 +20,7 @@ from fegsam.federation.board import LogSummary, clock_of, described, summary_of
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.ledger import Event, read_events
 from fegsam.federation.protocol.state import printable
+from fegsam.federation.timeline import timeline
 from fegsam.text import short
 
 _REFRESH = 2
@@ -51,6 +52,7 @@ def page(events: Sequence[Event], title: str) -> str:
     parts = [
         f"<h1>{escape(title)}</h1><p>{escape(summary.line())}</p>",
         _curve(rounds),
+        timeline(events),
         _rounds(rounds) if rounds else "<p>no rounds yet</p>",
         _missed(summary),
         _troubles(summary),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from fegsam.errors import ProblemError, shown
+from fegsam.history.agent_paths import AgentPaths
 from fegsam.history.settings import Settings
 from fegsam.problem.policies import greedy
 
@@ -119,25 +120,41 @@ class History:
         return card(f"{settings.algorithm}: {drawn}", rows, picture)
 
     def plot(
-        self, axes: Axes | None = None, *, error: str = "squared_error", label: str | None = None
-    ) -> Axes:
-        """Draw an error over time: the mean over seeds, and its 95 % interval as a band.
+        self,
+        axes: Axes | None = None,
+        *,
+        kind: str = "error",
+        error: str = "squared_error",
+        label: str | None = None,
+        agents: AgentPaths | None = None,
+        save: str | os.PathLike[str] | None = None,
+    ) -> Any:
+        """Draw the history, by default its error over time, one column of a paper wide.
 
-        A single seed has no band. The axis is logarithmic, and the interval is that of the
-        logarithm, so it is positive wherever the error is.
+        The error is the mean over seeds, with its 95 % interval as a band. The axis is logarithmic,
+        and the interval is that of the logarithm, so it is positive wherever the error is. A single
+        seed has no band.
 
         Parameters
         ----------
         axes : matplotlib Axes, optional
             Where to draw, so that several histories can share a figure; by default a new figure.
+        kind : "error", "frontier", "paths" or "values"
+            The error over time, or against communications, where histories of several sync periods
+            show what a communication buys. With `agents`: their paths in the plane in which they
+            move most, or their values as heat maps, agent by agent against the average.
         error : str
             "squared_error", "squared_error_2", "value_error" or "sync_error".
         label : str, optional
-            For the legend; the number of agents by default.
+            For the legend; the number of agents by default, or the sync period for a frontier.
+        agents : AgentPaths, optional
+            What ``fegsam.agent_paths`` returned, for kinds that show single agents.
+        save : path, optional
+            Write the figure, too: a PDF, SVG or PNG file by its ending.
 
         Returns
         -------
-        matplotlib Axes
+        matplotlib Axes, or Figure for the values
 
         Examples
         --------
@@ -148,10 +165,28 @@ class History:
         ... )
         >>> history.plot().get_yscale()
         'log'
+        >>> history.plot(kind="frontier").get_xlabel()
+        'communications'
         """
-        from fegsam.history.plot import plot_error
+        from fegsam.history.plot import plot_error, save_figure
 
-        return plot_error(self, axes, error, label)
+        if kind in ("error", "frontier"):
+            over = "time" if kind == "error" else "communications"
+            drawn = plot_error(self, axes, error, label, over)
+        elif kind not in ("paths", "values"):
+            raise ProblemError(
+                f"kind is {shown(kind)}; give 'error', 'frontier', 'paths' or 'values'."
+            )
+        elif not isinstance(agents, AgentPaths):
+            raise ProblemError(
+                f"kind={kind!r} shows single agents, which a history does not keep; give "
+                "agents=fegsam.agent_paths(...) with the arguments of the run."
+            )
+        else:
+            drawn = agents.plot(axes, kind=kind)
+        if save is not None:
+            save_figure(drawn, save)
+        return drawn
 
     def q_table(self, seed: int | None = None) -> xr.DataArray:
         """The action values that a seed learned: the average of the agents at the end.

@@ -1,13 +1,18 @@
-"""A history's error over time, on matplotlib axes."""
+"""A history's error over time or over communications, on matplotlib axes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import os
+import textwrap
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fegsam.errors import ProblemError, shown
 from fegsam.history.intervals import mean_bounds
+from fegsam.print_style import COLOURS, COLUMN, PRINT, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,28 +20,61 @@ if TYPE_CHECKING:
     from fegsam.history.history import History
 
 _ERRORS = ("squared_error", "squared_error_2", "value_error", "sync_error")
+_HEIGHT = 2.4
+"""Inches."""
+_TALL = 30
+"""The letters after which the y label is wrapped."""
+_ACROSS = 46
+"""The letters that fit beside each other in a legend; a key takes six."""
+_POINTS = 40
+"""Numbers of communications at which a frontier is drawn."""
+_OWN = "fegsam"
+"""The id of axes that were made here."""
 
 
-def plot_error(history: History, axes: Axes | None, error: str, label: str | None) -> Axes:
-    """See `History.plot`."""
+def plot_error(
+    history: History, axes: Axes | None, error: str, label: str | None, over: str = "time"
+) -> Axes:
+    """See `History.plot`; `over` is "time" or "communications"."""
     known = [name for name in _ERRORS if name in history.data]
     if not isinstance(error, str) or error not in known:
         raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
     if label is not None and not isinstance(label, str):
         raise ProblemError(f"label is {shown(label)}; give a string.")
-    if axes is None:
-        axes = _pyplot().subplots(layout="constrained")[1]
+    settings = history.settings
     times, values = history.data["time"].values, history.data[error].values
-    (line,) = axes.plot(
-        times, values.mean(axis=0), label=label or f"{history.settings.num_agents} agents"
-    )
-    band = error_band(values)
-    if band is not None:
-        axes.fill_between(times, *band, color=line.get_color(), alpha=0.2, linewidth=0)
-    labels = {name: history.data[name].attrs.get("long_name", name) for name in ("time", error)}
-    axes.set(yscale="log", xlabel=labels["time"], ylabel=labels[error])
-    axes.legend()
-    return axes
+    x_label = history.data["time"].attrs.get("long_name", "time")
+    said = label or f"{settings.num_agents} agents"
+    if over == "communications":
+        rounds = np.array([settings.rounds.count(int(t)) for t in times])
+        chosen = _spread(rounds)
+        times, values = rounds[chosen] * settings.exchanges, values[:, chosen]
+        x_label = "communications"
+        said = label or f"K = {settings.sync_period}"
+    y_label = textwrap.fill(history.data[error].attrs.get("long_name", error), _TALL)
+    with print_axes(axes) as drawn:
+        (line,) = drawn.plot(times, values.mean(axis=0), label=said)
+        band = error_band(values)
+        if band is not None:
+            drawn.fill_between(times, *band, color=line.get_color(), alpha=0.2, linewidth=0)
+        drawn.set(yscale="log", xlabel=x_label, ylabel=y_label)
+        if over == "communications":
+            drawn.set_xscale("log")
+        add_legend(drawn)
+    return drawn
+
+
+def _spread(rounds: np.ndarray) -> np.ndarray:
+    """The places of about `_POINTS` numbers of rounds above 0, evenly spread on a log axis."""
+    numbers, first = np.unique(rounds, return_index=True)
+    numbers, first = numbers[numbers > 0], first[numbers > 0]
+    if not len(numbers):
+        raise ProblemError(
+            "The agents never communicated in this run, so there is no error against "
+            "communications; give a sync_period of at most num_steps."
+        )
+    wanted = np.geomspace(numbers[0], numbers[-1], _POINTS)
+    return first[np.unique(np.abs(np.log(numbers) - np.log(wanted)[:, None]).argmin(axis=1))]
 
 
 def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray] | None:
@@ -55,9 +93,49 @@ def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.
         return mean_bounds(errors, "t", level, 0, positive=True)[1:]
 
 
-def _pyplot():
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ProblemError("Plots need matplotlib; run: pip install 'fegsam[report]'") from error
-    return plt
+@contextlib.contextmanager
+def print_axes(axes: Axes | None) -> Iterator[Axes]:
+    """`axes`, or those of a new figure: one column of a paper wide, in colours that all can see.
+
+    In the block, and for axes that were made here, matplotlib's settings are those of print.
+
+    >>> with print_axes(None) as axes:
+    ...     axes.figure.get_size_inches().tolist()
+    [3.4, 2.4]
+    """
+    if axes is not None and axes.get_gid() != _OWN:
+        yield axes
+        return
+    matplotlib = require_matplotlib()
+    import matplotlib.pyplot as plt
+    from cycler import cycler
+
+    with matplotlib.rc_context(PRINT | {"axes.prop_cycle": cycler(color=COLOURS)}):
+        if axes is None:
+            axes = plt.subplots(figsize=(COLUMN, _HEIGHT), layout="constrained")[1]
+            axes.set_gid(_OWN)
+        yield axes
+
+
+def add_legend(axes: Axes) -> None:
+    """A legend above axes that were made here, where it hides nothing; else where there is room."""
+    if axes.get_gid() == _OWN:
+        labels = axes.get_legend_handles_labels()[1]
+        columns = max(1, _ACROSS // (max(map(len, labels)) + 6))
+        axes.legend(loc="lower left", bbox_to_anchor=(-0.05, 1.0), ncols=columns, borderaxespad=0.2)
+    else:
+        axes.legend()
+
+
+def save_figure(drawn: Any, path: str | os.PathLike[str]) -> None:
+    """Write the figure of axes, or a figure, with text that stays text in a PDF."""
+    matplotlib = require_matplotlib()
+    figure = getattr(drawn, "figure", drawn)
+    with matplotlib.rc_context(PRINT):
+        try:
+            figure.savefig(path)
+        except (OSError, ValueError) as error:
+            raise ProblemError(
+                f"The figure cannot be written to {str(path)!r} ({error}); give the name of a "
+                "file that ends in .pdf, .svg or .png."
+            ) from error

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fegsam.errors import ProblemError
+from fegsam.print_style import COLUMN, GREY, PRINT, require_matplotlib
 from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
-from fegsam.report.looks import GREY, Look, looks, reference_dashes, reference_name
+from fegsam.report.looks import Look, looks, reference_dashes, reference_name
 from fegsam.safe_files import whole
 
 if TYPE_CHECKING:
@@ -21,45 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-_WIDTH = 3.4
-"""Inches: one column of a two-column page."""
 _HEIGHT, _ROW = 2.3, 0.155
 """Inches: without a legend, and additionally for each row of the legend."""
 _TALL, _WIDE = 28, 48
 """The letters after which the y label and a legend entry are wrapped."""
 POINTS_WITH_BARS = 12
 """With more points than this, a band replaces the bars."""
-_STYLE = {
-    # This font comes with matplotlib and has mathematical symbols, so a figure looks the same on
-    # every machine.
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7.5,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.linewidth": 0.4,
-    "grid.color": "#e4e4e4",
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "lines.linewidth": 1.1,
-    "lines.markersize": 3.6,
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "legend.columnspacing": 1.2,
-    "legend.labelspacing": 0.35,
-    "figure.constrained_layout.use": True,
-    # Text stays text in a PDF, and a figure always has the same bytes.
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "fegsam",
-    "savefig.dpi": 300,
-}
 
 
 def save(
@@ -87,7 +54,7 @@ def save(
     folder = pathlib.Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{figure.key}.{ending}" for ending in formats]
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(PRINT):
         drawn = draw(figure)
         # The layout takes half of the time, so it is computed once for all formats.
         drawn.draw_without_rendering()
@@ -106,8 +73,8 @@ def draw(figure: FigureData) -> Figure:
     matplotlib = require_matplotlib()
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_STYLE):
-        page = Figure(figsize=(_WIDTH, _HEIGHT))
+    with matplotlib.rc_context(PRINT):
+        page = Figure(figsize=(COLUMN, _HEIGHT))
         axes = page.add_subplot()
         looked = looks(figure)
         for series in figure.series:
@@ -275,11 +242,3 @@ def _metadata(suffix: str, figure: FigureData) -> dict[str, str | None]:
     if suffix == ".pdf":
         return {"Title": figure.title, "Subject": figure.caption, "CreationDate": None}
     return {"Title": figure.title, "Description": figure.caption, "Date": None}
-
-
-def require_matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ProblemError("Figures need matplotlib; run: pip install 'fegsam[report]'") from error
-    return matplotlib

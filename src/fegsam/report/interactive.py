@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from fegsam.errors import ProblemError
+from fegsam.print_style import GREY
 from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
 from fegsam.report.figures import POINTS_WITH_BARS, marked
-from fegsam.report.looks import GREY, Look, looks, reference_dashes, reference_name
+from fegsam.report.looks import Look, looks, reference_dashes, reference_name
 
 
 def interactive(figure: FigureData) -> Any:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fegsam.print_style import COLOURS
 from fegsam.report.figure_data import FigureData, Series
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette without yellow, which is invisible on white; black is the page's ink."""
 MARKERS = (
     ("o", "circle"),
     ("s", "square"),
@@ -25,8 +24,6 @@ DASHES = (
     ((0, (7, 2)), "longdash"),
     ((0, (7, 2, 1, 2)), "longdashdot"),
 )
-GREY = "#767676"
-"""The colour of reference lines, readable on white and on black."""
 _REFERENCES: tuple[tuple[Any, str], ...] = (
     ((0, (4, 2.5)), "dash"),
     ((0, (1, 1.5)), "dot"),
