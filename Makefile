@@ -1,4 +1,4 @@
-# From a bare checkout, run `make demo` or `make test`. Each installs what it needs, once.
+# From a bare checkout, run `make demo` or `make test`. Each installs what it needs, once. `make help` lists the rest.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,9 +10,18 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: setup demo compare test test-all coverage lint docs bench clean
+.PHONY: help setup demo compare test test-all coverage lint docs bench clean
 
 setup: $(READY)
+
+help:
+	@echo 'make demo      check and plot every claim of the paper, in a few minutes'
+	@echo 'make compare   compare the methods, in some minutes'
+	@echo 'make test      run the tests, every example and every code block in the docs; slow tests are left out'
+	@echo 'make test-all  run the slow tests, too'
+	@echo 'make lint      run ruff, import-linter and pyright'
+	@echo 'make docs      build the site in docs/_build/index.html'
+	@echo 'make coverage, make bench, make clean: see CONTRIBUTING.md'
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

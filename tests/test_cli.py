@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import shutil
@@ -60,6 +61,36 @@ def test_check_says_how_many_cells_there_are_and_writes_nothing(spec, capsys) ->
     assert main(["run", str(spec), "--check"]) == 0
     assert "4 cells" in capsys.readouterr().out
     assert list(spec.parent.iterdir()) == [spec]
+
+
+def test_a_new_study_is_valid_says_the_way_on_and_overwrites_nothing(tmp_path, capsys) -> None:
+    assert main(["new", str(tmp_path / "mine")]) == 0
+    said = capsys.readouterr().out
+    path = tmp_path / "mine" / "study.toml"
+    for command in re.findall(r"fegsam (run \S+ --check|run --keys)", said):
+        with contextlib.suppress(SystemExit):
+            assert main(command.split()) == 0
+    assert "3 cells" in capsys.readouterr().out
+    assert f"fegsam report {tmp_path / 'mine' / 'results'}" in said
+    path.write_text("mine", encoding="utf-8")
+    assert main(["new", str(tmp_path / "mine")]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == "mine"
+
+
+def test_keys_are_listed_in_80_columns_without_a_file(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--keys"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < 80
+    for heading in ("[study]", "[problem.features]", "[grid]", "[[figures]]"):
+        assert heading in lines
+    assert any(re.match(r"  num_steps +whole number.*required", line) for line in lines)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--keys", "gird"])
+    assert ended.value.code == 2
+    assert "There is no table 'gird'; give one of study," in capsys.readouterr().err
 
 
 def test_a_study_is_run_stored_and_drawn(spec, tmp_path, capsys) -> None:

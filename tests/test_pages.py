@@ -9,6 +9,7 @@ import html
 import io
 import operator
 import pathlib
+import pkgutil
 import pydoc
 import re
 import shlex
@@ -174,3 +175,11 @@ def test_git_has_no_built_site() -> None:
         ["git", "ls-files", "docs/_build"], cwd=ROOT, capture_output=True, text=True
     ).stdout
     assert listed == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_names_in_code_type_exist_and_need_no_role_of_the_site(page) -> None:
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    assert not re.search(r"\{py:\w+\}", prose), "a role is noise where pages are read as they are"
+    for name in re.findall(r"`(fegsam(?:\.\w+)+)`", prose):
+        pkgutil.resolve_name(name)

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fegsam
 from fegsam.completion import SHELLS, add_path, completion_script, shell_in_use
@@ -26,6 +26,7 @@ stopped."""
 _MORE = """\
 examples:
   fegsam reproduce --quick                  check the claims of the paper in a few minutes
+  fegsam new mine                           write a study to begin with
   fegsam run study.toml                     run a study, then: fegsam report study
   fegsam plan study.toml --accuracy 0.01    step size, sync period and steps that reach it
 
@@ -141,6 +142,24 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _ShowKeys(argparse.Action):
+    """Prints the keys of a study and ends, as --help does; no file is needed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *given: Any) -> None:
+        from fegsam.experiments.spec.keys import keys_text
+
+        _, table, *_ = given
+        try:
+            print(keys_text(table))
+        except ProblemError as error:
+            parser.exit(2, f"fegsam: {error}\n")
+        parser.exit()
+
+
+def _new_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "directory", metavar="DIR", help="where to write study.toml; created")
+
+
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_path(parser, "spec", help="a TOML file")
     add_path(
@@ -151,6 +170,13 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory of the results; named after the study by default",
     )
     parser.add_argument("--check", action="store_true", help="only check the file")
+    parser.add_argument(
+        "--keys",
+        action=_ShowKeys,
+        nargs="?",
+        metavar="TABLE",
+        help="list the keys of a study, or of one of its tables, such as problem",
+    )
     parser.add_argument(
         "--engine",
         choices=("cpu", "cuda", "reference"),
@@ -292,6 +318,13 @@ def _compare(given: argparse.Namespace) -> int:
     return 0
 
 
+def _new(given: argparse.Namespace) -> int:
+    from fegsam.experiments.starter import way_on, write_starter
+
+    print(way_on(write_starter(given.directory)))
+    return 0
+
+
 def _run(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec.foreign_code import code_of
     from fegsam.experiments.spec.study import load_study
@@ -395,6 +428,17 @@ examples:
         _compare_arguments,
         _compare,
     ),
+    "new": _Command(
+        "write a commented study to begin with, and show the way on",
+        """\
+Write DIR/study.toml, a small study with a comment on every line that you may want to change, and
+print the commands that check, run and draw it. No file is overwritten.""",
+        """\
+examples:
+  fegsam new mine""",
+        _new_arguments,
+        _new,
+    ),
     "run": _Command(
         "run the study of a TOML file; a killed run resumes where it stopped",
         """\
@@ -403,6 +447,7 @@ Finished cells are stored: the same command resumes a stopped run, and ends with
 a run that was never stopped.""",
         """\
 examples:
+  fegsam run --keys                         list every key of a study
   fegsam run study.toml --check             check the file and count its cells
   fegsam run study.toml -o results          run it
   fegsam run study.toml --executor ray      run it on a Ray cluster""",

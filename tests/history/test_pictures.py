@@ -150,6 +150,10 @@ def test_other_axes_keep_their_own_look() -> None:
         (lambda: history().plot(kind="pie"), "kind is 'pie'; give 'error', 'frontier'"),
         (lambda: history().plot(kind="paths"), r"a history does not keep; give agents="),
         (lambda: history(num_steps=3).plot(kind="frontier"), "never communicated"),
+        (
+            lambda: history(record=4, num_steps=12).plot(error="sync_error"),
+            "run again with record=",
+        ),
         (lambda: history().plot(save="a.xyz"), r"cannot be written to 'a\.xyz'"),
         (lambda: grid_agents().plot(kind="values", grid=(2, 2)), "4 cells for 6 states"),
         (lambda: grid_agents().plot(kind="values", grid=6), "grid is 6; give"),

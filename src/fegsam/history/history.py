@@ -48,7 +48,8 @@ class History:
         Dimensions seed, time, param. Variables by (seed, time): `squared_error`, the squared
         distance of the average from the fixed point in the norm of the algorithm's theorem (the sup
         norm for tables, else the 2-norm); `squared_error_2`, the same in the 2-norm; `sync_error`,
-        the mean squared distance of the agents from their average; `value_error`, the weighted
+        the mean squared distance of the agents from their average, which is 0 at a synchronisation
+        (``record=`` chooses times between them); `value_error`, the weighted
         squared distance of the values from those of the policy, where one is evaluated. By (seed):
         `output_time`, the theorem's random time; `output_squared_error`, the squared error there;
         and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error

@@ -41,6 +41,11 @@ def plot_error(
         raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
     if label is not None and not isinstance(label, str):
         raise ProblemError(f"label is {shown(label)}; give a string.")
+    if error == "sync_error" and not history.data[error].values.any():
+        raise ProblemError(
+            "sync_error is 0 at every recorded time, because each of them is a synchronisation; "
+            "run again with record= a number of steps that is no multiple of sync_period."
+        )
     settings = history.settings
     times, values = history.data["time"].values, history.data[error].values
     x_label = history.data["time"].attrs.get("long_name", "time")
