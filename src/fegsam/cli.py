@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -150,9 +151,12 @@ class _ShowKeys(argparse.Action):
 
         _, table, *_ = given
         try:
-            print(keys_text(table))
+            print(keys_text(table), flush=True)
         except ProblemError as error:
             parser.exit(2, f"fegsam: {error}\n")
+        except BrokenPipeError:
+            # The reader, such as head, has seen enough; Python would complain when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         parser.exit()
 
 
