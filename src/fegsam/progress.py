@@ -75,7 +75,7 @@ class Progress:
                 total=total,
                 desc=what,
                 unit=f" {unit}",
-                unit_scale=True,
+                unit_scale=total is not None,
                 smoothing=smoothing,
                 delay=_PATIENCE,
                 leave=False,

@@ -217,7 +217,7 @@ def plan(
             "below that."
         )
     level, caution, found = accuracy, 1.0, None
-    with Progress(None, "setting", "searching") as progress:
+    with Progress(None, "settings", "searching") as progress:
         propose = _proposer(problem, algorithm, wanted, seeds, engine, method, progress.one_more)
         for attempt in range(_ATTEMPTS):
             proposal = propose(level, caution)
