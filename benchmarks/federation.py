@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -106,13 +108,14 @@ def host(name: str, folder: pathlib.Path, port: int, part: int) -> None:
     experiment, homes = experiment_of(setting), homes_of(setting)
 
     async def all_of_them() -> None:
-        links = []
+        links, worker = [], ThreadPoolExecutor(1)
         for node in list(homes)[part :: setting.processes]:
             tls = Tls(folder / "ca.pem", folder / node / "node.pem", folder / node / "node.key")
             most = most_bytes(len(homes[node]), setting.dimension)
             answer = experiment.node(homes[node], folder / node / "state").answer
             link = Link(node, f"127.0.0.1:{port}", tls, most)
-            links.append(stay_connected(link, answer, lambda text: None))
+            links.append(stay_connected(link, answer, worker, lambda text: None))
+        gc.freeze()
         await asyncio.gather(*links)
 
     asyncio.run(all_of_them())
@@ -187,6 +190,7 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
             claims=Claims(homes),
             on_event=mark,
         )
+        gc.freeze()
         outcome = server.run()
         transport.finish()
     spent = np.diff(np.array(marks)[min(FIRST_ROUNDS, len(marks) - 2) :], axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,6 +43,7 @@ def run_server(
         claims=side.claims,
         on_event=on_event,
     )
+    gc.freeze()  # All that was imported stays; there is no need to look through it again.
     server.run().history.save(output / HISTORY_FILE)
     transport.finish()
 

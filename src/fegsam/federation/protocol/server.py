@@ -121,8 +121,9 @@ class Server:
                 starts,
                 self._claims,
             )
+            room = None
             while self._state.round < self._terms.rounds:
-                current = self._open()
+                current = self._open(room)
                 starts.open(current.number, current.stops, current.start)
                 while not self._may_close(current):
                     self._greet(current, inbox)
@@ -130,6 +131,7 @@ class Server:
                     for node, came in self._transport.receive(self._rules.poll):
                         self._take_in(inbox, node, came, current)
                 self._close(current)
+                room = current.params
             left_out = np.flatnonzero(self._quarantined()).tolist()
             self._ledger.event(
                 "finished",
@@ -159,7 +161,7 @@ class Server:
         self._ledger.record("0", self._state.average)
         self._ledger.save(self._state)
 
-    def _open(self) -> Round:
+    def _open(self, room: np.ndarray | None) -> Round:
         number, plan = self._state.round, self._terms.plan
         begin, end = plan.begin(number), plan.begin(number + 1)
         output = self._terms.output_time
@@ -178,6 +180,7 @@ class Server:
             drawn=None if drawn is None else len(drawn),
             local_steps=self._rounds.local_steps(),
             in_sums=self._terms.aggregate == "node",
+            room=room,
         )
 
     def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
@@ -347,7 +350,9 @@ class Server:
         if len(agents) < 2:
             return
         before = self._state.distances.copy()
-        distances = np.linalg.norm(params - params.mean(axis=0), axis=1)
+        mean, distances = params.mean(axis=0), np.empty(len(agents))
+        for row, each in enumerate(params):  # a copy of all of them takes longer than the rest
+            distances[row] = np.linalg.norm(each - mean)
         limit = _OUTLIER * np.median(distances)
         self._state.distances[agents] = distances
         far = agents[(distances > limit) & ~(before[agents] > limit)]
