@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fegsam.federation.board import say
 from fegsam.federation.credentials import Tls
 from fegsam.federation.deployment import NodeSide, split_address
 from fegsam.federation.grpc import channel
@@ -51,7 +52,7 @@ class Link:
     pulse: Pulse = field(default_factory=Pulse)
 
 
-def run_node(side: NodeSide, server: str | None = None, say: Say = print) -> None:
+def run_node(side: NodeSide, server: str | None = None) -> None:
     """Run a node until the federation ends; `server` overrides the address in its file."""
     experiment = experiment_of(side.settings)
     node = node_of(side.settings)
