@@ -35,6 +35,7 @@ from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server_rounds import ServerRounds
 from fegsam.federation.protocol.sparse_rows import pack_rows
 from fegsam.federation.protocol.starts import Starts
+from fegsam.federation.protocol.state import named
 from fegsam.federation.protocol.terms import Terms
 from fegsam.federation.protocol.transport import Joined, Transport
 from fegsam.federation.protocol.wire import Ask, Request, encode
@@ -306,12 +307,9 @@ class Server:
         state.communications += len(answered)
         lost = {agent: each.lost for agent, each in sorted(current.answered.items()) if each.lost}
         if lost:
+            steps = list(lost.values())[:_NAMED]
             self._ledger.event(
-                "samples-lost",
-                round=current.number,
-                agents=list(lost)[:_NAMED],
-                steps=list(lost.values())[:_NAMED],
-                count=len(lost),
+                "samples-lost", round=current.number, **named(list(lost)), steps=steps
             )
         self._ledger.note_answers(current.number, answered)
         self._ledger.event(
@@ -340,8 +338,7 @@ class Server:
             self._ledger.event(
                 "quarantined",
                 round=current.number,
-                agents=silent[:_NAMED],
-                count=len(silent),
+                **named(silent),
                 reason=f"no answer in {self._rules.silences} rounds",
             )
 
@@ -360,8 +357,7 @@ class Server:
             self._ledger.event(
                 "outlier",
                 round=number,
-                agents=far[:_NAMED].tolist(),
-                count=len(far),
+                **named(far.tolist()),
                 distance=float(self._state.distances[far].max()),
                 median=float(np.median(distances)),
             )

@@ -15,7 +15,7 @@ import json
 import os
 import pathlib
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ _BLOCK = 4096
 LONGEST_LOG = 1 << 26
 """Bytes of a log before it is rotated."""
 _LONGEST_TEXT = 300
+_NAMED = 20
+"""The most agents that one event names."""
 
 
 class HeldError(StateError):
@@ -180,6 +182,15 @@ def append_event(path: pathlib.Path, event: Mapping[str, Any]) -> None:
 def log_files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """The files of a log: that before the last, and the last."""
     return path.with_name(f"{path.name}.1"), path
+
+
+def named(agents: Sequence[int]) -> dict[str, Any]:
+    """What an event says of agents: the first of them, and how many they are.
+
+    >>> named(range(1000))["agents"][-1], named(range(1000))["count"]
+    (19, 1000)
+    """
+    return {"agents": list(agents[:_NAMED]), "count": len(agents)}
 
 
 def printable(text: str) -> str:
