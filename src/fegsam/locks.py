@@ -25,7 +25,8 @@ def lock(path: pathlib.Path, mode: int = 0o777) -> contextlib.AbstractContextMan
     A missing folder is created with `mode`. The holder's process number is in a file beside the
     lock: where locks are mandatory, as on Windows, no other process can read the locked file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=mode)
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=mode)
     holder, own = path.with_name(f"{path.name}.pid"), str(os.getpid())
     held = _acquired(path)
     if held is None:

@@ -138,7 +138,8 @@ class _Session:
 
     async def _serve(self, call: Any) -> bool:
         while True:
-            frame = await asyncio.wait_for(call.read(), self._link.pulse.dead)
+            async with asyncio.timeout(self._link.pulse.dead):
+                frame = await call.read()
             if not isinstance(frame, bytes):
                 # The end of the stream; its status says why.
                 code, details = await call.code(), await call.details()

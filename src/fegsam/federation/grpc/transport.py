@@ -66,7 +66,10 @@ class GrpcTransport:
     def __init__(self, sockets: list[socket.socket], hall: Hall, refused: Refusal) -> None:
         self._hall, self._refused = hall, refused
         self._listener = Listener(
-            sockets, secure=hall.tls is not None, report=self._report, limits=hall.limits
+            sockets,
+            secure=hall.tls is not None,
+            report=lambda address, reason, count: refused(address, reason, count=count),
+            limits=hall.limits,
         )
         self._certificates = None if hall.tls is None else hall.tls.read()
         self._peers: dict[str, Peer] = {}
@@ -299,9 +302,6 @@ class GrpcTransport:
         deadline = self._loop.time() + linger
         while (self._peers or known - self._told) and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
-
-    def _report(self, address: str, reason: str, count: int) -> None:
-        self._refused(address, reason, count=count)
 
 
 class _Works(grpc.GenericRpcHandler):
