@@ -5,15 +5,17 @@
 The server, its gate and the nodes are the real ones; nodes share a few processes, so that a
 thousand of them fit on one machine. The agents run tabular Q-learning on a Garnet problem with
 K = 50. The table has the median and the 90th percentile of a round's milliseconds, after the first
-rounds, the processor time of the server's process (without its gate) for a round, and the bytes of
-a round up and down, the seconds of the whole run, and the largest difference of its result from
-the simulator's. "latency" delays every message by 50 ms each way.
+rounds, the processor time of the server's process, of its gate and of all nodes for a round (on
+two cores, half of their sum is the least that a round can take), the bytes of a round up and down,
+the seconds of the whole run, and the largest difference of its result from the simulator's.
+"latency" delays every message by 50 ms each way.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import pathlib
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -105,13 +108,14 @@ def host(name: str, folder: pathlib.Path, port: int, part: int) -> None:
     experiment, homes = experiment_of(setting), homes_of(setting)
 
     async def all_of_them() -> None:
-        links = []
+        links, worker = [], ThreadPoolExecutor(1)
         for node in list(homes)[part :: setting.processes]:
             tls = Tls(folder / "ca.pem", folder / node / "node.pem", folder / node / "node.key")
             most = most_bytes(len(homes[node]), setting.dimension)
             answer = experiment.node(homes[node], folder / node / "state").answer
             link = Link(node, f"127.0.0.1:{port}", tls, most)
-            links.append(stay_connected(link, answer, lambda text: None))
+            links.append(stay_connected(link, answer, worker, lambda text: None))
+        gc.freeze()
         await asyncio.gather(*links)
 
     asyncio.run(all_of_them())
@@ -161,12 +165,14 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
     sockets = open_port("127.0.0.1", 0)
     ((_, port),) = addresses(sockets)
     hall = Hall(tls, KeyBook(keys), homes, setting.dimension, lambda node: len(homes[node]))
-    marks: list[tuple[float, float, int, int]] = []
+    marks: list[tuple[float, ...]] = []
+    hosts: list[int] = []
 
     def mark(event: dict[str, Any]) -> None:
         if event["event"] == "round":
             bytes_of = event["bytes_up"], event["bytes_down"]
-            marks.append((time.perf_counter(), time.process_time(), *bytes_of))
+            gate, nodes = cpu_seconds(transport.gate), sum(map(cpu_seconds, hosts))
+            marks.append((time.perf_counter(), time.process_time(), gate, nodes, *bytes_of))
 
     with ExitStack() as stack:
         transport = stack.enter_context(GrpcTransport(sockets, hall, lambda *_, **__: None))
@@ -174,6 +180,7 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
         for part in range(setting.processes):
             words = [__file__, "--host", json.dumps([name, str(folder), reached, part])]
             process = subprocess.Popen([sys.executable, *words])
+            hosts.append(process.pid)
             stack.callback(process.wait)
             stack.callback(process.kill)
         server = Server(
@@ -183,21 +190,29 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
             claims=Claims(homes),
             on_event=mark,
         )
+        gc.freeze()
         outcome = server.run()
         transport.finish()
     spent = np.diff(np.array(marks)[min(FIRST_ROUNDS, len(marks) - 2) :], axis=0)
-    wall, cpu, up, down = 1e3 * np.median(spent, axis=0)
+    wall, *cpu, up, down = 1e3 * np.median(spent, axis=0)
+    cpu[1:] = 1e3 * spent[:, 2:4].mean(axis=0)  # their clocks tick in steps of 10 ms
     return [
         name,
         f"{wall:.1f}",
         f"{1e3 * np.quantile(spent[:, 0], 0.9):.1f}",
         f"{1e3 * setting.goal:g}",
-        f"{cpu:.1f}",
+        *(f"{each:.1f}" for each in cpu),
         f"{up / 1e6:.1f}",
         f"{down / 1e6:.1f}",
         f"{marks[-1][0] - marks[0][0]:.1f}",
         f"{apart(experiment, outcome.history):.0e}",
     ]
+
+
+def cpu_seconds(process: int | None) -> float:
+    """The processor time that a process has used."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def apart(experiment: Experiment, deployed: fg.History) -> float:
@@ -235,7 +250,8 @@ def main() -> None:
         asyncio.run(delay(int(given.delay), lambda port: print(port, flush=True)))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    header = ("setting", "median", "90 %", "goal", "cpu", "kB up", "kB down", "all, s", "apart")
+    header = ("setting", "median", "90 %", "goal", "server", "gate", "nodes")
+    header += ("kB up", "kB down", "all, s", "apart")
     print(f"{header[0]:<24}" + "".join(f"{each:>10}" for each in header[1:]) + "   (ms a round)")
     for name in given.only:
         with tempfile.TemporaryDirectory(dir=given.directory) as folder:

@@ -209,9 +209,10 @@ def _replayed(study: pathlib.Path, rounds: list[Event], nodes: pathlib.Path) -> 
     experiment = Experiment.from_spec(study)
     agents = [experiment.agent(i) for i in range(experiment.num_agents)]
     computed = {
-        (event["agent"], event["round"])
+        (agent, event["round"])
         for log in nodes.rglob("node.jsonl")
         for event in _lines(log, "computed")
+        for agent in event["agents"]
     }
     average = experiment.start
     for event in rounds:

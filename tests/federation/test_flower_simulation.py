@@ -20,14 +20,14 @@ AGENTS = 32
 SIMULATE = f"""
 import os, pathlib
 from flwr.simulation import run_simulation
+from fegsam.federation.deployment import load_node
 from fegsam.federation.flower import client as flower_client, server as flower_server
 
 server = pathlib.Path(os.environ["{SERVER}"])
 
 def settings(context):
     agent = int(context.node_config["partition-id"])
-    study = server / ".." / ".." / "study.toml"
-    return flower_client.NodeSettings(study, None, (agent,), server / "state")
+    return load_node(server.parent / "nodes" / f"node-{{agent}}").settings
 
 resources = {{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}}
 client = flower_client.client_app(settings)
@@ -51,4 +51,4 @@ def test_32_agents_in_flowers_simulation_equal_the_simulator(tmp_path) -> None:
     with processes.started(SIMULATE, RAY_USAGE_STATS_ENABLED="0", **environment) as process:
         processes.finish(process, timeout=500.0)
     assert_equal(fg.load_history(output / "history.nc"), simulated(study))
-    assert len(list((tmp_path / "d" / "server" / "state").rglob("agent-*.state"))) == AGENTS
+    assert len(list((tmp_path / "d" / "nodes").rglob("agents-0.state"))) == AGENTS

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import time
@@ -78,14 +79,13 @@ def assert_no_sample_twice(folder: pathlib.Path) -> None:
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         computed = [each for each in lines if each["event"] == "computed"]
         assert computed
-        for agent in {each["agent"] for each in computed if "agent" in each}:
-            steps = Counter(
-                step
-                for each in computed
-                if each["agent"] == agent
-                for step in range(each["first"], each["last"] + 1)
-            )
-            assert max(steps.values()) == 1
+        steps = Counter(
+            (agent, step)
+            for each in computed
+            for agent in each["agents"]
+            for step in range(each["first"], each["last"] + 1)
+        )
+        assert max(steps.values()) == 1
 
 
 def test_a_run_as_a_user_starts_it_equals_the_simulator(tmp_path, capsys) -> None:
@@ -148,6 +148,33 @@ def test_fifty_kills_at_random_moments_change_no_number(tmp_path) -> None:
         assert parts["server"].wait(PATIENCE) == 0
     assert_equal(fg.load_history(output / "history.nc"), simulated(study))
     assert all(event["missing"] == [] for event in named(output, "round"))
+    assert named(output, "samples-lost") == []
+    assert_no_sample_twice(place / "nodes")
+
+
+@pytest.mark.slow
+def test_full_disks_are_one_sentence_each_and_cost_nothing(tmp_path) -> None:
+    """No file of a process may grow, as if there were no room; then there is some again."""
+    everything = resource.RLIM_INFINITY, resource.RLIM_INFINITY
+    with deployment(tmp_path, 1500) as (study, place, output, start):
+        parts = {part: start(part) for part in ("server", "node-0", "node-1")}
+        wait_for("rounds", lambda: len(named(output, "round")) > 5, PATIENCE)
+        resource.prlimit(parts["node-1"].pid, resource.RLIMIT_FSIZE, (0, everything[1]))
+        wait_for("a failure", lambda: named(output, "failed"), PATIENCE)
+        (reason,) = {event["reason"] for event in named(output, "failed")}
+        assert reason == "state unusable"
+        resource.prlimit(parts["node-1"].pid, resource.RLIMIT_FSIZE, everything)
+        count = len(named(output, "round"))
+        wait_for("rounds", lambda: len(named(output, "round")) > count + 5, PATIENCE)
+        full = (output / "events.jsonl").stat().st_size, everything[1]
+        resource.prlimit(parts["server"].pid, resource.RLIMIT_FSIZE, full)
+        assert parts["server"].wait(PATIENCE) == 2
+        said = (tmp_path / "server.log").read_text().strip().splitlines()[-1]
+        assert "cannot be written (File too large); make room there, then start again." in said
+        parts["server"] = start("server")
+        assert parts["server"].wait(PATIENCE) == 0
+        assert [parts[part].wait(60) for part in ("node-0", "node-1")] == [0, 0]
+    assert_equal(fg.load_history(output / "history.nc"), simulated(study))
     assert named(output, "samples-lost") == []
     assert_no_sample_twice(place / "nodes")
 

@@ -254,7 +254,9 @@ def aged(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     monkeypatch.setattr(credentials, "datetime", module)
 
 
-@pytest.mark.parametrize(("days", "said"), [(-900, "expired on"), (2, "is valid from")])
+@pytest.mark.parametrize(
+    ("days", "said"), [(-900, "expired on"), (2, "is valid from"), (11 / 1440, "is valid from")]
+)
 def test_a_certificate_that_is_not_valid_now_is_named_with_the_clock(
     site, folder, monkeypatch, days, said
 ) -> None:
@@ -270,6 +272,47 @@ def test_a_certificate_that_is_not_valid_now_is_named_with_the_clock(
         shutil.copy(folder / "old" / name, site.server / name)
     with pytest.raises(ProblemError, match=f"server.pem.* {said} "), site.transport():
         pass
+
+
+def test_a_clock_may_differ_by_ten_minutes(site, folder, monkeypatch) -> None:
+    place = private_directory(folder / "ahead")
+    with monkeypatch.context() as patch:
+        aged(patch, 9 / 1440)
+        (site.keys / "n1.pub").unlink()
+        make_node(place, site.keys / "n1.pub", site.authority)
+    with site.transport() as transport, Nodes() as nodes:
+        nodes.start(
+            site.link("n1", Tls(site.tls.authority, place / "node.pem", place / "node.key")), bytes
+        )
+        wait_for("n1", lambda: transport.nodes() == ["n1"])
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        (-900, "has expired by this machine's clock (20"),
+        (2, "is not yet valid by this machine's clock (20"),
+    ],
+)
+def test_a_node_says_that_its_clock_and_the_servers_differ(
+    site, folder, monkeypatch, days, said
+) -> None:
+    """The server's clock is far ahead or behind, and its certificate is valid by that clock."""
+    with contextlib.ExitStack() as stack:
+        with monkeypatch.context() as patch:
+            aged(patch, days)
+            old = private_directory(folder / "old")
+            credentials.make_server(old, ["127.0.0.1"], site.authority)
+            for name in ("server.pem", "server.key"):
+                shutil.copy(old / name, site.server / name)
+            transport = stack.enter_context(site.transport())
+        nodes = stack.enter_context(Nodes())
+        nodes.start(site.link("n0"), bytes)
+        wait_for("the reason", lambda: nodes.said)
+        (reason,) = nodes.said
+        assert reason.startswith(f"n0: the certificate of the server {site.address} {said}")
+        assert "set the clock" in reason
+        assert transport.nodes() == []
 
 
 def test_a_key_that_others_can_read_is_refused(site) -> None:

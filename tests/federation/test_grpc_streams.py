@@ -165,11 +165,12 @@ STOPPED = """
 import asyncio, pathlib, sys
 from fegsam.federation.credentials import Tls
 from fegsam.federation.grpc.channel import Pulse
+from concurrent.futures import ThreadPoolExecutor
 from fegsam.federation.grpc.node import Link, stay_connected
 place = pathlib.Path({place!r})
 link = Link("n0", {server!r}, Tls(place / "files/ca.pem", place / "n0/node.pem", place /
             "n0/node.key"), 10_000, Pulse(0.2, 1.0, 0.5))
-asyncio.run(stay_connected(link, lambda payload: payload, print))
+asyncio.run(stay_connected(link, lambda payload: payload, ThreadPoolExecutor(1), print))
 """
 
 

@@ -289,6 +289,25 @@ def test_a_round_whose_samples_are_used_is_not_computed_from_other_parameters(
     ]
 
 
+@pytest.mark.parametrize("written", [0, 100, 700, 4000])
+def test_a_crash_while_a_state_is_written_over_leaves_the_two_before(folder, experiment, written):
+    node = experiment.node([0], folder)
+
+    def asked(number):
+        return request(experiment.fingerprint, number, (0,), (7,), np.full((1, 6), 1.0 + number))
+
+    answers = [node.answer(asked(number)) for number in range(5)]
+    oldest = state_files(folder, experiment.fingerprint)[0]
+    before = oldest.read_bytes()
+    answers.append(node.answer(asked(5)))
+    after = oldest.read_bytes()
+    assert len(before) == len(after)
+    assert before != after
+    oldest.write_bytes(after[:written] + before[written:])
+    for number in (3, 4, 5):
+        assert experiment.node([0], folder).answer(asked(number)) == answers[number]
+
+
 @pytest.mark.parametrize("fate", ["lost", "torn", "old"])
 def test_no_sample_is_used_twice_where_a_state_is_lost_torn_or_old(
     folder, experiment, undisturbed, assert_same_bits, fate

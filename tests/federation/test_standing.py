@@ -204,6 +204,7 @@ def test_a_full_disk_of_a_node_loses_nothing(folder, experiment, monkeypatch):
             for name in ("ledger.write_sealed", "ledger.append_event"):
                 monkeypatch.setattr(f"fegsam.federation.protocol.{name}", lambda *_, **__: None)
             monkeypatch.setattr("fegsam.federation.protocol.state.whole", full)
+            monkeypatch.setattr("os.fdatasync", full)
         if event["event"] == "failed":
             failed.append(event["reason"])
             monkeypatch.undo()

@@ -8,6 +8,7 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fegsam.federation.credentials import (
@@ -130,7 +131,7 @@ class Nodes:
     def start(self, link: Link, answer: Answer) -> Any:
         """A node that stays connected; the returned future ends when it does."""
         return asyncio.run_coroutine_threadsafe(
-            stay_connected(link, answer, self.said.append), self._loop
+            stay_connected(link, answer, ThreadPoolExecutor(1), self.said.append), self._loop
         )
 
     def call(self, work: Any) -> Any:

@@ -92,7 +92,7 @@ def node(given: argparse.Namespace) -> int:
     else:
         from fegsam.federation.grpc.node import run_node
 
-        run_node(side, say=lambda text: print(text, file=sys.stderr, flush=True))
+        run_node(side)
     return 0
 
 
@@ -153,9 +153,16 @@ def revoke(given: argparse.Namespace) -> int:
 
 def readmit(given: argparse.Namespace) -> int:
     from fegsam.federation.deployment import load_server
+    from fegsam.federation.errors import FederationError
     from fegsam.federation.protocol import ledger
     from fegsam.federation.protocol.share import load_terms
 
+    whom = ", ".join([*(f"agent {agent}" for agent in given.agents), *given.nodes])
+    if not whom:
+        raise FederationError(
+            "nobody is named: name the agents (--agents) or the nodes (--nodes) to forgive."
+        )
     terms = load_terms(load_server(given.directory).terms)
     ledger.readmit(terms, given.output, given.agents, given.nodes)
+    print(f"readmitted: {whom}; start the server again")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -91,6 +92,12 @@ def described(event: Event) -> str:
     return event["event"] + (f": {details}" if details else "")
 
 
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Write a line where that is possible: a full disk or a closed pipe ends no federation."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stderr, flush=True)
+
+
 class Board:
     """Shows events: ``with Board() as board: board.show(event)``."""
 
@@ -129,14 +136,14 @@ class Board:
         elif self._live is not None:
             self._live.update(self._table())
         elif event["event"] not in _QUIET:
-            print(described(event), file=self._stream, flush=True)
+            say(described(event), self._stream)
 
     def _show_round(self) -> None:
         self._shown_at = time.monotonic()
         if self._live is not None:
             self._live.update(self._table())
         else:
-            print(self._summary.line(), file=self._stream, flush=True)
+            say(self._summary.line(), self._stream)
 
     def _table(self) -> Any:
         return table(self._summary)

@@ -119,20 +119,9 @@ def make_server(directory: Path, hosts: Sequence[str], authority: Authority) -> 
     """
     key = ec.generate_private_key(ec.SECP256R1())
     names = [_general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK))]
-    certify_server(directory / "server.pem", key, x509.SubjectAlternativeName(names), authority)
+    certify(directory / "server.pem", key, authority, names=x509.SubjectAlternativeName(names))
     write_new(directory / "server.key", _private(key))
     write_new(directory / "ca.pem", authority[0].public_bytes(Encoding.PEM))
-
-
-def certify_server(
-    path: Path,
-    key: ec.EllipticCurvePrivateKey,
-    names: x509.SubjectAlternativeName,
-    authority: Authority,
-) -> None:
-    """Write a certificate for a server's key and names, in place of an older one."""
-    subject = "fegsam server"
-    _certify(path, key, subject, [names], ExtendedKeyUsageOID.SERVER_AUTH, authority)
 
 
 def make_node(directory: Path, public: Path, authority: Authority) -> None:
@@ -140,14 +129,7 @@ def make_node(directory: Path, public: Path, authority: Authority) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     write_new(directory / "node.key", _private(key))
     write_new(public, _public(key))
-    certify_node(directory / "node.pem", key, directory.name, authority)
-
-
-def certify_node(
-    path: Path, key: ec.EllipticCurvePrivateKey, name: str, authority: Authority
-) -> None:
-    """Write a certificate for a node's key, in place of an older one."""
-    _certify(path, key, name, [], ExtendedKeyUsageOID.CLIENT_AUTH, authority)
+    certify(directory / "node.pem", key, authority)
 
 
 def make_flower_key(private: Path, public: Path) -> None:
@@ -227,19 +209,22 @@ def _content(path: Path) -> bytes:
         ) from None
 
 
-def _certify(
+def certify(
     path: Path,
     key: ec.EllipticCurvePrivateKey,
-    subject: str,
-    extensions: Sequence[x509.ExtensionType],
-    usage: x509.ObjectIdentifier,
     authority: Authority,
+    *,
+    names: x509.SubjectAlternativeName | None = None,
 ) -> None:
+    """Write a certificate in place of an older one: for a server with `names`, else for a node."""
     issuer, signer = authority
+    subject = path.parent.name if names is None else "fegsam server"
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject[:64])])
     builder = _certificate(name, issuer.subject, key.public_key())
-    for extension in extensions:
-        builder = builder.add_extension(extension, critical=False)
+    usage = ExtendedKeyUsageOID.CLIENT_AUTH
+    if names is not None:
+        builder = builder.add_extension(names, critical=False)
+        usage = ExtendedKeyUsageOID.SERVER_AUTH
     certificate = (
         builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from fegsam.federation.credentials import (
-    certify_node,
-    certify_server,
-    load_authority,
-    load_certificate,
-    load_key,
-)
+from fegsam.federation.credentials import certify, load_authority, load_certificate, load_key
 from fegsam.federation.errors import FederationError
 
 
@@ -26,11 +20,11 @@ def renew(directory: Path) -> list[Path]:
     server = directory / "server"
     old = load_certificate(server / "server.pem")
     names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    certify_server(server / "server.pem", load_key(server / "server.key"), names, authority)
+    certify(server / "server.pem", load_key(server / "server.key"), authority, names=names)
     written = [server / "server.pem"]
     for node in sorted((directory / "nodes").iterdir()):
         if (node / "node.pem").exists():  # with Flower, nodes have keys alone
-            certify_node(node / "node.pem", load_key(node / "node.key"), node.name, authority)
+            certify(node / "node.pem", load_key(node / "node.key"), authority)
             written.append(node / "node.pem")
     return written
 

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import logging.handlers
+import contextlib
+import time
 from pathlib import Path
 from typing import Any
+
+from fegsam.federation.protocol.state import append_event
 
 STRANGERS_FILE = "strangers.jsonl"
 
 
-class StrangerLog:
-    """One line per refusal; the file is rotated, so that a flood of calls cannot fill the disk."""
-
-    def __init__(self, path: Path) -> None:
-        self._handler = logging.handlers.RotatingFileHandler(
-            path, maxBytes=10_000_000, backupCount=3, encoding="utf-8"
-        )
-        self._handler.setFormatter(logging.Formatter("%(message)s"))
-
-    def refused(self, peer: str, reason: str, **details: Any) -> None:
-        record = logging.makeLogRecord({"levelno": logging.INFO})
-        record.msg = json.dumps(
-            {
-                "event": "stranger",
-                "clock": record.created,
-                "peer": peer,
-                "reason": reason,
-                **details,
-            }
-        )
-        self._handler.handle(record)
-
-    def close(self) -> None:
-        self._handler.close()
+def log_stranger(path: Path, peer: str, reason: str, **details: Any) -> None:
+    """Write one line for a refusal; the log is rotated, so that no flood can fill the disk."""
+    event = {"event": "stranger", "clock": time.time(), "peer": peer, "reason": reason}
+    with contextlib.suppress(OSError):  # A full disk lets no stranger end the server.
+        append_event(path, event | details)

@@ -10,6 +10,7 @@ again for the SuperLink, which thus sees exactly what the gate read. Refused cal
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
 import socket
 import socketserver
@@ -23,7 +24,7 @@ from typing import Any, cast
 
 from fegsam.federation.credentials import Tls
 from fegsam.federation.errors import FederationError
-from fegsam.federation.strangers import StrangerLog
+from fegsam.federation.strangers import log_stranger
 
 NODE_CALLS = frozenset(
     f"/v1/fleet/{call}"
@@ -75,9 +76,8 @@ class Gate:
     def __init__(
         self, host: str, port: int, upstream: tuple[str, int], tls: Tls | None, log: Path
     ) -> None:
-        self._log = StrangerLog(log)
         try:
-            self._server = _GateServer((host, port), upstream, tls, self._log)
+            self._server = _GateServer((host, port), upstream, tls, log)
         except OSError as error:
             raise FederationError(
                 f"the gate cannot listen on {host}:{port} ({error.strerror}): choose another "
@@ -96,7 +96,6 @@ class Gate:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._log.close()
 
 
 class _UsedTimestamps:
@@ -126,11 +125,11 @@ class _GateServer(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: StrangerLog
+        self, address: tuple[str, int], upstream: tuple[str, int], tls: Tls | None, log: Path
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
-        self.log = log
+        self.refused = functools.partial(log_stranger, log)
         self.used = _UsedTimestamps()
         self.upstream = upstream
         self.allowed = NODE_CALLS if tls else NODE_CALLS | SELF_REGISTRATION
@@ -147,7 +146,7 @@ class _GateServer(socketserver.ThreadingTCPServer):
         """Do the handshake on the connection's own thread, where it delays no other connection."""
         peer = str(client_address[0])
         if not self.places.acquire(blocking=False):
-            self.log.refused(peer, "too many connections")
+            self.refused(peer, "too many connections")
             self.shutdown_request(request)
             return
         try:
@@ -163,7 +162,7 @@ class _GateServer(socketserver.ThreadingTCPServer):
         try:
             return self.context.wrap_socket(request, server_side=True)
         except (OSError, ValueError) as error:
-            self.log.refused(
+            self.refused(
                 peer,
                 "no TLS handshake",
                 detail=getattr(error, "reason", None) or type(error).__name__,
@@ -173,7 +172,7 @@ class _GateServer(socketserver.ThreadingTCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log a broken connection; the others continue."""
-        self.log.refused(str(client_address[0]), "broken connection")
+        self.refused(str(client_address[0]), "broken connection")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -296,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().send_error(code, message, explain)
 
     def _log_refusal(self, reason: str, **details: Any) -> None:
-        self._gate.log.refused(
+        self._gate.refused(
             str(self.client_address[0]), reason, call=getattr(self, "path", ""), **details
         )
 

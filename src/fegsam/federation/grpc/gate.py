@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import json
 import os
 import resource
@@ -280,15 +279,11 @@ def _accept(gate: Gate, port: socket.socket) -> None:
         if gate.enter(visitor):
             connection.setblocking(False)
             visitor.joining = loop.create_task(
-                loop.connect_accepted_socket(functools.partial(_same, visitor), connection)
+                loop.connect_accepted_socket(lambda own=visitor: own, connection)
             )
         else:
             visitor.refuse()
             connection.close()
-
-
-def _same(visitor: Visitor) -> Visitor:
-    return visitor
 
 
 async def _serve(

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from fegsam.federation.board import say
 from fegsam.federation.credentials import Tls
 from fegsam.federation.deployment import NodeSide, split_address
 from fegsam.federation.grpc import channel
@@ -50,39 +52,45 @@ class Link:
     pulse: Pulse = field(default_factory=Pulse)
 
 
-def run_node(side: NodeSide, server: str | None = None, say: Say = print) -> None:
+def run_node(side: NodeSide, server: str | None = None) -> None:
     """Run a node until the federation ends; `server` overrides the address in its file."""
     experiment = experiment_of(side.settings)
     node = node_of(side.settings)
     most = most_bytes(len(side.agents), len(experiment.start))
     link = Link(side.name, server or side.server, side.tls, most)
-    asyncio.run(stay_connected(link, node.answer, say))
-
-
-async def stay_connected(link: Link, answer: Callable[[bytes], bytes], say: Say) -> None:
-    """Answer the server's requests until it says that the federation has ended."""
-    pause, said = _FIRST_PAUSE, ""
+    gc.freeze()  # All that was imported stays; there is no need to look through it again.
     with ThreadPoolExecutor(1, thread_name_prefix="agents") as worker:
-        while True:
-            session = _Session(link, answer, worker, say)
-            if await session.run():
-                say(f"{link.name}: the federation has ended")
-                return
-            if session.admitted:
-                pause, said = _FIRST_PAUSE, ""
-            reason = await session.why()
-            if reason != said:
-                say(f"{link.name}: {reason}; it tries again")
-                said = reason
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+        asyncio.run(stay_connected(link, node.answer, worker, say))
+
+
+async def stay_connected(
+    link: Link, answer: Callable[[bytes], bytes], worker: Executor, say: Say
+) -> None:
+    """Answer the server's requests until it says that the federation has ended.
+
+    `worker` computes the answers, one after the other, while this answers pings.
+    """
+    pause, said = _FIRST_PAUSE, ""
+    while True:
+        session = _Session(link, answer, worker, say)
+        if await session.run():
+            say(f"{link.name}: the federation has ended")
+            return
+        if session.admitted:
+            pause, said = _FIRST_PAUSE, ""
+        reason = await session.why()
+        if reason != said:
+            say(f"{link.name}: {reason}; it tries again")
+            said = reason
+        await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class _Session:
     """One connection of a node."""
 
     def __init__(
-        self, link: Link, answer: Callable[[bytes], bytes], worker: ThreadPoolExecutor, say: Say
+        self, link: Link, answer: Callable[[bytes], bytes], worker: Executor, say: Say
     ) -> None:
         self._link, self._answer, self._worker, self._say = link, answer, worker, say
         self.admitted = False
@@ -130,7 +138,8 @@ class _Session:
 
     async def _serve(self, call: Any) -> bool:
         while True:
-            frame = await asyncio.wait_for(call.read(), self._link.pulse.dead)
+            async with asyncio.timeout(self._link.pulse.dead):
+                frame = await call.read()
             if not isinstance(frame, bytes):
                 # The end of the stream; its status says why.
                 code, details = await call.code(), await call.details()

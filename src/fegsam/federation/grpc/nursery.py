@@ -63,7 +63,7 @@ def _host(order: dict[str, Any], life: int) -> None:
         side = replace(load_node(directory), trust=order["trust"])
         if order["study"] is not None:
             side = replace(side, experiment=Path(order["study"]))
-        run_node(side, order["server"], say=lambda text: print(text, flush=True))
+        run_node(side, order["server"])
         status = 0
     except ProblemError as error:
         print(error, flush=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fegsam.federation.deployment import ServerSide
 from fegsam.federation.grpc.keys import KeyBook
@@ -17,7 +18,7 @@ from fegsam.federation.protocol.ledger import Event
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.share import load_terms
 from fegsam.federation.results import HISTORY_FILE
-from fegsam.federation.strangers import STRANGERS_FILE, StrangerLog
+from fegsam.federation.strangers import STRANGERS_FILE, log_stranger
 
 
 def serve(side: ServerSide, output: Path, *, on_event: Callable[[Event], None]) -> None:
@@ -42,6 +43,7 @@ def run_server(
         claims=side.claims,
         on_event=on_event,
     )
+    gc.freeze()  # All that was imported stays; there is no need to look through it again.
     server.run().history.save(output / HISTORY_FILE)
     transport.finish()
 
@@ -61,12 +63,6 @@ def opened(
         agents_of=lambda node: len(claims.of(node)),
     )
     output.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        log = StrangerLog(output / STRANGERS_FILE)
-        stack.callback(log.close)
-
-        def refused(address: str, reason: str, **details: Any) -> None:
-            log.refused(address, reason, **details)
-
-        port = open_port(*side.listen) if sockets is None else sockets
-        yield stack.enter_context(GrpcTransport(port, hall, refused))
+    port = open_port(*side.listen) if sockets is None else sockets
+    with GrpcTransport(port, hall, partial(log_stranger, output / STRANGERS_FILE)) as transport:
+        yield transport

@@ -34,6 +34,7 @@ _CUT_AFTER = 2.0
 _NAME = re.compile(r"[\w.-]{1,64}")
 
 Refusal = Callable[..., None]
+Came = tuple[str, bytes | Lost | Joined]
 
 
 @dataclass(frozen=True)
@@ -66,14 +67,19 @@ class GrpcTransport:
     def __init__(self, sockets: list[socket.socket], hall: Hall, refused: Refusal) -> None:
         self._hall, self._refused = hall, refused
         self._listener = Listener(
-            sockets, secure=hall.tls is not None, report=self._report, limits=hall.limits
+            sockets,
+            secure=hall.tls is not None,
+            report=lambda address, reason, count: refused(address, reason, count=count),
+            limits=hall.limits,
         )
         self._certificates = None if hall.tls is None else hall.tls.read()
         self._peers: dict[str, Peer] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._told: set[str] = set()
         self._ended, self._problem = False, ""
-        self._came: queue.SimpleQueue[tuple[str, bytes | Lost | Joined]] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[list[Came]] = queue.SimpleQueue()
+        self._batch: list[Came] = []
+        """what came in this turn of the loop, which wakes the server once"""
         self._going: list[tuple[str, bytes]] = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="grpc", daemon=True)
@@ -101,12 +107,12 @@ class GrpcTransport:
         if asleep:  # one wake-up for many messages
             self._loop.call_soon_threadsafe(self._pump)
 
-    def receive(self, timeout: float) -> list[tuple[str, bytes | Lost | Joined]]:
-        came: list[tuple[str, bytes | Lost | Joined]] = []
+    def receive(self, timeout: float) -> list[Came]:
+        came: list[Came] = []
         try:
-            came.append(self._came.get(timeout=timeout))
+            came += self._came.get(timeout=timeout)
             while True:
-                came.append(self._came.get_nowait())
+                came += self._came.get_nowait()
         except queue.Empty:
             self._check()
         for node, what in came:
@@ -127,7 +133,7 @@ class GrpcTransport:
     def fail(self, error: FederationError) -> None:
         """Make the server end with an error; any thread may call this."""
         self._failure = error
-        self._came.put(("", Lost(str(error))))
+        self._came.put([("", Lost(str(error)))])
 
     def _check(self) -> None:
         if isinstance(self._failure, FederationError):
@@ -142,7 +148,7 @@ class GrpcTransport:
             asyncio.run(self._serve())
         except BaseException as error:
             self._failure = error
-            self._came.put(("", Lost("the server's connections broke down")))
+            self._came.put([("", Lost("the server's connections broke down"))])
         finally:
             self._ready.set()
 
@@ -254,7 +260,7 @@ class GrpcTransport:
             context,
             most=most_bytes(agents, self._hall.dimension),
             agents=agents,
-            deliver=lambda payload: self._came.put((name, payload)),
+            deliver=lambda payload: self._deliver(name, payload),
         )
         self._peers[name] = peer
         self._listener.admit(peer.peer)
@@ -263,14 +269,24 @@ class GrpcTransport:
             self._told.add(name)
             peer.end()
         else:
-            self._came.put((name, Joined()))
+            self._deliver(name, Joined())
         return peer
 
     def _leave(self, peer: Peer, reason: str) -> None:
         if self._peers.get(peer.name) is peer:
             del self._peers[peer.name]
             if peer.owes:
-                self._came.put((peer.name, Lost(reason)))
+                self._deliver(peer.name, Lost(reason))
+
+    def _deliver(self, node: str, came: bytes | Lost | Joined) -> None:
+        """Give the server what came, with all else that comes in this turn of the loop."""
+        self._batch.append((node, came))
+        if len(self._batch) == 1:
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._came.put(self._batch)
+        self._batch = []
 
     async def _refuse(
         self, context: Any, address: str, status: Any, reason: str, **details: Any
@@ -286,9 +302,9 @@ class GrpcTransport:
             peer = self._peers.get(node)
             if peer is None or not peer.announced:
                 # A request for an older connection must not be the first on a newer one.
-                self._came.put((node, Lost("it is not connected")))
+                self._deliver(node, Lost("it is not connected"))
             elif not peer.post(payload):
-                self._came.put((node, Lost("too many requests wait")))
+                self._deliver(node, Lost("too many requests wait"))
 
     async def _finish(self, linger: float) -> None:
         self._ended = True
@@ -299,9 +315,6 @@ class GrpcTransport:
         deadline = self._loop.time() + linger
         while (self._peers or known - self._told) and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
-
-    def _report(self, address: str, reason: str, count: int) -> None:
-        self._refused(address, reason, count=count)
 
 
 class _Works(grpc.GenericRpcHandler):

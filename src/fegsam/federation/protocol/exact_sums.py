@@ -12,7 +12,6 @@ import numpy as np
 _SCALES = (2.0**10, 2.0**50, 2.0**90)
 _LARGEST = np.array([2.0**41, 2.0**39, 2.0**39])
 """The largest integers of one number."""
-MOST_TERMS = 1 << 22
 LARGEST_NUMBER = 2.0**31
 
 

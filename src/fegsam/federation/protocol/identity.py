@@ -29,18 +29,18 @@ class Claims:
     Examples
     --------
     >>> claims = Claims({"node-0": [0, 2], "node-1": [1]})
-    >>> sorted(claims.of("node-0")), sorted(claims.of("stranger")), claims.node_of(1)
-    ([0, 2], [], 'node-1')
+    >>> sorted(claims.of("node-0")), sorted(claims.of("stranger"))
+    ([0, 2], [])
     """
 
     def __init__(self, agents: Mapping[str, Iterable[int]]) -> None:
         self._agents = {node: frozenset(some) for node, some in agents.items()}
-        self._nodes: dict[int, str] = {}
+        nodes: dict[int, str] = {}
         for node, some in self._agents.items():
             for agent in some:
-                if self._nodes.setdefault(agent, node) != node:
+                if nodes.setdefault(agent, node) != node:
                     raise FederationError(
-                        f"agent {agent} is of node {self._nodes[agent]!r} and of node {node!r}; "
+                        f"agent {agent} is of node {nodes[agent]!r} and of node {node!r}; "
                         "give each agent one node."
                     )
 
@@ -50,9 +50,6 @@ class Claims:
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(self._agents)
-
-    def node_of(self, agent: int) -> str | None:
-        return self._nodes.get(agent)
 
     def save(self, path: pathlib.Path) -> None:
         # A string of JSON is a string of TOML.

@@ -17,6 +17,7 @@ from fegsam.federation.protocol.open_round import Round
 from fegsam.federation.protocol.roster import Roster
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.starts import Starts
+from fegsam.federation.protocol.state import named
 from fegsam.federation.protocol.terms import Terms
 from fegsam.federation.protocol.transport import Joined, Lost
 from fegsam.federation.protocol.wire import (
@@ -34,9 +35,6 @@ from fegsam.federation.protocol.wire import (
     check_reply,
     decode,
 )
-
-_NAMED = 20
-"""The most agents that one event names."""
 
 
 def _reported(message: Any) -> tuple[int, ...]:
@@ -259,8 +257,7 @@ class Inbox:
                 name,
                 round=current.number,
                 node=node,
-                agents=agents[:_NAMED],
-                count=len(agents),
+                **named(agents),
                 reason="; ".join(reasons),
             )
         self._said.clear()

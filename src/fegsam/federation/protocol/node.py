@@ -38,6 +38,7 @@ from fegsam.federation.protocol.state import (
     NodeFile,
     append_event,
     cannot_write,
+    named,
     printable,
 )
 from fegsam.federation.protocol.wire import (
@@ -56,9 +57,6 @@ from fegsam.federation.protocol.wire import (
     digest_of,
     encode,
 )
-
-_NAMED = 20
-"""The most agents that one line of the log names."""
 
 
 class _Refusal(Exception):
@@ -356,26 +354,18 @@ class Node:
     def _note(self, number: int, length: int, again: list[int], fresh: Iterable[int]) -> None:
         """Log what was delivered again, and the samples that were used: a line for each range."""
         if again:
-            self._log("delivered again", round=number, agents=again[:_NAMED], count=len(again))
+            self._log("delivered again", round=number, **named(again))
         ranges: dict[tuple[int, int], list[int]] = {}
         for agent in fresh:
             last = self._group.time(agent)
-            ranges.setdefault((last - self._rounds.steps(agent, length), last - 1), []).append(
-                agent
-            )
+            first = last - self._rounds.steps(agent, length)
+            ranges.setdefault((first, last - 1), []).append(agent)
         for (first, last), some in ranges.items():
-            self._log(
-                "computed",
-                round=number,
-                agents=some[:_NAMED],
-                count=len(some),
-                first=first,
-                last=last,
-            )
+            self._log("computed", round=number, **named(some), first=first, last=last)
 
     def _failed(self, number: int, agents: Sequence[int], trouble: Trouble, why: str) -> None:
-        some = {"agents": list(agents[:_NAMED]), "count": len(agents)}
-        self._log("failed", round=number, **some, reason=trouble.value, detail=printable(why))
+        reason, detail = trouble.value, printable(why)
+        self._log("failed", round=number, **named(agents), reason=reason, detail=detail)
 
     def _log(self, event: str, **details: Any) -> None:
         line = {"event": event, "clock": time.time(), **details}

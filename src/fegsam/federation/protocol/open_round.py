@@ -38,11 +38,16 @@ class Round:
     """the steps of each agent in a round, where agents differ in that"""
     in_sums: bool = False
     """whether nodes report sums over their agents"""
+    room: np.ndarray | None = None
+    """the `params` of an earlier round, to write over: new memory takes time"""
 
     def __post_init__(self) -> None:
         self.places = {agent: place for place, agent in enumerate(sorted(self.asked))}
         rows = 0 if self.in_sums else len(self.asked)
-        self.params = np.empty((rows, len(self.stops), self.start.shape[1]))
+        shape = rows, len(self.stops), self.start.shape[1]
+        if self.room is None or self.room.shape != shape:
+            self.room = np.empty(shape)
+        self.params = self.room
         """what agents have reported, at their places"""
         self.total = np.zeros((3, len(self.stops), self.start.shape[1] + 1), np.int64)
         """where nodes report sums: that of all, see `exact_sums`"""

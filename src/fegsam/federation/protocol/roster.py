@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 
 from fegsam.federation.protocol.identity import Claims
-
-_NAMED = 20
-"""The most agents that one event names."""
+from fegsam.federation.protocol.state import named
 
 
 class Roster:
@@ -64,9 +62,7 @@ class Roster:
 
     def _refuse(self, node: str, agents: Iterable[int], reason: str) -> None:
         if some := sorted(agents):
-            self._event(
-                "claim-refused", node=node, agents=some[:_NAMED], count=len(some), reason=reason
-            )
+            self._event("claim-refused", node=node, **named(some), reason=reason)
 
     def forget(self, node: str) -> None:
         """Forget what a node claims, and give its agents to the next node that claims them."""

@@ -35,6 +35,7 @@ from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.server_rounds import ServerRounds
 from fegsam.federation.protocol.sparse_rows import pack_rows
 from fegsam.federation.protocol.starts import Starts
+from fegsam.federation.protocol.state import named
 from fegsam.federation.protocol.terms import Terms
 from fegsam.federation.protocol.transport import Joined, Transport
 from fegsam.federation.protocol.wire import Ask, Request, encode
@@ -121,8 +122,9 @@ class Server:
                 starts,
                 self._claims,
             )
+            room = None
             while self._state.round < self._terms.rounds:
-                current = self._open()
+                current = self._open(room)
                 starts.open(current.number, current.stops, current.start)
                 while not self._may_close(current):
                     self._greet(current, inbox)
@@ -130,6 +132,7 @@ class Server:
                     for node, came in self._transport.receive(self._rules.poll):
                         self._take_in(inbox, node, came, current)
                 self._close(current)
+                room = current.params
             left_out = np.flatnonzero(self._quarantined()).tolist()
             self._ledger.event(
                 "finished",
@@ -159,7 +162,7 @@ class Server:
         self._ledger.record("0", self._state.average)
         self._ledger.save(self._state)
 
-    def _open(self) -> Round:
+    def _open(self, room: np.ndarray | None) -> Round:
         number, plan = self._state.round, self._terms.plan
         begin, end = plan.begin(number), plan.begin(number + 1)
         output = self._terms.output_time
@@ -178,6 +181,7 @@ class Server:
             drawn=None if drawn is None else len(drawn),
             local_steps=self._rounds.local_steps(),
             in_sums=self._terms.aggregate == "node",
+            room=room,
         )
 
     def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
@@ -303,12 +307,9 @@ class Server:
         state.communications += len(answered)
         lost = {agent: each.lost for agent, each in sorted(current.answered.items()) if each.lost}
         if lost:
+            steps = list(lost.values())[:_NAMED]
             self._ledger.event(
-                "samples-lost",
-                round=current.number,
-                agents=list(lost)[:_NAMED],
-                steps=list(lost.values())[:_NAMED],
-                count=len(lost),
+                "samples-lost", round=current.number, **named(list(lost)), steps=steps
             )
         self._ledger.note_answers(current.number, answered)
         self._ledger.event(
@@ -337,8 +338,7 @@ class Server:
             self._ledger.event(
                 "quarantined",
                 round=current.number,
-                agents=silent[:_NAMED],
-                count=len(silent),
+                **named(silent),
                 reason=f"no answer in {self._rules.silences} rounds",
             )
 
@@ -347,7 +347,9 @@ class Server:
         if len(agents) < 2:
             return
         before = self._state.distances.copy()
-        distances = np.linalg.norm(params - params.mean(axis=0), axis=1)
+        mean, distances = params.mean(axis=0), np.empty(len(agents))
+        for row, each in enumerate(params):  # a copy of all of them takes longer than the rest
+            distances[row] = np.linalg.norm(each - mean)
         limit = _OUTLIER * np.median(distances)
         self._state.distances[agents] = distances
         far = agents[(distances > limit) & ~(before[agents] > limit)]
@@ -355,8 +357,7 @@ class Server:
             self._ledger.event(
                 "outlier",
                 round=number,
-                agents=far[:_NAMED].tolist(),
-                count=len(far),
+                **named(far.tolist()),
                 distance=float(self._state.distances[far].max()),
                 median=float(np.median(distances)),
             )

@@ -107,22 +107,33 @@ class ServerRounds:
 
     def synchronise(self, state: FederationState, agents: np.ndarray, reported: np.ndarray) -> None:
         """Move the state by what agents reported (m, d) at the end of its current round."""
-        before, number = self._server_state(state), state.round
+        before = self._server_state(state)
+        if self._method.is_plain:  # which needs no changes: they are as many numbers again
+            state.average = self._aggregator.mean(reported, agents)
+            return
         changes = reported - self._aggregator.sent(before)
+        if self._method.correction is not None:
+            self._move_variates(state, agents, changes)
+        after = self._aggregator.update(before, Replies(agents, reported, changes))
+        state.average = after.params
+        if self._method.server.momentum:
+            state.memory["velocity"] = after.velocity
+
+    def _move_variates(
+        self, state: FederationState, agents: np.ndarray, changes: np.ndarray
+    ) -> None:
+        """Move the control variates, or their mean, by the changes (m, d) of a round."""
+        number = state.round
         length = self.plan.begin(number + 1) - self.plan.begin(number)
         means = changes / self.plan.step_sizes(number, length).sum()
         if self.agents_keep_variates:
             mean = self._mean_variate(state)
             moved = self._aggregator.weights[agents] @ (means - mean)
             state.memory["variate_mean"] = mean + moved
-        elif self._variates is not None:
+        else:
             variates = self._kind_variates(state)
             fresh = means - variates.corrections(agents)
             state.memory["variates"] = variates.after(agents, fresh).values
-        after = self._aggregator.update(before, Replies(agents, reported, changes))
-        state.average = after.params
-        if self._method.server.momentum:
-            state.memory["velocity"] = after.velocity
 
     def _server_state(self, state: FederationState) -> ServerState:
         velocity = state.memory.get("velocity")

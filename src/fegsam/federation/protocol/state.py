@@ -1,10 +1,10 @@
 """Stored state: files that are complete or absent, and detect damage. Nothing is ever unpickled.
 
 A *sealed* file is ``magic, length of the header, header (JSON), arrays in order, SHA-256 of all
-before``. It gets its name only when all of it is on the disk. A node's file holds the positions of
-its agents' paths, and the last round that each computed with its result. After a crash at any
-moment, a round was therefore either not computed, and its samples are unused, or its result is
-there to be sent.
+before``, perhaps with zeros before the SHA-256. It gets its name when all of it is on the disk.
+A node's file holds the positions of its agents' paths, and the last round that each computed with
+its result. After a crash at any moment, a round was therefore either not computed, and its samples
+are unused, or its result is there to be sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 import pathlib
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,13 @@ from fegsam.safe_files import read_plain, whole
 _MAGIC = b"FGSTATE1"
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = hashlib.sha256().digest_size
+_BLOCK = 4096
+"""Bytes of a disk's block: a file that is written over has whole ones."""
 LONGEST_LOG = 1 << 26
 """Bytes of a log before it is rotated."""
 _LONGEST_TEXT = 300
+_NAMED = 20
+"""The most agents that one event names."""
 
 
 class HeldError(StateError):
@@ -53,24 +57,61 @@ def write_sealed(
     With `followed`, another file of the same folder is written after this one, and the name of this
     one need not be on the disk before the other's.
     """
-    layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
-    head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
-    parts = [
-        _MAGIC,
-        _LENGTH.pack(len(head)),
-        head,
-        *(np.ascontiguousarray(array).tobytes() for array in arrays.values()),
-    ]
-    content = b"".join(parts)
+    content = _content(header, arrays)
     try:
-        with (
-            whole(path, settled=not followed) as temporary,
-            open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
-        ):
-            file.write(content)
-            file.write(hashlib.sha256(content).digest())
+        _write_whole(path, content + hashlib.sha256(content).digest(), settled=not followed)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def overwrite_sealed(
+    path: pathlib.Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Write a sealed file durably over the one at `path`, if there is one that is long enough.
+
+    A file that keeps its blocks and its name takes the disk a fraction of the time of a new one. A
+    crash may leave it damaged, so it must not be the only file; a failure leaves none.
+    """
+    content = _content(header, arrays)
+    try:
+        size = path.stat().st_size if path.exists() else 0
+        fits = len(content) + _CHECKSUM <= size
+        room = size if fits else -(-(len(content) + _CHECKSUM) // _BLOCK) * _BLOCK
+        content = content.ljust(room - _CHECKSUM, b"\0")
+        content += hashlib.sha256(content).digest()
+        if fits:
+            _write_over(path, content)
+        else:
+            _write_whole(path, content)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _content(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+    """A sealed file without its checksum."""
+    layout = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
+    head = json.dumps({"header": dict(header), "arrays": layout}, sort_keys=True).encode()
+    parts = (np.ascontiguousarray(array).tobytes() for array in arrays.values())
+    return b"".join((_MAGIC, _LENGTH.pack(len(head)), head, *parts))
+
+
+def _write_whole(path: pathlib.Path, content: bytes, *, settled: bool = True) -> None:
+    with (
+        whole(path, settled=settled) as temporary,
+        open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+    ):
+        file.write(content)
+
+
+def _write_over(path: pathlib.Path, content: bytes) -> None:
+    try:
+        with path.open("r+b", buffering=0) as file:
+            file.write(content)
+            getattr(os, "fdatasync", os.fsync)(file.fileno())  # which macOS does not have
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def cannot_write(path: pathlib.Path, error: OSError) -> StateError:
@@ -143,6 +184,15 @@ def log_files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     return path.with_name(f"{path.name}.1"), path
 
 
+def named(agents: Sequence[int]) -> dict[str, Any]:
+    """What an event says of agents: the first of them, and how many they are.
+
+    >>> named(range(1000))["agents"][-1], named(range(1000))["count"]
+    (19, 1000)
+    """
+    return {"agents": list(agents[:_NAMED]), "count": len(agents)}
+
+
 def printable(text: str) -> str:
     """Text from elsewhere in one short line that no terminal obeys.
 
@@ -169,17 +219,21 @@ class AgentState:
     """(2, d): the agent's control variate in this round, and the next one if the round counts"""
 
 
+_NODE_FILES = ("agents-0.state", "agents-1.state", "agents-2.state")
+
+
 class NodeFile:
     """The stored states of the agents in one folder.
 
-    The last two generations are kept, in two files that are written in turn. All files
-    ``*.state`` of the folder are read, and of each agent its newest state counts: an agent moves to
-    another node with a copy of them.
+    They are in three files, of which the oldest is written over: whatever happens to it, the last
+    two generations are there. All files ``*.state`` of the folder are read, and of each agent its
+    newest state counts: an agent moves to another node with a copy of them.
     """
 
     def __init__(self, directory: pathlib.Path, fingerprint: str) -> None:
         self.folder, self._fingerprint = directory / fingerprint[:16], fingerprint
-        self._generation = 0
+        self._generations: dict[str, int] = {}
+        """of each file that can be read"""
         self._seen: object = None
         self._states: dict[int, AgentState] = {}
         self.before: dict[int, AgentState] = {}
@@ -191,8 +245,12 @@ class NodeFile:
 
     def _mark(self) -> list[tuple[str, int, int, int]]:
         """What changes when any file does."""
-        found = [(path.name, path.stat()) for path in sorted(self.folder.glob("*.state"))]
-        return [(name, seen.st_ino, seen.st_size, seen.st_mtime_ns) for name, seen in found]
+        found = [
+            (entry.name, entry.stat())
+            for entry in os.scandir(self.folder)
+            if entry.name.endswith(".state")
+        ]
+        return sorted((name, at.st_ino, at.st_size, at.st_mtime_ns) for name, at in found)
 
     def read(self, log: Callable[..., None]) -> tuple[dict[int, AgentState], bool]:
         """The states of all agents that have begun, and whether the files were read for that.
@@ -202,23 +260,24 @@ class NodeFile:
         mark = self._mark()
         if mark == self._seen:
             return self._states, False
-        self._states, self.before, self._generation, damaged = {}, {}, 0, []
+        self._generations, damaged = {}, []
+        found: dict[int, dict[int, AgentState]] = {}
         for name, *_ in mark:
             try:
-                generation, states = self._load(self.folder / name)
+                self._generations[name], states = self._load(self.folder / name)
             except DamagedState as error:
                 damaged.append(str(error))
                 continue
-            self._generation = max(self._generation, generation + 1)
             for agent, state in states.items():
-                known = self._states.setdefault(agent, state)
-                if state.round != known.round:
-                    older, newer = sorted((known, state), key=lambda each: each.round)
-                    self._states[agent], self.before[agent] = newer, older
-        if damaged and not self._states:
+                found.setdefault(agent, {})[state.round] = state
+        if damaged and not found:
             raise StateError(damaged[0])
         for reason in damaged:
             log("damaged", reason=reason, cure="the state before it is used")
+        self._states = {agent: each[max(each)] for agent, each in found.items()}
+        self.before = {
+            agent: each[sorted(each)[-2]] for agent, each in found.items() if len(each) > 1
+        }
         self._seen = mark
         return self._states, True
 
@@ -250,7 +309,7 @@ class NodeFile:
         every = list(states.values())
         header = {
             "fingerprint": self._fingerprint,
-            "generation": self._generation,
+            "generation": max(self._generations.values(), default=-1) + 1,
             "agents": list(states),
             "times": [state.time for state in every],
             "rounds": [state.round for state in every],
@@ -262,7 +321,8 @@ class NodeFile:
         variates = [state.variates for state in every if state.variates is not None]
         if variates:
             arrays["variates"] = np.stack(variates)
-        write_sealed(self.folder / f"agents-{self._generation % 2}.state", header, arrays)
+        name = min(_NODE_FILES, key=lambda each: self._generations.get(each, -1))
+        overwrite_sealed(self.folder / name, header, arrays)
         self.before |= {agent: self._states[agent] for agent in fresh if agent in self._states}
-        self._states, self._generation = states, self._generation + 1
+        self._states, self._generations[name] = states, header["generation"]
         self._seen = self._mark()
