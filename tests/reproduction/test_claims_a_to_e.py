@@ -354,9 +354,10 @@ def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
     pytest.importorskip("plotly")
     pytest.importorskip("matplotlib")
     module = importlib.import_module("fegsam.reproduction.reproduce")
+    small, other = small_local_steps(None), small_bias_variance(None)
     monkeypatch.setattr(module, "CLAIMS", ("local_steps", "bias_variance"))
-    monkeypatch.setattr(local_steps, "section", lambda quick, engine: small_local_steps(engine))
-    monkeypatch.setattr(bias_variance, "section", lambda quick, engine: small_bias_variance(engine))
+    monkeypatch.setattr(local_steps, "examine", lambda spec, engine: small)
+    monkeypatch.setattr(bias_variance, "examine", lambda spec, engine: other)
     sections, page = reproduce(tmp_path / "new", quick=True)
     assert [section.claim for section in sections] == ["b", "e"]
     assert page.exists()
@@ -370,7 +371,7 @@ def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
 def test_what_is_missing_is_said_before_any_claim_is_run(
     tmp_path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    monkeypatch.setattr(speed_up, "section", lambda quick, engine: pytest.fail("a claim was run"))
+    monkeypatch.setattr(speed_up, "examine", lambda spec, engine: pytest.fail("a claim was run"))
     monkeypatch.setitem(sys.modules, missing, None)
     for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
         monkeypatch.setitem(sys.modules, name, None)

@@ -19,18 +19,15 @@ from fegsam.history import History
 from fegsam.problem.federation import Federation
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.reproduction.problems import ALGORITHMS, Case, cases, mean_matrix
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import Case, cases, mean_matrix
 from fegsam.reproduction.runs import SHARES, exact_plateau, levels, plateau_run, run_case, sampled
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+from fegsam.reproduction.thresholds import ClaimSpec
 from fegsam.run import Engine
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """Whether the error decays geometrically to a floor."""
-    return examine(claim_spec("bias_variance", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """Whether the error decays geometrically to a floor."""
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
     for number in spec.sizes.algorithms:

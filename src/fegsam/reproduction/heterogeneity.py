@@ -31,19 +31,16 @@ from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.report.verdict import Outcome
 from fegsam.reproduction.differing_agents import by_environments, by_policies
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, Case
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import HAVE_EXACT, Case
 from fegsam.reproduction.runs import estimates, exact_plateau, levels, plateau_run, sampled
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+from fegsam.reproduction.thresholds import ClaimSpec, certain
 from fegsam.run import Engine
 from fegsam.theory.small_step.small_step import small_step_law
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """The cost of local steps for agents that differ."""
-    return examine(claim_spec("heterogeneity", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """The cost of local steps for agents that differ."""
     sizes = spec.sizes
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []

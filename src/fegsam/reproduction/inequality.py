@@ -16,16 +16,12 @@ import fegsam as fg
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.consensus import norm_shares
 from fegsam.reproduction.corollary import setting
-from fegsam.reproduction.problems import ALGORITHMS
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.thresholds import ClaimSpec, certain
 
 
-def section(quick: bool, engine: Any = None) -> Section:
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     """The bound against the exact error; nothing is run, so `engine` is not used."""
-    return examine(claim_spec("inequality", quick))
-
-
-def examine(spec: ClaimSpec) -> Section:
     verdicts: list[Verdict] = []
     series: list[Series] = []
     for number in spec.sizes.algorithms:

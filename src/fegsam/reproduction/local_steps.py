@@ -12,7 +12,8 @@ import numpy as np
 
 from fegsam.experiments.estimates import Estimate, ratio_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.problems import ALGORITHMS, Case, cases
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import Case, cases
 from fegsam.reproduction.runs import (
     SHARES,
     estimates,
@@ -21,16 +22,12 @@ from fegsam.reproduction.runs import (
     levels,
     plateau_run,
 )
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+from fegsam.reproduction.thresholds import ClaimSpec
 from fegsam.run import Engine
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """The cost of fewer communications."""
-    return examine(claim_spec("local_steps", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """The cost of fewer communications."""
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
     for number in spec.sizes.algorithms:

@@ -17,15 +17,11 @@ from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_es
 from fegsam.problem.federation import Problem
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds
-
-
-def section(quick: bool, engine: Any = None) -> Section:
-    """Three outputs of one run."""
-    return examine(claim_spec("output", quick), engine)
+from fegsam.reproduction.thresholds import ClaimSpec, fresh_seeds
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """Three outputs of one run."""
     verdicts, figures, notes = [], [], []
     for case in cases(spec.sizes.one_problem, spec.sizes.algorithms):
         found, figure, note = _examine(spec, case, engine or "cpu")

@@ -1,0 +1,27 @@
+"""The paper and its algorithms, by name."""
+
+from __future__ import annotations
+
+ALGORITHMS = {
+    1: "Linear stochastic approximation",
+    2: "On-policy TD",
+    3: "Off-policy tabular TD",
+    4: "Q-learning",
+    5: "Off-policy linear TD",
+}
+"""The algorithms by their numbers in the paper."""
+PAPER_TITLE = (
+    "Federated Stochastic Approximation under Markov Noise and Heterogeneity: Applications in "
+    "Reinforcement Learning"
+)
+PAPER_AUTHORS = "Sajad Khodadadian, Pranay Sharma, Gauri Joshi and Siva Theja Maguluri"
+
+
+def algorithm_of(where: str) -> str:
+    """The algorithm with which the name of a check begins; empty if it is about none of them.
+
+    >>> algorithm_of("Q-learning, Garnet"), algorithm_of("scalar example")
+    ('Q-learning', '')
+    """
+    name = where.partition(", ")[0]
+    return name if name in ALGORITHMS.values() else ""
