@@ -140,7 +140,8 @@ def _floor_figure(number: int, series: list[Series]) -> FigureData:
     line = Series("proportional to α/N", x, series[0].y[0] * x / x[0], style="reference")
     return FigureData(
         key=f"floor-{number}",
-        title=f"{ALGORITHMS[number]}: the error that remains",
+        title="The error that remains",
+        panel=ALGORITHMS[number],
         caption="The long-run error depends on the step size and the number of agents only through "
         "their ratio.",
         x_label="step size α / agents N",
@@ -174,7 +175,8 @@ def error_curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> Fi
         series += drawn
     return FigureData(
         key=f"decay-{case.number}",
-        title=f"{case.name}: error over time",
+        title="The error over time",
+        panel=case.name,
         caption=_curve_caption(reached),
         x_label="steps",
         y_label="squared error E‖θ − θ*‖²",

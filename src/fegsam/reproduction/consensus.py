@@ -159,13 +159,14 @@ def _figure(
     series.append(Series("the lemma's bound", phase, allowed, style="bound"))
     return FigureData(
         f"consensus_{case.key}",
-        case.name,
+        "The spread within a round, and the lemma's bound",
         "Spread of the agents within the last round, and what the consensus lemma allows.",
         "steps since the last averaging",
         "sync error Ω",
         "linear",
         "log",
         tuple(series),
+        panel=case.name,
     )
 
 

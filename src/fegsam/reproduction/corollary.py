@@ -220,7 +220,8 @@ def _figure(number: int, series: list[Series]) -> FigureData:
     line = series[0].y[0] * (np.log(x) / x) / (np.log(x[0]) / x[0])
     return FigureData(
         key=f"corollary-{number}",
-        title=f"{ALGORITHMS[number]}: error under the corollary's schedule",
+        title="The error under the corollary's schedule",
+        panel=ALGORITHMS[number],
         caption="With the corollary's step size and sync period, the error is proportional to "
         "log(NT)/(NT).",
         x_label="samples of all agents, N T",

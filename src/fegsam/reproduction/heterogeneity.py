@@ -320,7 +320,8 @@ def _line_words(number: int) -> str:
 def _period_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"heterogeneity-period-{number}",
-        title=f"{ALGORITHMS[number]}: the floor of agents that differ, against the local steps",
+        title="The floor of agents that differ, against the local steps",
+        panel=ALGORITHMS[number],
         caption="The squared distance from the right answer grows as the square of K - 1."
         + _line_words(number),
         x_label="local steps K − 1",
@@ -339,7 +340,8 @@ def _epsilon_figure(number: int, series: list[Series]) -> FigureData:
     )
     return FigureData(
         key=f"heterogeneity-epsilon-{number}",
-        title=f"{ALGORITHMS[number]}: the floor of agents that differ, against their differences",
+        title="The floor of agents that differ, against their differences",
+        panel=ALGORITHMS[number],
         caption="The floor vanishes much faster than in proportion to the distance between the "
         "agents' fixed points." + _line_words(number),
         x_label="heterogeneity ε",

@@ -147,7 +147,8 @@ def _figure(number: int, series: list[Series]) -> FigureData:
     x = series[0].x
     return FigureData(
         key=f"local-steps-{number}",
-        title=f"{ALGORITHMS[number]}: the price of fewer communications",
+        title="The price of fewer communications",
+        panel=ALGORITHMS[number],
         caption="Averaging after K steps instead of after every step hardly raises the error, up "
         "to K = T/N.",
         x_label="sync period K",

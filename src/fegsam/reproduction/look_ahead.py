@@ -230,7 +230,8 @@ def measured_speed_up(
         series.append(sampled(group, sizes.agents, columns, group))
     return verdicts, FigureData(
         key=f"look-ahead-speed-up-{number}",
-        title=f"{ALGORITHMS[number]}: error against the number of agents, n steps ahead",
+        title="The error against the number of agents, n steps ahead",
+        panel=ALGORITHMS[number],
         caption="However far agents look ahead, the long-run error is divided by their number.",
         x_label="agents N",
         y_label="long-run squared error E‖θ − θ*‖²",

@@ -159,10 +159,11 @@ def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | 
         series.append(Series("random time, exact", ends, exact, style="exact", group="random time"))
     return FigureData(
         f"output_{case.key}",
-        case.name,
+        "Three outputs of one run",
         "The error of three outputs after a number of steps: that at the random time is the "
         "largest, and in the end that of the weighted mean is the smallest.",
         "steps T",
         "E‖output − θ*‖²",
         series=tuple(series),
+        panel=case.name,
     )

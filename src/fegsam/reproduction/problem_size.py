@@ -215,7 +215,8 @@ def _figure(parameter: str, curves: Sequence[Growth]) -> FigureData:
         )
     return FigureData(
         key=f"problem-size-{parameter.replace('|', '').replace('_', '-').lower()}",
-        title=f"{first.algorithm}: growth with {NAMES[parameter]}",
+        title=f"{first.algorithm}: growth with the size of the problem",
+        panel=NAMES[parameter],
         caption="A constant of the theorem, the number of steps that its bound requires, and the "
         "true number of steps.",
         x_label=NAMES[parameter],

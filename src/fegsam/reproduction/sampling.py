@@ -228,12 +228,13 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
     ]
     figure = FigureData(
         f"sampling_{case.key}",
-        f"{case.name}: averaging every {period} steps, memory leaves a floor",
+        f"Averaging every {period} steps, memory leaves a floor",
         "With independent draws the error falls as 1/N without limit; with Markov draws it stops "
         "at the agents' common bias.",
         "agents N",
         "long-run E‖θ − θ*‖²",
         series=tuple(series),
+        panel=case.name,
     )
     return verdicts, figure
 

@@ -138,7 +138,8 @@ def _plateau_figure(number: int, series: list[Series]) -> FigureData:
     line = Series("proportional to 1/N", agents, series[0].y[0] / agents, style="reference")
     return FigureData(
         key=f"speed-up-{number}",
-        title=f"{ALGORITHMS[number]}: error against the number of agents",
+        title="The long-run error against the number of agents",
+        panel=ALGORITHMS[number],
         caption="At a fixed step size, more agents divide the long-run error, down to a floor that "
         "local steps leave.",
         x_label="agents N",
