@@ -8,6 +8,7 @@ import string
 
 import pytest
 
+from fegsam.reproduction.errata import errata, parse
 from fegsam.reproduction.reproduce import CLAIMS
 from fegsam.reproduction.thresholds import RULES, claim_spec
 from fegsam.reproduction.verdict_table import page
@@ -46,3 +47,17 @@ def test_every_check_is_used_by_its_claim() -> None:
         code = (folder / f"{name}.py").read_text(encoding="utf-8")
         for key in claim_spec(name, quick=True).checks:
             assert f'"{key}"' in code, (name, key)
+
+
+def test_the_errata_of_the_page_are_those_of_the_docs() -> None:
+    """Renew them by ``python -m fegsam.reproduction.errata docs/errata.md``."""
+    listed = errata()
+    assert listed == parse((DOCS / "errata.md").read_text(encoding="utf-8"))
+    numbers = {one.number for one in listed}
+    assert {one.severity for one in listed} == {"false", "inconsistent", "loose"}
+    for name in CLAIMS:
+        spec = claim_spec(name, quick=True)
+        assert set(spec.errata) <= numbers, name
+        assert spec.theorem, name
+        assert spec.finding.endswith("."), name
+        assert spec.expected.keys() <= spec.checks.keys(), name

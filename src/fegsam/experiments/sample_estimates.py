@@ -63,11 +63,12 @@ class Estimate:
         numbers = (self.value, self.low, self.high)
         if len(set(numbers)) == 1:
             return short(self.value)
-        for digits in range(3, 8):
-            value, low, high = (number(each, digits) for each in numbers)
-            if len({value, low, high}) == len(set(numbers)):
-                break
-        return f"{value} [{low}, {high}]"
+        written = ([number(each, digits) for each in numbers] for digits in range(3, 8))
+        texts = next(
+            (texts for texts in written if len(set(texts)) == len(set(numbers))),
+            [number(each, 8) for each in numbers],
+        )
+        return "{} [{}, {}]".format(*texts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import numpy as np
 from fegsam.report.figure_data import FigureData, Scale, drawable, few_places, shown_range
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_LETTER, _GAP = 0.034, 0.03
+_LETTER, _GAP = 0.05, 0.05
 """The width of a letter of a tick, and the gap between ticks, as shares of a small panel's axis."""
 
 
@@ -61,7 +61,7 @@ def ticks(scale: Scale, low: float, high: float, most: int = 6) -> tuple[list[fl
     >>> ticks("log", 2.0, 30.0)[1], ticks("log", 0.95, 1.3)[1], ticks("linear", 0, 4000)[1]
     (['2', '5', '10', '20'], ['1', '1.1', '1.2', '1.3'], ['0', '1000', '2000', '3000', '4000'])
     """
-    if scale == "log" and high >= 20 * low:
+    if scale == "log" and high >= 80 * low:
         first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
         step = max(1, math.ceil((last - first + 1) / most))
         powers = range(first, last + 1, step)
@@ -70,7 +70,7 @@ def ticks(scale: Scale, low: float, high: float, most: int = 6) -> tuple[list[fl
         first = math.floor(math.log10(low))
         values = [
             round(lead * 10.0**power, 12)
-            for power in range(first, first + 3)
+            for power in range(first, first + 4)
             for lead in (1, 2, 5)
             if low <= lead * 10.0**power * (1 + 1e-9) and lead * 10.0**power <= high * (1 + 1e-9)
         ]

@@ -19,7 +19,8 @@ def finding(spec: ClaimSpec, verdicts: Sequence[Verdict]) -> str:
     """The sentence of the spec if every check came out as expected, or what differs.
 
     In the sentence ``{slope.within}`` is the percentage within which all verdicts of the check
-    "slope" hold, and ``{slope.least}`` and ``{slope.most}`` are its extreme values.
+    "slope" hold, ``{slope.least}`` and ``{slope.most}`` are its extreme values, and
+    ``{slope.times}`` is 1 over the largest, rounded.
 
     Examples
     --------
@@ -27,7 +28,7 @@ def finding(spec: ClaimSpec, verdicts: Sequence[Verdict]) -> str:
     >>> from fegsam.reproduction.thresholds import claim_spec
     >>> spec = claim_spec("inequality", quick=True)
     >>> finding(spec, [spec.verdict("bound", "TD", Estimate(0.5, 0.5, 0.5))]).partition(": ")[2]
-    'the error is at most 0.5 of the bound.'
+    'it is at least 2 times the error.'
     >>> finding(spec, [spec.verdict("bound", "TD", Estimate(2.0, 2.0, 2.0))]).partition(",")[0]
     'Does not hold: at every setting that the theorem admits'
     """
@@ -61,4 +62,5 @@ def _numbers(group: Sequence[Verdict]) -> SimpleNamespace:
         within=max(verdict.within for verdict in group),
         least=short(min(values)) if values else "",
         most=short(max(values)) if values else "",
+        times=f"{float(f'{1 / max(values):.2g}'):,.0f}" if values and max(values) > 0 else "",
     )

@@ -30,6 +30,8 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
             verdicts.append(_bound(spec, number, place, points))
             if place == spec.sizes.problems[0]:
                 series += _curves(number, points)
+    chosen = "; ".join(f"N = {agents}, K = {period}" for agents, period in spec.sizes.settings)
+    shares = " and ".join(f"{share:g}" for share in spec.sizes.shares)
     figure = FigureData(
         key="inequality",
         title="The bound and the error",
@@ -47,8 +49,8 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         tuple(verdicts),
         (figure,),
         (
-            f"The agents and sync periods are {spec.sizes.settings}, the step sizes "
-            f"{spec.sizes.shares} times the largest that the theorem admits, and the run lengths "
+            f"The settings are {chosen}; the step sizes are {shares} times the largest that the "
+            "theorem admits, and the run lengths "
             "go from a tenth of the time in which the bound forgets its start to 64 times it. "
             "Nothing is sampled.",
             "Q-learning is left out: its error is not known exactly, and the step sizes that the "

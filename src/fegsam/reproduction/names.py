@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 ALGORITHMS = {
     1: "Linear stochastic approximation",
     2: "On-policy TD",
@@ -15,6 +17,8 @@ PAPER_TITLE = (
     "Reinforcement Learning"
 )
 PAPER_AUTHORS = "Sajad Khodadadian, Pranay Sharma, Gauri Joshi and Siva Theja Maguluri"
+PAPER_LINK = f"https://arxiv.org/search/?{urlencode({'query': PAPER_TITLE, 'searchtype': 'title'})}"
+"""A search for the title, which finds every version."""
 
 
 def algorithm_of(where: str) -> str:

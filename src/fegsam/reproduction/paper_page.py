@@ -9,6 +9,9 @@ from typing import Any
 
 from fegsam.report import Section
 from fegsam.report.page import write_report
+from fegsam.report.paper import Paper
+from fegsam.reproduction.errata import errata
+from fegsam.reproduction.names import PAPER_AUTHORS, PAPER_LINK, PAPER_TITLE
 from fegsam.reproduction.thresholds import FIRST_SEED
 from fegsam.run import Engine
 
@@ -37,8 +40,9 @@ def write_page(
     return write_report(
         sections,
         target,
-        title="Federated stochastic approximation: every claim, checked",
+        title="Every claim of the paper, checked",
         settings=settings,
+        paper=Paper(PAPER_TITLE, PAPER_AUTHORS, PAPER_LINK, errata()),
     )
 
 
