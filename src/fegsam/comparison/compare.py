@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fegsam.comparison import against_plain, contest
 from fegsam.comparison.suite import Entry, entries, refusal
-from fegsam.report import Section, save
+from fegsam.report import Section
+from fegsam.report.drawing import save_figures
 from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 from fegsam.run import Engine
 
@@ -90,13 +93,18 @@ def compare(
     for name in claims:
         with _Timed(progress, f"claim: {name.replace('_', ' ')}"):
             module = importlib.import_module(f"{PACKAGE}.{name}")
-            sections.append(module.examine(claim_spec(name, quick, PACKAGE), engine))
+            found = module.examine(claim_spec(name, quick, PACKAGE), engine)
+            # A full run has more seeds and longer runs than a quick one.
+            deeper = "fegsam compare -o comparison-full" if quick else ""
+            sections.append(replace(found, code=f"src/fegsam/comparison/{name}.py", deeper=deeper))
     sections += [
         contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
     ]
-    for figure in (figure for found in sections for figure in found.figures):
-        save(figure, target / "figures")
+    save_figures([figure for found in sections for figure in found.figures], target / "figures")
     settings = {
+        "command": shlex.join(
+            ["fegsam", "compare", *(["--quick"] if quick else []), "-o", str(target)]
+        ),
         "run": "quick" if quick else "full",
         "seeds": f"pilots from {spec.sizes.first_pilot} on, evaluation from {FIRST_SEED} on",
         "step sizes": spec.sizes.step_sizes,

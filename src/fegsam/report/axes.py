@@ -95,10 +95,10 @@ def _power(power: int) -> str:
 
 
 def _number(value: float) -> str:
-    if value and not 1e-4 <= abs(value) < 1e5:
-        lead, _, power = f"{value:.6g}".partition("e")
-        if power:
-            return f"{lead}·10{str(int(power)).translate(_SUPERSCRIPTS)}"
+    if value and not 1e-3 <= abs(value) < 1e6:
+        lead, _, power = f"{value:.6e}".partition("e")
+        lead = f"{float(lead):g}"
+        return f"{'' if lead == '1' else f'{lead}·'}10{str(int(power)).translate(_SUPERSCRIPTS)}"
     return f"{value:g}" if abs(value) < 1e5 else f"{value:.0f}"
 
 

@@ -116,7 +116,7 @@ def _page(
         judged_sections=[section for section in sections if section.verdicts],
         verdicts=verdicts,
         wrong=_wrong(sections),
-        column_word="algorithm" if paper else "method",
+        column_word="algorithm" if paper else "problem",
         evidence=rows,
         evidence_heads=HEADS,
         kinds=MEANING_OF_KINDS,
@@ -137,7 +137,7 @@ def _tabs(sections: Sequence[Section], evidence: bool, paper: Paper | None) -> l
     tabs = [
         _Tab(
             f"claim-{section.claim}",
-            f"({section.claim}) {section.title}" if lettered else section.title,
+            f"({section.claim}) {section.title}" if lettered else "Results",
             "claim.html.j2",
             section,
         )
@@ -157,7 +157,8 @@ def _wrong(sections: Sequence[Section]) -> list[_Wrong]:
     found = []
     for section in sections:
         if section.outcome == "does not hold":
-            found.append(_Wrong(section.claim, _first_clause(section.finding or section.sentence)))
+            text = _first_clause(section.finding) if section.finding else section.title
+            found.append(_Wrong(section.claim, text))
         for said, group in section.apart.items():
             if joint_outcome(group) == "does not hold":
                 found.append(_Wrong(section.claim, f"It does not hold that {_inside(said)}"))
@@ -165,6 +166,7 @@ def _wrong(sections: Sequence[Section]) -> list[_Wrong]:
 
 
 def _first_clause(text: str) -> str:
+    """A finding up to its first colon, semicolon or full stop."""
     return f"{re.split('[;:.] ', text)[0].removesuffix('.')}."
 
 

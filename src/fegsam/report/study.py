@@ -131,7 +131,7 @@ def _vacuous_text(found: list[tuple[str, float]]) -> str:
     if not found:
         return ""
     least, most = min(total for _, total in found), max(total for _, total in found)
-    size = f"{least:.2g}" if least == most else f"{least:.2g} to {most:.2g}"
+    size = " to ".join(dict.fromkeys((f"{least:.2g}", f"{most:.2g}")))
     names = "; ".join(name for name, _ in found if name)
     return (
         f"The theorem's bound is vacuous{f' with {names}' if names else ''}: it is {size}, above "

@@ -34,14 +34,17 @@ function look(plot) {
   return figure;
 }
 
+const ruler = document.createElement("canvas").getContext("2d");
+
 // The names of the curves stand at their right ends, pushed apart where they would overlap.
 function nameCurves(plot, layout) {
   const named = layout.meta.labels;
   if (!named.length) return;
   const most = plot.clientWidth < 520 ? 13 : 30;
   const boxes = named.map((label) => ({ ...label, lines: wrapped(label.text, most) }));
-  const longest = Math.max(...boxes.flatMap((box) => box.lines.map((line) => line.length)));
-  layout.margin.r = 24 + 6.6 * longest;
+  ruler.font = `12px ${layout.font.family}`;
+  const widths = boxes.flatMap((box) => box.lines.map((line) => ruler.measureText("■ " + line).width));
+  layout.margin.r = 16 + Math.max(...widths);
   const height = plot.clientHeight - layout.margin.t - layout.margin.b;
   const [low, high] = layout.yaxis.range;
   for (const box of boxes) {
@@ -55,7 +58,7 @@ function nameCurves(plot, layout) {
     box.top = Math.max(box.top, end);
     end = box.top + box.size;
   }
-  end = height + layout.margin.b;
+  end = height;
   for (const box of [...boxes].reverse()) {
     box.top = Math.min(box.top, end - box.size);
     end = box.top;
