@@ -104,7 +104,8 @@ def test_corollary_brings_its_rate_though_no_number_of_steps_is_large_enough() -
     )
     admitted = named(section, "T large enough")[0]
     assert (admitted.outcome, admitted.kind) == ("does not hold", "exact")
-    assert "c2a asks" in admitted.detail
+    assert "the condition on the sync period (c2a" in admitted.detail
+    assert section.outcome != "does not hold", "the condition is judged apart from the claim"
 
 
 def test_corollary_of_agents_that_differ_is_admitted_from_some_number_of_steps_on() -> None:
