@@ -117,6 +117,17 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="one problem per algorithm: minutes instead of half an hour",
     )
+    parser.add_argument(
+        "--only", metavar="LETTERS", help="check only these claims, such as cd; all by default"
+    )
+    parser.add_argument(
+        "--more-seeds",
+        type=_count,
+        default=1,
+        metavar="TIMES",
+        help="run this many times the seeds, to decide what cannot be told with fewer",
+    )
+    _verbose_argument(parser)
     add_path(
         parser,
         "-o",
@@ -127,12 +138,17 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _verbose_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verbose", action="store_true", help="print every number too")
+
+
 def _compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
         help="shorter runs and fewer seeds: minutes instead of an hour",
     )
+    _verbose_argument(parser)
     add_path(
         parser,
         "-o",
@@ -298,14 +314,19 @@ def _reproduce(given: argparse.Namespace) -> int:
     from fegsam.report import summary
     from fegsam.reproduction import reproduce
 
-    sections, page = reproduce(given.output, quick=given.quick)
-    print(summary(sections))
-    print(
-        "A claim that does not hold is a finding, not a failure of the run; the report shows the "
-        "evidence and the reason."
+    sections, page = reproduce(
+        given.output, quick=given.quick, only=given.only, more_seeds=given.more_seeds
     )
-    print(f"report: {page}")
+    print(summary(sections, verbose=given.verbose))
+    _print_page(page, given.verbose)
     return 0
+
+
+def _print_page(page: Path, verbose: bool) -> None:
+    print("A claim that does not hold is a finding, not a failure of the run.")
+    if not verbose:
+        print("Every number: the same command with --verbose, or the report.")
+    print(f"report: {page}")
 
 
 def _compare(given: argparse.Namespace) -> int:
@@ -313,12 +334,9 @@ def _compare(given: argparse.Namespace) -> int:
     from fegsam.report import summary
 
     sections, page = compare(given.output, quick=given.quick)
-    print(summary([section for section in sections if section.verdicts]))
-    print(
-        "A claim that does not hold is a finding, not a failure of the run; the report shows the "
-        "evidence and the reason."
-    )
-    print(f"report: {page}")
+    judged = [section for section in sections if section.verdicts]
+    print(summary(judged, verbose=given.verbose))
+    _print_page(page, given.verbose)
     return 0
 
 
@@ -410,12 +428,14 @@ _COMMANDS: dict[str, _Command] = {
         "check and draw every claim of the paper; an HTML report at the end",
         """\
 Check every claim of the paper on several problems, draw it, and judge it against thresholds that
-were set beforehand: it holds, it does not hold, or the data do not decide. Figures (SVG, PDF, PNG)
-and report.html are written to the directory.""",
+were set beforehand: it holds, holds within x %, does not hold, or cannot be told. Figures (SVG,
+PDF, PNG) and report.html are written to the directory. Finished claims are kept there: a run that
+was interrupted or killed goes on where it was, and the same command again takes seconds.""",
         """\
 examples:
   fegsam reproduce --quick                  a few minutes; writes to reproduction
-  fegsam reproduce -o ~/claims              everything: half an hour on two cores""",
+  fegsam reproduce -o ~/claims              everything: half an hour on two cores
+  fegsam reproduce --only cd --more-seeds 4 two claims, with four times the seeds""",
         _reproduce_arguments,
         _reproduce,
     ),

@@ -380,7 +380,7 @@ class TestSweeps:
         assert kept == {path: path.stat().st_mtime_ns for path in stored[1:]}
         page = report_study(tmp_path).read_text(encoding="utf-8")
         for name in ("plain", "scafflsa", "some"):
-            assert f"method = {name}" in page
+            assert f'"name":"{name}, ' in page
 
 
 def test_exact_curves_are_those_of_the_method(tmp_path):

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from importlib import metadata
 from urllib.parse import unquote
 
@@ -15,7 +16,12 @@ import pytest
 from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import Estimate
 from fegsam.report import FigureData, Section, Series, Verdict, write_report
+from fegsam.report.axes import ticks
 from fegsam.report.interactive import interactive, plot_json
+from fegsam.report.legend import entries, style_entries
+from fegsam.report.panels import figure_sets
+from fegsam.report.paper import Erratum, Paper
+from fegsam.report.verdict import value_text
 from helpers.synthetic_sections import error_curves, exact_lines, sections
 
 pytest.importorskip("plotly")
@@ -35,10 +41,74 @@ def own_text(page: str) -> str:
     return re.sub(r"<script>\s*/\*\*\s*\* plotly.*?</script>", "", page, flags=re.DOTALL)
 
 
+def named_page() -> str:
+    """The page of a paper with one erratum."""
+    wrong = Erratum("2", "A <sign>", "Theorem 3.1.", "-1", "1", "false", "test_sign")
+    paper = Paper("On coins", "A. Author", "https://example.org/?a=1&b=2", [wrong])
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_report(sections(), folder, title="Every claim, checked", paper=paper)
+        return own_text(path.read_text(encoding="utf-8"))
+
+
+def test_the_first_screen_names_the_paper_its_findings_and_what_is_wrong() -> None:
+    page = named_page()
+    summary = page.partition('<section id="summary"')[2].partition("</section>")[0]
+    assert "<cite>On coins</cite>" in page
+    assert "A. Author" in page
+    assert "1 errata</a>, 1 of them false statements" in summary
+    assert summary.count('<svg class="thumbnail"') == 3
+    assert "proportional to α/N (exponent within 2 %)" in summary
+    assert "Theorem 3.1" in summary
+    assert "holds within 2 %" in summary
+    claim = page.partition('<section id="claim-e"')[2].partition("</section>")[0]
+    assert claim.index("<figure") < claim.index("<table"), "the figure comes first"
+    assert '<a href="#erratum-2">2. A &lt;sign&gt;</a>' in claim
+    assert 'id="erratum-2"' in page
+    for said in ("fegsam reproduce --only e -o claim-e", "reproduction/bias_variance.py"):
+        assert said in claim
+
+
+def test_figures_of_one_title_are_panels_with_the_same_axes() -> None:
+    figures = list(sections()[2].figures)
+    [shown] = figure_sets(figures)
+    assert [panel.figure.panel for panel in shown.panels] == [each.panel for each in figures]
+    assert len({panel.axes for panel in shown.panels}) == 1
+    assert shown.caption == "It is proportional to α/N."
+    assert [panel.caption for panel in shown.panels] == ["", "Without noise.", ""]
+    assert len(figure_sets(sections()[0].figures)) == 2
+
+
+def test_a_legend_shows_the_dashes_that_are_drawn_and_the_lines_that_are_exact() -> None:
+    curves = sections()[0].figures[0]
+    shown = {entry.label: entry.swatch for entry in entries(curves)}
+    assert "stroke-dasharray" in shown["bound, N = 64"]
+    assert "var(--paper)" in shown["N = 4"], "a hollow marker on the exact line"
+    drawn = [entry.key for entry in style_entries(curves)]
+    assert drawn == ["sampled", "exact", "bound"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high", "labels"),
+    [
+        ("log", 2.0, 10.5, ["2", "5", "10"]),
+        ("log", 1e-7, 0.02, ["10⁻⁷", "10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "0.01"]),
+        ("log", 1e-20, 10.0, ["10⁻²⁰", "10⁻¹⁶", "10⁻¹²", "10⁻⁸", "10⁻⁴", "1"]),
+        ("log", 0.99, 1.012, ["0.99", "0.995", "1", "1.005", "1.01"]),
+        ("linear", -0.02, 1.05, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+        ("linear", 0, 120000, ["0", "20000", "40000", "60000", "80000", "100000", "120000"]),
+    ],
+)
+def test_ticks_are_few_and_round(scale, low, high, labels) -> None:
+    values, texts = ticks(scale, low, high)
+    assert texts == labels
+    assert all(low <= value * (1 + 1e-9) and value <= high * (1 + 1e-9) for value in values)
+
+
 def test_nothing_is_fetched(page) -> None:
     own = own_text(page)
     assert len(own) < len(page) / 5
     assert not re.findall(r"https?://|src=|@import|url\(", own)
+    assert '<a href="https://example.org/?a=1&amp;b=2"' in named_page(), "a link is not fetched"
     assert "default-src 'none'" in own
     assert page.count("plotly.js v") == 1
 
@@ -48,8 +118,8 @@ def test_what_was_checked_is_said_with_its_numbers(page) -> None:
         assert f"({section.claim}) {section.title}" in page
         for verdict in section.verdicts:
             assert verdict.threshold in page
-            assert str(verdict.estimate).replace("-", "\N{MINUS SIGN}") in page
-    assert "Of everything checked: 1 holds, 1 does not hold, 2 cannot be told." in page
+            assert value_text(verdict).replace("-", "\N{MINUS SIGN}") in page
+    assert "Of everything checked: 4 hold, 1 does not hold, 2 cannot be told." in page
     assert f"fegsam {metadata.version('fegsam')}" in page
 
 
@@ -150,7 +220,7 @@ def test_identities_get_a_mark_of_their_own_and_thresholds_say_where_they_come_f
     assert page.count('class="badge identity"') == 1
     assert "Of everything checked: 1 holds. Not counted: 1 identity, true by algebra." in page
     evidence = page.partition('<section id="evidence"')[2].partition("</section>")[0]
-    for said in ("Every verdict", *told.values(), "0.3 to 0.7", "as it must"):
+    for said in ("How each check can fail", *told.values(), "0.3 to 0.7", "as it must"):
         assert said in evidence
 
 

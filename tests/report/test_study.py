@@ -125,3 +125,33 @@ def test_where_the_exact_error_is_known_it_decides_and_is_compared_at_the_same_t
             for agents in (4, 64)
         ]
         assert same == [not reached] * 2
+
+
+def test_curves_are_named_in_words_and_other_axes_are_panels(tmp_path) -> None:
+    study = TD.replace("sync_period = 10\n", "sync_period = [1, 10]\n").replace("4000", "200")
+    curves = '[[figures]]\nkind = "error_curves"\n'
+    study = study.partition("[[figures]]")[0] + f'{curves}by = "num_agents"\nbound = true\n'
+    captions, tables = report(study, tmp_path)
+    assert [caption.partition(": ")[0] for caption in captions] == ["K = 1", "K = 10"]
+    assert {row["series"] for row in tables[0]} == {
+        f"N = {agents}{style}" for agents in (4, 64) for style in ("", ", exact")
+    }, "a vacuous bound is not drawn"
+    for caption in captions:
+        assert "The theorem's bound is vacuous with N = 4; N = 64" in caption
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert '<pre tabindex="0"><code>[study]\nname = ' in page
+    assert "8, from 0 to 7" in page
+    assert "(1) first" not in page
+
+
+def test_an_accuracy_is_read_by_the_speed_up_and_refused_elsewhere(tmp_path, capsys) -> None:
+    begin = TD.partition("[[figures]]")[0]
+    captions, tables = report(f'{begin}[[figures]]\nkind = "speed_up"\naccuracy = 3e-4\n', tmp_path)
+    assert captions[0].startswith("How many times sooner the error falls to 0.0003")
+    assert measured(tables[0])[4]["y"] == 1.0
+    assert measured(tables[0])[64]["y"] > 0.5
+    for figure in ('kind = "floor"\naccuracy = 0.1', 'kind = "floor"\nbound = true',
+                   'kind = "tradeoff"\nby = "num_agents"'):  # fmt: skip
+        (tmp_path / "bad.toml").write_text(f"{begin}[[figures]]\n{figure}\n")
+        assert main(["run", str(tmp_path / "bad.toml"), "--check"]) == 2
+        assert "remove it, or choose kind" in capsys.readouterr().err

@@ -104,7 +104,8 @@ def test_corollary_brings_its_rate_though_no_number_of_steps_is_large_enough() -
     )
     admitted = named(section, "T large enough")[0]
     assert (admitted.outcome, admitted.kind) == ("does not hold", "exact")
-    assert "c2a asks" in admitted.detail
+    assert "the condition on the sync period (c2a" in admitted.detail
+    assert section.outcome != "does not hold", "the condition is judged apart from the claim"
 
 
 def test_corollary_of_agents_that_differ_is_admitted_from_some_number_of_steps_on() -> None:
@@ -354,9 +355,10 @@ def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
     pytest.importorskip("plotly")
     pytest.importorskip("matplotlib")
     module = importlib.import_module("fegsam.reproduction.reproduce")
+    small, other = small_local_steps(None), small_bias_variance(None)
     monkeypatch.setattr(module, "CLAIMS", ("local_steps", "bias_variance"))
-    monkeypatch.setattr(local_steps, "section", lambda quick, engine: small_local_steps(engine))
-    monkeypatch.setattr(bias_variance, "section", lambda quick, engine: small_bias_variance(engine))
+    monkeypatch.setattr(local_steps, "examine", lambda spec, engine: small)
+    monkeypatch.setattr(bias_variance, "examine", lambda spec, engine: other)
     sections, page = reproduce(tmp_path / "new", quick=True)
     assert [section.claim for section in sections] == ["b", "e"]
     assert page.exists()
@@ -370,7 +372,7 @@ def test_reproduce_runs_the_claims_in_order_and_writes_the_report(
 def test_what_is_missing_is_said_before_any_claim_is_run(
     tmp_path, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    monkeypatch.setattr(speed_up, "section", lambda quick, engine: pytest.fail("a claim was run"))
+    monkeypatch.setattr(speed_up, "examine", lambda spec, engine: pytest.fail("a claim was run"))
     monkeypatch.setitem(sys.modules, missing, None)
     for name in [name for name in sys.modules if name.startswith(f"{missing}.")]:
         monkeypatch.setitem(sys.modules, name, None)

@@ -8,8 +8,12 @@ import string
 
 import pytest
 
+from fegsam.report import Verdict
+from fegsam.report.verdict import Outcome
+from fegsam.reproduction.errata import errata, parse
+from fegsam.reproduction.findings import finding
 from fegsam.reproduction.reproduce import CLAIMS
-from fegsam.reproduction.thresholds import RULES, claim_spec
+from fegsam.reproduction.thresholds import RULES, ClaimSpec, certain, claim_spec
 from fegsam.reproduction.verdict_table import page
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
@@ -46,3 +50,46 @@ def test_every_check_is_used_by_its_claim() -> None:
         code = (folder / f"{name}.py").read_text(encoding="utf-8")
         for key in claim_spec(name, quick=True).checks:
             assert f'"{key}"' in code, (name, key)
+
+
+def test_the_errata_of_the_page_are_those_of_the_docs() -> None:
+    """Renew them by ``python -m fegsam.reproduction.errata docs/errata.md``."""
+    listed = errata()
+    assert listed == parse((DOCS / "errata.md").read_text(encoding="utf-8"))
+    numbers = {one.number for one in listed}
+    assert {one.severity for one in listed} == {"false", "inconsistent", "loose"}
+    for name in CLAIMS:
+        spec = claim_spec(name, quick=True)
+        assert set(spec.errata) <= numbers, name
+        assert spec.theorem, name
+        assert spec.finding.endswith("."), name
+        assert spec.expected.keys() <= spec.checks.keys(), name
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_finding_is_said_only_if_every_check_came_out_as_it_says(name: str) -> None:
+    spec = claim_spec(name, quick=True)
+    verdicts = [told(spec, key, spec.expected.get(key, "holds")) for key in spec.checks]
+    assert "{" not in finding(spec, verdicts)
+    expected = finding(spec, verdicts)
+    for k, key in enumerate(spec.checks):
+        usual = spec.expected.get(key, "holds")
+        other = "holds" if usual == "does not hold" else "does not hold"
+        odd = [*verdicts[:k], told(spec, key, other), *verdicts[k + 1 :]]
+        assert finding(spec, odd) != expected, key
+        assert finding(spec, odd).lower().startswith(other), key
+
+
+def told(spec: ClaimSpec, key: str, outcome: Outcome) -> Verdict:
+    """A verdict of a check with a given outcome."""
+    check = spec.checks[key]
+    return Verdict(
+        "here",
+        "Some sentence.",
+        outcome,
+        certain(0.5),
+        kind=check.kind,
+        target=check.target,
+        role=check.role,
+        check=key,
+    )

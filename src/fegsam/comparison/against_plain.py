@@ -50,7 +50,13 @@ def _verdict(spec: ClaimSpec, contest: Contest, each: Contestant) -> Verdict:
         ratio = certain(math.nan) if same else error_ratio(found[1], base[1])
         detail = "It is plain averaging here." if same else f"{found[0]}; {PLAIN}: {base[0]}"
     return spec.verdict(
-        "better", contest.entry.title, ratio, detail, budget=budget, method=each.name
+        "better",
+        contest.entry.title,
+        ratio,
+        detail,
+        column=contest.entry.title,
+        budget=budget,
+        method=each.name,
     )
 
 

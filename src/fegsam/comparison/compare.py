@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fegsam.comparison import against_plain, contest
 from fegsam.comparison.suite import Entry, entries, refusal
-from fegsam.progress import Progress
-from fegsam.report import Section, save
+from fegsam.report import Section
+from fegsam.report.drawing import save_figures
 from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 from fegsam.run import Engine
 
@@ -66,7 +68,7 @@ def compare(
     page : Path
         The path of the report.
     """
-    from fegsam.report.figures import require_matplotlib
+    from fegsam.print_style import require_matplotlib
     from fegsam.report.interactive import require_plotly
     from fegsam.report.page import require_jinja2, write_report
 
@@ -91,16 +93,18 @@ def compare(
     for name in claims:
         with _Timed(progress, f"claim: {name.replace('_', ' ')}"):
             module = importlib.import_module(f"{PACKAGE}.{name}")
-            sections.append(module.examine(claim_spec(name, quick, PACKAGE), engine))
+            found = module.examine(claim_spec(name, quick, PACKAGE), engine)
+            # A full run has more seeds and longer runs than a quick one.
+            deeper = "fegsam compare -o comparison-full" if quick else ""
+            sections.append(replace(found, code=f"src/fegsam/comparison/{name}.py", deeper=deeper))
     sections += [
         contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
     ]
-    figures = [figure for found in sections for figure in found.figures]
-    with Progress(len(figures), "figure", "drawing", wanted=progress) as bar:
-        for done, figure in enumerate(figures):
-            bar.show(done)
-            save(figure, target / "figures")
+    save_figures([figure for found in sections for figure in found.figures], target / "figures")
     settings = {
+        "command": shlex.join(
+            ["fegsam", "compare", *(["--quick"] if quick else []), "-o", str(target)]
+        ),
         "run": "quick" if quick else "full",
         "seeds": f"pilots from {spec.sizes.first_pilot} on, evaluation from {FIRST_SEED} on",
         "step sizes": spec.sizes.step_sizes,

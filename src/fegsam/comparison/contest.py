@@ -168,12 +168,13 @@ def _figure(entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str)
             series += _series(each, curve)
     return FigureData(
         f"{entry.key}-{axis}-{part}",
-        f"{entry.title}: error against {axis}, {_PARTS[part]}",
+        f"The error against {axis}",
         f"The smallest error within a budget of {axis}, each point with the step size and the "
         "sync period that the pilots chose for it.",
         _AXES[axis],
         ERROR,
         series=tuple(series),
+        panel=_PARTS[part],
     )
 
 

@@ -122,7 +122,7 @@ def time_to_reach(
     ...     np.tile(np.exp(-times / 20), (5, 1)), dims=("seed", "time"), coords={"time": times}
     ... )
     >>> print(time_to_reach(curves, 0.1))
-    46.1 [46.1, 46.1]
+    46.1
     """
     value, resampled, seeds = _times((curves,), (_counts(curves, seed),), accuracy)
     low, high = percentiles(resampled[0], seeds, level)

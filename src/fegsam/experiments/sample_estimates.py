@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from fegsam.errors import ProblemError
 from fegsam.history.intervals import Method, checked, log_combination, mean_bounds
 from fegsam.problem import checks
-from fegsam.text import short
+from fegsam.text import number, short
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,20 @@ class Estimate:
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
-        return f"{short(self.value)} [{short(self.low)}, {short(self.high)}]"
+        """The value and its interval, with as many digits as tell them apart.
+
+        >>> print(Estimate(0.9999, 0.9996, 1.0002), Estimate(1.0, 1.0, 1.0))
+        0.9999 [0.9996, 1] 1
+        """
+        numbers = (self.value, self.low, self.high)
+        if len(set(numbers)) == 1:
+            return short(self.value)
+        written = ([number(each, digits) for each in numbers] for digits in range(3, 8))
+        texts = next(
+            (texts for texts in written if len(set(texts)) == len(set(numbers))),
+            [number(each, 8) for each in numbers],
+        )
+        return "{} [{}, {}]".format(*texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +154,7 @@ def ratio_estimate(
     Examples
     --------
     >>> print(ratio_estimate([8.0, 7.6, 8.4], [2.0, 1.9, 2.1], paired=True))
-    4 [4, 4]
+    4
     >>> print(ratio_estimate([8.0, 7.6, 8.4], [2.0, 1.9, 2.1]))
     4 [3.57, 4.48]
     """
@@ -184,7 +197,7 @@ def slope_estimate(
     Examples
     --------
     >>> print(slope_estimate([1, 2, 4, 8], [1.0, 0.5, 0.25, 0.125]))
-    -1 [-1, -1]
+    -1
     """
     places = np.log(_positive(_samples(x, "x", 1), "x"))
     if len(places) < 2 or np.ptp(places) == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fegsam.federation.errors import FederationError
+from fegsam.federation.output import say
 from fegsam.federation.protocol.ledger import Event, read_events
 
 _QUIET = frozenset({"round", "started", "resumed", "finished", "joined", "waiting"})
@@ -90,12 +90,6 @@ def described(event: Event) -> str:
         f"{name} {value}" for name, value in event.items() if name not in ("event", "clock")
     )
     return event["event"] + (f": {details}" if details else "")
-
-
-def say(text: str, stream: TextIO | None = None) -> None:
-    """Write a line where that is possible: a full disk or a closed pipe ends no federation."""
-    with contextlib.suppress(OSError):
-        print(text, file=stream or sys.stderr, flush=True)
 
 
 class Board:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.figures import save
 from fegsam.report.page import write_report
-from fegsam.report.verdict import Section, Verdict, judge, summary
+from fegsam.report.terminal import summary
+from fegsam.report.verdict import Section, Verdict, judge
 
 __all__ = ["FigureData", "Section", "Series", "Verdict", "judge", "save", "summary", "write_report"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fegsam.report.terminal import by_check
 from fegsam.report.verdict import Section, Verdict, tally
 
 MEANING_OF_KINDS = (
@@ -53,15 +54,7 @@ def evidence(sections: Sequence[Section]) -> list[EvidenceRow]:
     """
     if not any(verdict.source for section in sections for verdict in section.verdicts):
         return []
-    return [_row(section, group) for section in sections for group in _by_sentence(section)]
-
-
-def _by_sentence(section: Section) -> list[list[Verdict]]:
-    """Groups of verdicts with the same sentence and the same threshold."""
-    groups: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in section.verdicts:
-        groups.setdefault((verdict.sentence, verdict.threshold), []).append(verdict)
-    return list(groups.values())
+    return [_row(section, group) for section in sections for group in by_check(section.verdicts)]
 
 
 def _row(section: Section, group: Sequence[Verdict]) -> EvidenceRow:

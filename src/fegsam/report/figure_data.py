@@ -117,6 +117,9 @@ class FigureData:
         With the unit, if any, in brackets.
     x_scale, y_scale : {"log", "linear"}
     series : tuple of Series
+    panel : str
+        What distinguishes it from the other figures of the same title in its section, such as the
+        algorithm: a page draws these side by side with the same axes.
 
     Examples
     --------
@@ -145,6 +148,7 @@ class FigureData:
     x_scale: Scale = "log"
     y_scale: Scale = "log"
     series: tuple[Series, ...] = ()
+    panel: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "series", tuple(self.series))

@@ -237,8 +237,9 @@ def _add_legend(page: Figure, handles: list[Any]) -> int:
 
 
 def _metadata(suffix: str, figure: FigureData) -> dict[str, str | None]:
+    title = f"{figure.title}: {figure.panel}" if figure.panel else figure.title
     if suffix == ".png":
-        return {"Title": figure.title, "Description": figure.caption, "Software": None}
+        return {"Title": title, "Description": figure.caption, "Software": None}
     if suffix == ".pdf":
-        return {"Title": figure.title, "Subject": figure.caption, "CreationDate": None}
-    return {"Title": figure.title, "Description": figure.caption, "Date": None}
+        return {"Title": title, "Subject": figure.caption, "CreationDate": None}
+    return {"Title": title, "Description": figure.caption, "Date": None}

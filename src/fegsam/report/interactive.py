@@ -8,8 +8,10 @@ import numpy as np
 
 from fegsam.errors import ProblemError
 from fegsam.print_style import GREY
+from fegsam.report.axes import Axis, axes_of
 from fegsam.report.figure_data import FigureData, Series, drawable, few_places, shown_range
 from fegsam.report.figures import POINTS_WITH_BARS, marked
+from fegsam.report.legend import key_of, labels
 from fegsam.report.looks import Look, looks, reference_dashes, reference_name
 
 
@@ -39,10 +41,31 @@ def interactive(figure: FigureData) -> Any:
     return shown
 
 
-def plot_json(figure: FigureData) -> str:
-    """Traces and layout as JSON without ``<``, so that it can be inside a script element."""
+def plot_json(
+    figure: FigureData, axes: tuple[Axis, Axis] | None = None, *, direct: bool = False
+) -> str:
+    """Traces and layout as JSON without ``<``, so that it can be inside a script element.
+
+    The page has its own legend and its own titles of the axes. If `direct`, the layout has the
+    names of the curves, and the page writes them beside the curves.
+    """
     shown = interactive(figure)
     shown.layout.template = None  # the page has its own look
+    # The plot of a page is small: its titles and its legend are text of the page.
+    shown.layout.showlegend = False
+    for axis, drawn in zip(("xaxis", "yaxis"), axes or axes_of([figure])[0], strict=True):
+        shown.layout[axis].title = None
+        log = drawn.scale == "log"
+        ends = np.log10([drawn.low, drawn.high]) if log else np.array([drawn.low, drawn.high])
+        shown.layout[axis].update(
+            range=ends.tolist(),
+            tickmode="array",
+            tickvals=drawn.ticks,
+            ticktext=drawn.labels,
+            automargin=False,
+        )
+    named = [label._asdict() for label in labels(figure)] if direct else []
+    shown.layout.meta = {"labels": named}
     return shown.to_json().replace("<", "\\u003c")
 
 
@@ -64,6 +87,7 @@ def _traces(
         "type": "scatter",
         "name": group,
         "legendgroup": group,
+        "meta": key_of(series),
         "showlegend": first,
         "x": x,
         "y": y,
@@ -120,7 +144,7 @@ def _mark(
 def _band(main: dict[str, Any], colour: str) -> list[dict[str, Any]]:
     low, high = main["customdata"].T
     red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    edge = {key: main[key] for key in ("type", "name", "legendgroup", "x")}
+    edge = {key: main[key] for key in ("type", "name", "legendgroup", "meta", "x")}
     edge |= {
         "mode": "lines",
         "line": {"width": 0, "color": colour},

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import metadata, resources
+from importlib import resources
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from fegsam.errors import ProblemError
 from fegsam.report.evidence import HEADS, MEANING_OF_KINDS, evidence
-from fegsam.report.figure_data import MEANING, FigureData
+from fegsam.report.figure_data import FigureData
 from fegsam.report.interactive import plot_json, plotly_script
-from fegsam.report.verdict import Outcome, Section, Verdict, tally, value_text
+from fegsam.report.matrix import columns_of, matrix, overview
+from fegsam.report.origin import origin
+from fegsam.report.panels import figure_sets
+from fegsam.report.paper import Paper
+from fegsam.report.thumbnail import thumbnail
+from fegsam.report.verdict import Outcome, Section, Verdict, joint_outcome, tally, value_text
 from fegsam.safe_files import whole
 from fegsam.text import short
 
@@ -25,6 +31,7 @@ def write_report(
     *,
     title: str,
     settings: Mapping[str, Any] | None = None,
+    paper: Paper | None = None,
 ) -> pathlib.Path:
     """Write ``directory/report.html`` and return its path.
 
@@ -36,8 +43,10 @@ def write_report(
         One tab each, in order; each has its own letter.
     title : str
     settings : mapping
-        Shown on a separate tab beside the package's version; a mapping within it becomes a separate
-        table.
+        Shown on a separate tab beside version, commit and machine; a mapping within it becomes a
+        separate table, and a text of several lines a block of code.
+    paper : Paper, optional
+        The paper whose claims the sections check.
 
     Examples
     --------
@@ -61,7 +70,7 @@ def write_report(
     folder = pathlib.Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "report.html"
-    page = _page(sections, title, settings or {})
+    page = _page(sections, title, settings or {}, paper)
     with whole(target) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return target
@@ -71,40 +80,43 @@ class _Tab(NamedTuple):
     key: str
     name: str
     template: str
-    outcome: Outcome | None = None
     section: Section | None = None
 
 
-def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) -> str:
+class _Together(NamedTuple):
+    """Several verdicts as one."""
+
+    outcome: Outcome
+    words: str
+
+
+class _Wrong(NamedTuple):
+    """A claim that does not hold, in a sentence."""
+
+    letter: str
+    text: str
+
+
+def _page(
+    sections: Sequence[Section], title: str, settings: Mapping[str, Any], paper: Paper | None
+) -> str:
     templates = _templates()
     from markupsafe import Markup  # comes with Jinja2
 
     verdicts = [verdict for section in sections for verdict in section.verdicts]
-    rows = evidence(sections)
-    tabs = [
-        _Tab(
-            f"claim-{section.claim}",
-            f"({section.claim}) {section.title}",
-            "claim.html.j2",
-            section.outcome if section.verdicts else None,
-            section,
-        )
-        for section in sections
-    ]
-    if rows:
-        tabs.insert(0, _Tab("evidence", "Every verdict", "evidence.html.j2"))
-    if verdicts:
-        tabs.insert(0, _Tab("summary", "Summary", "summary.html.j2"))
-    tabs.append(_Tab("settings", "Settings", "settings.html.j2"))
-    version = metadata.version("fegsam")
-    settings = {"fegsam": version, **settings}
+    rows, columns = evidence(sections), columns_of(sections)
+    settings = {**settings, **origin()}
     grouped = {name: value for name, value in settings.items() if isinstance(value, Mapping)}
     return templates.get_template("page.html.j2").render(
         title=title,
-        version=version,
-        tabs=tabs,
-        sections=sections,
+        version=settings["fegsam"],
+        paper=paper,
+        tabs=_tabs(sections, bool(rows), paper),
+        lettered=len(sections) > 1,
+        judged_sections=[section for section in sections if section.verdicts],
         verdicts=verdicts,
+        wrong=_wrong(sections),
+        column_word="algorithm" if paper else "problem",
         evidence=rows,
         evidence_heads=HEADS,
         kinds=MEANING_OF_KINDS,
@@ -113,8 +125,58 @@ def _page(sections: Sequence[Section], title: str, settings: Mapping[str, Any]) 
         style=Markup(_part("page.css")),
         script=Markup(_part("page.js")),
         plotly=Markup(plotly_script()),
-        plot=lambda figure: Markup(plot_json(figure)),
+        plot=lambda panel, direct: Markup(plot_json(panel.figure, panel.axes, direct=direct)),
+        svg=Markup,
+        matrix=lambda section: matrix(section, columns),
     )
+
+
+def _tabs(sections: Sequence[Section], evidence: bool, paper: Paper | None) -> list[_Tab]:
+    """The story first, then each claim, then what it rests on."""
+    lettered = len(sections) > 1
+    tabs = [
+        _Tab(
+            f"claim-{section.claim}",
+            f"({section.claim}) {section.title}" if lettered else "Results",
+            "claim.html.j2",
+            section,
+        )
+        for section in sections
+    ]
+    if any(section.verdicts for section in sections):
+        tabs.insert(0, _Tab("summary", "What was found", "summary.html.j2"))
+    if paper and paper.errata:
+        tabs.append(_Tab("errata", "Errata of the paper", "errata.html.j2"))
+    if evidence:
+        tabs.append(_Tab("evidence", "How each check can fail", "evidence.html.j2"))
+    return [*tabs, _Tab("settings", "Settings", "settings.html.j2")]
+
+
+def _wrong(sections: Sequence[Section]) -> list[_Wrong]:
+    """What does not hold: claims, and questions that are judged apart from them."""
+    found = []
+    for section in sections:
+        if section.outcome == "does not hold":
+            text = _first_clause(section.finding) if section.finding else section.title
+            found.append(_Wrong(section.claim, text))
+        for said, group in section.apart.items():
+            if joint_outcome(group) == "does not hold":
+                found.append(_Wrong(section.claim, f"It does not hold that {_inside(said)}"))
+    return found
+
+
+def _first_clause(text: str) -> str:
+    """A finding up to its first colon, semicolon or full stop."""
+    return f"{re.split('[;:.] ', text)[0].removesuffix('.')}."
+
+
+def _inside(sentence: str) -> str:
+    return f"{sentence[0].lower()}{sentence[1:]}"
+
+
+def _together(group: Sequence[Verdict]) -> _Together:
+    outcome = joint_outcome(group)
+    return _Together(outcome, outcome)
 
 
 def _templates() -> Any:
@@ -129,9 +191,12 @@ def _templates() -> Any:
     )
     templates.globals |= {
         "tally": tally,
+        "together": _together,
+        "figure_sets": figure_sets,
+        "overview": overview,
+        "thumbnail": thumbnail,
         "value_text": value_text,
         "measured_head": _measured_head,
-        "key_text": _key_text,
         "csv_link": _csv_link,
         "setting_text": _setting_text,
     }
@@ -153,11 +218,6 @@ def _part(name: str) -> str:
 def _measured_head(verdicts: Sequence[Verdict]) -> str:
     level = next((v.estimate.level for v in verdicts if v.estimate is not None), 0.95)
     return f"Value [{100 * level:g} % interval]"
-
-
-def _key_text(figure: FigureData) -> str:
-    key = "; ".join(MEANING[style] for style in figure.styles)
-    return f"{key[:1].upper()}{key[1:]}."
 
 
 def _csv_link(figure: FigureData) -> str:

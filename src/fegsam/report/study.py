@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
+import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.estimates import Estimate, curve_estimate
+from fegsam.experiments.estimates import Estimate, curve_estimate, speed_up
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.study_tables import POINT, FigureSpec
 from fegsam.experiments.sweep.sweep import Results, load_results
+from fegsam.report.drawing import save_figures
 from fegsam.report.figure_data import FigureData, Series
-from fegsam.report.figures import save
 from fegsam.report.late import Late
 from fegsam.report.page import write_report
 from fegsam.report.verdict import Section
+from fegsam.report.words import axis_words, coordinate_words
 
 ERROR = "squared error E‖θ − θ*‖²"
-_SHORT = {
-    "num_agents": "N",
-    "sync_period": "K",
-    "step_size": "α",
-    "horizon": "n",
-    "num_steps": "T",
-    "heterogeneity": "h",
-}
 
 
 def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> pathlib.Path:
@@ -42,56 +38,110 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
     wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
     late = Late(results, lambda cell: _label(results, cell))
     figures = tuple(
-        _FIGURES[spec.kind](results, spec, place, late) for place, spec in enumerate(wanted, 1)
+        figure
+        for place, spec in enumerate(wanted, 1)
+        for figure in _FIGURES[spec.kind](results, spec, place, late)
     )
     folder = pathlib.Path(directory)
-    for figure in figures:
-        save(figure, folder / "figures")
+    save_figures(figures, folder / "figures")
     title = results.study.title or results.study.name
     lead = "The error of the agents' average, over the seeds of the study."
     section = Section("1", title, lead, figures=figures, notes=late.exact.notes(directory))
     settings = {
         "study": results.study.name,
+        "command": f"fegsam report {shlex.quote(os.fspath(directory))}",
         "cells": len(results.cells),
+        "seeds": _seeds_text(results),
         "spec": results.study.text,
     }
     return write_report([section], folder, title=title, settings=settings)
 
 
-def _error_curves(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
-    series = []
-    for cell in results.cells:
-        history, name = results.history(cell), _label(results, cell)
-        times = history.data.time.values
-        found = curve_estimate(history.data.squared_error_2, positive=True)
-        series.append(Series(name, times, found.value, found.low, found.high))
-        exact = late.exact.curve(cell) if spec.exact else None
-        if exact is not None:
-            series.append(Series(f"{name}, exact", times, exact, style="exact", group=name))
-        total = late.exact.bound(cell) if spec.bound else None
-        if total is not None:
-            series.append(
-                Series(f"{name}, bound", times[[0, -1]], [total, total], style="bound", group=name)
-            )
+def _seeds_text(results: Results) -> str:
+    seeds = sorted({seed for cell in results.cells for seed in cell.seeds})
+    return f"{len(seeds)}, from {seeds[0]} to {seeds[-1]}"
+
+
+def _error_curves(
+    results: Results, spec: FigureSpec, place: int, late: Late
+) -> tuple[FigureData, ...]:
+    """The error over time: one panel for each value of the axes other than `by`."""
     notice = late.notice(spec.exact)
     caption = (
         "The error of the average over time."
         if notice
         else "The error of the average falls from its start to a floor."
     )
-    return _figure(
-        spec,
-        place,
-        "Error over time",
-        (caption, notice),
-        "steps of each agent",
-        ERROR,
-        "linear",
-        series,
+    if spec.by is None:
+        panels = {"": results.cells}
+    else:
+        panels = _families(results, spec.by, lambda cell, axis: 0.0)
+    figures = []
+    for number, (panel, cells) in enumerate(panels.items()):
+        series, vacuous = [], []
+        for cell in cells:
+            name = _label(results, cell, only=spec.by)
+            series += _curves(results, spec, late, cell, name)
+            vacuous += _vacuous(results, spec, late, cell, name)
+        words = (caption, " ".join(filter(None, (notice, _vacuous_text(vacuous)))))
+        figure = _figure(
+            spec,
+            place,
+            "Error over time",
+            words,
+            "steps of each agent",
+            ERROR,
+            "linear",
+            series,
+        )
+        if len(panels) > 1:
+            figure = replace(figure, key=f"{figure.key}-{number + 1}", panel=panel)
+        figures.append(figure)
+    return tuple(figures)
+
+
+def _curves(results: Results, spec: FigureSpec, late: Late, cell: Cell, name: str) -> list[Series]:
+    """The sampled error of a cell, the exact one, and the theorem's bound unless it is vacuous."""
+    history, name = results.history(cell), name or "error"
+    times = history.data.time.values
+    found = curve_estimate(history.data.squared_error_2, positive=True)
+    series = [Series(name, times, found.value, found.low, found.high)]
+    exact = late.exact.curve(cell) if spec.exact else None
+    if exact is not None:
+        series.append(Series(f"{name}, exact", times, exact, style="exact", group=name))
+    total = late.exact.bound(cell) if spec.bound else None
+    if total is not None and total <= found.value[0]:
+        ends = times[[0, -1]]
+        series.append(Series(f"{name}, bound", ends, [total, total], style="bound", group=name))
+    return series
+
+
+def _vacuous(
+    results: Results, spec: FigureSpec, late: Late, cell: Cell, name: str
+) -> list[tuple[str, float]]:
+    """The bound of a cell if it exceeds the error of the start, which needs no theorem."""
+    total = late.exact.bound(cell) if spec.bound else None
+    if total is None:
+        return []
+    start = float(results.history(cell).data.squared_error_2.isel(time=0).mean())
+    return [(name, total)] if total > start else []
+
+
+def _vacuous_text(found: list[tuple[str, float]]) -> str:
+    if not found:
+        return ""
+    least, most = min(total for _, total in found), max(total for _, total in found)
+    size = " to ".join(dict.fromkeys((f"{least:.2g}", f"{most:.2g}")))
+    names = "; ".join(name for name, _ in found if name)
+    return (
+        f"The theorem's bound is vacuous{f' with {names}' if names else ''}: it is {size}, above "
+        "the error at the start, and is not drawn."
     )
 
 
-def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
+def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[FigureData, ...]:
+    if spec.accuracy is not None:
+        return _time_gain(results, spec, place, spec.accuracy)
     series, most = [], [1.0]
     for name, cells in _families(results, "num_agents").items():
         agents, levels = (
@@ -108,7 +158,7 @@ def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
     series.append(Series("linear speed-up", most, np.array(most) / most[0], style="reference"))
     what, notice = _what(late, spec, "the error's floor", "the error")
     caption = f"How many times lower {what} is with more agents than with the fewest."
-    return _figure(
+    figure = _figure(
         spec,
         place,
         "Speed-up",
@@ -118,16 +168,42 @@ def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
         "log",
         series,
     )
+    return (figure,)
 
 
-def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
+def _time_gain(
+    results: Results, spec: FigureSpec, place: int, accuracy: float
+) -> tuple[FigureData, ...]:
+    """How many times sooner more agents reach an accuracy than the fewest."""
+    series, missed = [], []
+    for name, cells in _families(results, "num_agents").items():
+        histories = [results.history(cell) for cell in cells]
+        gains = [speed_up(histories[0], history, accuracy) for history in histories]
+        missed += [
+            _label(results, cell)
+            for cell, gain in zip(cells, gains, strict=True)
+            if not math.isfinite(gain.value)
+        ]
+        series += _measured(name, [cell.num_agents for cell in cells], gains, None)
+    where = "; ".join(missed)
+    notice = (
+        f"Unknown with {where}: the error starts below it or never reaches it." if missed else ""
+    )
+    words = (f"How many times sooner the error falls to {accuracy:g} than with the fewest.", notice)
+    figure = _figure(
+        spec, place, "Speed-up", words, "number of agents", "times sooner", "log", series
+    )
+    return (figure,)
+
+
+def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[FigureData, ...]:
     series = []
     for name, cells in _families(results, "sync_period", _rarely_first).items():
         met = [cell.communications for cell in cells]
         series += _late_errors(name, met, late, cells, spec)
     what, notice = _what(late, spec, "The error that is left", "The error")
     caption = (f"{what}, against how often the agents communicate.", notice)
-    return _figure(
+    figure = _figure(
         spec,
         place,
         "The price of fewer communications",
@@ -137,9 +213,10 @@ def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> Fig
         "log",
         series,
     )
+    return (figure,)
 
 
-def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> FigureData:
+def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[FigureData, ...]:
     axis, series = spec.by or "sync_period", []
     for name, cells in _families(results, axis).items():
         series += _late_errors(name, [_number(cell, axis) for cell in cells], late, cells, spec)
@@ -147,9 +224,10 @@ def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> Figure
     caption = (
         "The error that is left once the start is forgotten." if late.settled(spec.exact) else ""
     )
-    return _figure(
-        spec, place, f"The {what}", (caption, notice), axis.replace("_", " "), ERROR, "log", series
+    figure = _figure(
+        spec, place, f"The {what}", (caption, notice), axis_words(axis), ERROR, "log", series
     )
+    return (figure,)
 
 
 def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, str]:
@@ -162,7 +240,7 @@ def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, s
     )
 
 
-_FIGURES: dict[str, Callable[[Results, FigureSpec, int, Late], FigureData]] = {
+_FIGURES: dict[str, Callable[[Results, FigureSpec, int, Late], tuple[FigureData, ...]]] = {
     "error_curves": _error_curves,
     "speed_up": _speed_up,
     "tradeoff": _tradeoff,
@@ -208,12 +286,16 @@ def _late_errors(
     )
 
 
-def _label(results: Results, cell: Cell, without: str | None = None) -> str:
-    """The coordinates that distinguish the cell from others: ``N = 4, K = 10``."""
+def _label(
+    results: Results, cell: Cell, without: str | None = None, only: str | None = None
+) -> str:
+    """The coordinates that distinguish the cell from others, in words: ``N = 4, Q-learning``."""
     varied = [
-        axis for axis, values in results.study.axes.items() if len(values) > 1 and axis != without
+        axis
+        for axis, values in results.study.axes.items()
+        if len(values) > 1 and axis != without and only in (None, axis)
     ]
-    return ", ".join(f"{_SHORT.get(axis, axis)} = {cell.axes[axis]}" for axis in varied)
+    return ", ".join(coordinate_words(axis, cell.axes[axis]) for axis in varied)
 
 
 def _rarely_first(cell: Cell, axis: str) -> float:

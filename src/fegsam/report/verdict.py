@@ -1,11 +1,12 @@
-"""What the data say about a claim: it holds, does not hold, or cannot be told.
+"""What the data say about a claim: it holds, perhaps within x %, does not hold, or cannot be told.
 
-There is one rule: an interval is compared with bounds that were written down before the run.
+There is one rule: an interval is compared with bounds that were written down before the run. A
+claim of equality, such as "the exponent is -1", holds within the percentage that covers the whole
+interval.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from typing import Literal, get_args
 from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import Estimate
 from fegsam.report.figure_data import FigureData
-from fegsam.text import aligned, short
+from fegsam.text import short
 
 Outcome = Literal["holds", "does not hold", "cannot be told"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 Kind = Literal["measured", "exact", "identity"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Role = Literal["main", "support", "apart"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_EQUAL = 1e-6
+"""Relative differences below this are rounding errors: equal numbers, not numbers within 1 %."""
 _PLURAL: dict[Outcome, str] = {
     "holds": "hold",
     "does not hold": "do not hold",
@@ -81,18 +86,29 @@ class Verdict:
         How the check can fail.
     source : str
         The source of the threshold.
+    target : float or None
+        The number that the claim says the estimate equals; None if the claim is no equality.
+    column : str
+        The algorithm or method that was checked: the column of the table of verdicts.
+    role : {"main", "support", "apart"}
+        Whether it checks the claim itself, checks what the claim rests on (an engine against exact
+        numbers, say), or is a question of its own, which does not count for the claim.
+    check : str
+        The name of the check in the claim's spec.
 
     Examples
     --------
     >>> estimate = Estimate(7.9, 7.5, 8.3)
-    >>> Verdict(
+    >>> verdict = Verdict(
     ...     "Garnet",
     ...     "8 agents are 8 times as accurate as one.",
     ...     judge(estimate, 7, 9),
     ...     estimate,
     ...     "7 to 9",
-    ... ).outcome
-    'holds'
+    ...     target=8.0,
+    ... )
+    >>> verdict.outcome, verdict.words
+    ('holds', 'holds within 7 %')
     """
 
     claim: str
@@ -105,14 +121,46 @@ class Verdict:
     theorem: str = ""
     fails: str = ""
     source: str = ""
+    target: float | None = None
+    column: str = ""
+    role: Role = "main"
+    check: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ProblemError(f"kind is {self.kind!r}; give one of {', '.join(map(repr, KINDS))}.")
+        if self.role not in ROLES:
+            raise ProblemError(f"role is {self.role!r}; give one of {', '.join(map(repr, ROLES))}.")
         if self.outcome not in OUTCOMES:
             raise ProblemError(
                 f"outcome is {self.outcome!r}; give one of {', '.join(map(repr, OUTCOMES))}."
             )
+
+    @property
+    def within(self) -> int:
+        """The percentage of `target` within which the whole interval lies, rounded up.
+
+        It is 0 if the claim is no equality, or if the numbers are equal.
+        """
+        if not self.target or self.estimate is None:
+            return 0
+        ends = (self.estimate.low, self.estimate.high)
+        share = max(abs(end / self.target - 1) for end in ends)
+        return math.ceil(100 * share - _EQUAL) if _EQUAL < share < math.inf else 0
+
+    @property
+    def words(self) -> str:
+        """The outcome in words; a claim of equality says how well it holds."""
+        return outcome_words(self.outcome, self.within)
+
+
+def outcome_words(outcome: Outcome, within: int = 0) -> str:
+    """An outcome, with the percentage within which an equality holds.
+
+    >>> outcome_words("holds", 7), outcome_words("holds"), outcome_words("cannot be told", 7)
+    ('holds within 7 %', 'holds', 'cannot be told')
+    """
+    return f"holds within {within} %" if outcome == "holds" and within else outcome
 
 
 @dataclass(frozen=True)
@@ -133,9 +181,21 @@ class Section:
     figures: tuple[FigureData, ...] = ()
     notes: tuple[str, ...] = ()
     """one paragraph each"""
+    finding: str = ""
+    """what the data say, in one sentence"""
+    theorem: str = ""
+    """the statement of the paper, by its number"""
+    errata: tuple[str, ...] = ()
+    """the numbers of the errata that concern it"""
+    code: str = ""
+    """the file that checks it"""
+    command: str = ""
+    """the command that runs it again"""
+    deeper: str = ""
+    """the command that can tell what cannot be told here"""
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "figures"):
+        for name in ("verdicts", "figures", "errata"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         notes = (self.notes,) if isinstance(self.notes, str) else tuple(self.notes)
         object.__setattr__(self, "notes", tuple(note for note in notes if note))
@@ -145,54 +205,41 @@ class Section:
         """The outcome of all verdicts together: holds if each holds, does not hold if one does not.
 
         Identities alone are no evidence. An identity that does not hold is a fault of the code, and
-        makes the claim not hold.
+        makes the claim not hold. Verdicts on questions apart do not count.
         """
-        if "does not hold" in {verdict.outcome for verdict in self.verdicts}:
-            return "does not hold"
-        evidence = {verdict.outcome for verdict in self.verdicts if verdict.kind != "identity"}
-        return "holds" if evidence == {"holds"} else "cannot be told"
+        counted = [verdict for verdict in self.verdicts if verdict.role != "apart"]
+        return joint_outcome(counted)
+
+    @property
+    def within(self) -> int:
+        """The percentage within which every main equality holds; 0 if there is none."""
+        return max((each.within for each in self.verdicts if each.role == "main"), default=0)
+
+    @property
+    def words(self) -> str:
+        """The outcome in words, as those of a verdict."""
+        return outcome_words(self.outcome, self.within)
+
+    @property
+    def apart(self) -> dict[str, tuple[Verdict, ...]]:
+        """The verdicts on questions of their own, by their sentences."""
+        groups: dict[str, tuple[Verdict, ...]] = {}
+        for verdict in self.verdicts:
+            if verdict.role == "apart":
+                groups[verdict.sentence] = (*groups.get(verdict.sentence, ()), verdict)
+        return groups
 
 
-def summary(sections: Sequence[Section]) -> str:
-    """An aligned table of every verdict, for a terminal: below each sentence where it was checked.
+def joint_outcome(verdicts: Sequence[Verdict]) -> Outcome:
+    """The outcome of several verdicts together; identities that hold are no evidence.
 
-    Examples
-    --------
-    >>> verdict = Verdict(
-    ...     "Garnet",
-    ...     "8 agents are 8 times as accurate.",
-    ...     "holds",
-    ...     Estimate(7.9, 7.5, 8.3),
-    ...     "7 to 9",
-    ... )
-    >>> print(
-    ...     summary(
-    ...         [Section("a", "Linear speed-up", "N agents are N times as accurate.", (verdict,))]
-    ...     )
-    ... )
-        where    verdict   kind       value [95 % interval]   threshold
-    (a) Linear speed-up: holds
-      8 agents are 8 times as accurate.
-        Garnet   holds     measured   7.9 [7.5, 8.3]          7 to 9
-    1 holds.
+    >>> joint_outcome([Verdict("a", "One.", "holds"), Verdict("b", "One.", "cannot be told")])
+    'cannot be told'
     """
-    grouped = [_by_sentence(section) for section in sections]
-    verdicts = [one for groups in grouped for group in groups.values() for one in group]
-    head = ("where", "verdict", "kind", "value [95 % interval]", "threshold")
-    table = (f"    {line}" for line in aligned([head, *map(_cells, verdicts)], gap="   "))
-    lines = [next(table)]
-    for section, groups in zip(sections, grouped, strict=True):
-        lines.append(f"({section.claim}) {section.title}: {section.outcome}")
-        for sentence, group in groups.items():
-            lines += [f"  {sentence}", *itertools.islice(table, len(group))]
-    return "\n".join([*lines, tally(verdicts)])
-
-
-def _by_sentence(section: Section) -> dict[str, list[Verdict]]:
-    groups: dict[str, list[Verdict]] = {}
-    for verdict in section.verdicts:
-        groups.setdefault(verdict.sentence, []).append(verdict)
-    return groups
+    if "does not hold" in {verdict.outcome for verdict in verdicts}:
+        return "does not hold"
+    evidence = {verdict.outcome for verdict in verdicts if verdict.kind != "identity"}
+    return "holds" if evidence == {"holds"} else "cannot be told"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
@@ -232,16 +279,21 @@ def _identities(verdicts: Sequence[Verdict]) -> str:
     return f"Not counted: {len(found)} {what}, true by algebra{fault}."
 
 
-def _cells(verdict: Verdict) -> tuple[str, ...]:
-    return verdict.claim, verdict.outcome, verdict.kind, value_text(verdict), verdict.threshold
-
-
 def value_text(verdict: Verdict) -> str:
     """The number that was judged, with its interval if it was measured.
 
     >>> value_text(Verdict("a", "One.", "holds", Estimate(1.0, 1.0, 1.0), kind="exact"))
     '1'
+    >>> value_text(Verdict("a", "One.", "holds", Estimate(1.0, 1.0, 1.0)))
+    '1 in every run'
+    >>> value_text(Verdict("a", "One.", "holds", Estimate(math.inf, math.inf, math.inf)))
+    'none'
     """
-    if verdict.estimate is None:
+    found = verdict.estimate
+    if found is None or math.isnan(found.value):
         return ""
-    return str(verdict.estimate) if verdict.kind == "measured" else short(verdict.estimate.value)
+    if math.isinf(found.value):
+        return "none"
+    if verdict.kind != "measured":
+        return short(found.value)
+    return f"{short(found.value)} in every run" if found.low == found.high else str(found)

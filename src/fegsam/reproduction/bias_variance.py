@@ -19,18 +19,15 @@ from fegsam.history import History
 from fegsam.problem.federation import Federation
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.reproduction.problems import ALGORITHMS, Case, cases, mean_matrix
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import Case, cases, mean_matrix
 from fegsam.reproduction.runs import SHARES, exact_plateau, levels, plateau_run, run_case, sampled
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+from fegsam.reproduction.thresholds import ClaimSpec
 from fegsam.run import Engine
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """Whether the error decays geometrically to a floor."""
-    return examine(claim_spec("bias_variance", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """Whether the error decays geometrically to a floor."""
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
     for number in spec.sizes.algorithms:
@@ -143,7 +140,8 @@ def _floor_figure(number: int, series: list[Series]) -> FigureData:
     line = Series("proportional to α/N", x, series[0].y[0] * x / x[0], style="reference")
     return FigureData(
         key=f"floor-{number}",
-        title=f"{ALGORITHMS[number]}: the error that remains",
+        title="The error that remains",
+        panel=ALGORITHMS[number],
         caption="The long-run error depends on the step size and the number of agents only through "
         "their ratio.",
         x_label="step size α / agents N",
@@ -177,7 +175,8 @@ def error_curves(case: Case, spec: ClaimSpec, engine: str | Engine | None) -> Fi
         series += drawn
     return FigureData(
         key=f"decay-{case.number}",
-        title=f"{case.name}: error over time",
+        title="The error over time",
+        panel=case.name,
         caption=_curve_caption(reached),
         x_label="steps",
         y_label="squared error E‖θ − θ*‖²",

@@ -22,17 +22,13 @@ import fegsam as fg
 from fegsam.experiments.estimates import curve_estimate, mean_estimate, slope_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
+from fegsam.reproduction.thresholds import ClaimSpec, certain, fresh_seeds
 from fegsam.theory import Assumptions
 from fegsam.theory.bound.constants import constants_from
 
 
-def section(quick: bool, engine: Any = None) -> Section:
-    """The sync error, exact and sampled, under the lemma's bound."""
-    return examine(claim_spec("consensus", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """The sync error, exact and sampled, under the lemma's bound."""
     verdicts, figures = _coins(spec)
     for case in cases(spec.sizes.one_problem, spec.sizes.algorithms, kinds=spec.sizes.kinds):
         more, figure = _examine(spec, case, engine or "cpu")
@@ -163,13 +159,14 @@ def _figure(
     series.append(Series("the lemma's bound", phase, allowed, style="bound"))
     return FigureData(
         f"consensus_{case.key}",
-        case.name,
+        "The spread within a round, and the lemma's bound",
         "Spread of the agents within the last round, and what the consensus lemma allows.",
         "steps since the last averaging",
         "sync error Ω",
         "linear",
         "log",
         tuple(series),
+        panel=case.name,
     )
 
 

@@ -24,27 +24,23 @@ from fegsam.problem import examples, policies
 from fegsam.problem.federation import Problem
 from fegsam.problem.mdp import MDP
 from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.names import ALGORITHMS
 from fegsam.reproduction.problems import (
-    ALGORITHMS,
     HAVE_EXACT,
     ingredients,
     small_lake,
     smooth_features,
 )
 from fegsam.reproduction.runs import sampled
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds
+from fegsam.reproduction.thresholds import ClaimSpec, certain, fresh_seeds
 from fegsam.run import Engine, run
 from fegsam.theory.assumptions.drift import drift
 from fegsam.theory.bound.corollary import Schedule, schedule
 from fegsam.theory.bound.large_enough import LargeEnough, large_enough
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """Whether the corollary's schedule has the promised error and communication."""
-    return examine(claim_spec("corollary", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """Whether the corollary's schedule has the promised error and communication."""
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
     unusable: list[str] = []
@@ -66,11 +62,12 @@ def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
         f"{spec.claim.drift:g}, which holds for small problems with discount "
         f"{spec.sizes.discount:g}. The error is that at the random output time, averaged over its "
         "distribution.",
-        "At these T the corollary's step size violates the conditions of the theorem that it is "
+        "The rate and the number of communications are as promised. What fails is the proof: at "
+        "these T the corollary's step size violates the conditions of the theorem that it is "
         "derived from. For larger T it satisfies them. K = √T/N, for agents that differ, then "
         "satisfies them too. K = T/N, for agents that agree, does not at any large T, since "
-        "α(K − 1) grows as log T while condition c2a bounds it by a constant. The schedule works "
-        "nevertheless: the conditions are sufficient, not necessary.",
+        "α(K − 1) grows as log T, while the theorem's condition on the sync period bounds it by a "
+        "constant. The schedule works nevertheless: the conditions are sufficient, not necessary.",
         "In Q-learning on the original FrozenLake several actions are equally good. The maximum "
         "over noisy values is too large there, by the noise of one agent, since agents hardly "
         "ever average: this error does not fall with N. If each move has its own price, no two "
@@ -223,7 +220,8 @@ def _figure(number: int, series: list[Series]) -> FigureData:
     line = series[0].y[0] * (np.log(x) / x) / (np.log(x[0]) / x[0])
     return FigureData(
         key=f"corollary-{number}",
-        title=f"{ALGORITHMS[number]}: error under the corollary's schedule",
+        title="The error under the corollary's schedule",
+        panel=ALGORITHMS[number],
         caption="With the corollary's step size and sync period, the error is proportional to "
         "log(NT)/(NT).",
         x_label="samples of all agents, N T",

@@ -31,19 +31,16 @@ from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.report.verdict import Outcome
 from fegsam.reproduction.differing_agents import by_environments, by_policies
 from fegsam.reproduction.mean_q_learning import MeanQLearning
-from fegsam.reproduction.problems import ALGORITHMS, HAVE_EXACT, Case
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import HAVE_EXACT, Case
 from fegsam.reproduction.runs import estimates, exact_plateau, levels, plateau_run, sampled
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+from fegsam.reproduction.thresholds import ClaimSpec, certain
 from fegsam.run import Engine
 from fegsam.theory.small_step.small_step import small_step_law
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """The cost of local steps for agents that differ."""
-    return examine(claim_spec("heterogeneity", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """The cost of local steps for agents that differ."""
     sizes = spec.sizes
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
@@ -323,7 +320,8 @@ def _line_words(number: int) -> str:
 def _period_figure(number: int, series: list[Series]) -> FigureData:
     return FigureData(
         key=f"heterogeneity-period-{number}",
-        title=f"{ALGORITHMS[number]}: the floor of agents that differ, against the local steps",
+        title="The floor of agents that differ, against the local steps",
+        panel=ALGORITHMS[number],
         caption="The squared distance from the right answer grows as the square of K - 1."
         + _line_words(number),
         x_label="local steps K − 1",
@@ -342,7 +340,8 @@ def _epsilon_figure(number: int, series: list[Series]) -> FigureData:
     )
     return FigureData(
         key=f"heterogeneity-epsilon-{number}",
-        title=f"{ALGORITHMS[number]}: the floor of agents that differ, against their differences",
+        title="The floor of agents that differ, against their differences",
+        panel=ALGORITHMS[number],
         caption="The floor vanishes much faster than in proportion to the distance between the "
         "agents' fixed points." + _line_words(number),
         x_label="heterogeneity ε",

@@ -16,16 +16,12 @@ import fegsam as fg
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.consensus import norm_shares
 from fegsam.reproduction.corollary import setting
-from fegsam.reproduction.problems import ALGORITHMS
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.thresholds import ClaimSpec, certain
 
 
-def section(quick: bool, engine: Any = None) -> Section:
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     """The bound against the exact error; nothing is run, so `engine` is not used."""
-    return examine(claim_spec("inequality", quick))
-
-
-def examine(spec: ClaimSpec) -> Section:
     verdicts: list[Verdict] = []
     series: list[Series] = []
     for number in spec.sizes.algorithms:
@@ -34,6 +30,8 @@ def examine(spec: ClaimSpec) -> Section:
             verdicts.append(_bound(spec, number, place, points))
             if place == spec.sizes.problems[0]:
                 series += _curves(number, points)
+    chosen = "; ".join(f"N = {agents}, K = {period}" for agents, period in spec.sizes.settings)
+    shares = " and ".join(f"{share:g}" for share in spec.sizes.shares)
     figure = FigureData(
         key="inequality",
         title="The bound and the error",
@@ -51,8 +49,8 @@ def examine(spec: ClaimSpec) -> Section:
         tuple(verdicts),
         (figure,),
         (
-            f"The agents and sync periods are {spec.sizes.settings}, the step sizes "
-            f"{spec.sizes.shares} times the largest that the theorem admits, and the run lengths "
+            f"The settings are {chosen}; the step sizes are {shares} times the largest that the "
+            "theorem admits, and the run lengths "
             "go from a tenth of the time in which the bound forgets its start to 64 times it. "
             "Nothing is sampled.",
             "Q-learning is left out: its error is not known exactly, and the step sizes that the "

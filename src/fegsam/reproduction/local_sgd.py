@@ -23,19 +23,14 @@ from fegsam.reproduction.runs import ENDLESS
 from fegsam.reproduction.thresholds import (
     ClaimSpec,
     certain,
-    claim_spec,
     exponent,
     fresh_seeds,
     widest,
 )
 
 
-def section(quick: bool, engine: Any = None) -> Section:
-    """Linear speed-up on shared data, and drift on different data."""
-    return examine(claim_spec("local_sgd", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """Linear speed-up on shared data, and drift on different data."""
     speed, first = measured_speed_up(spec, engine or "cpu")
     drift, second = measured_drift(spec, engine or "cpu")
     return Section(

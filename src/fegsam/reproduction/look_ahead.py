@@ -29,17 +29,14 @@ from fegsam.experiments.estimates import (
 from fegsam.problem.federation import Problem
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.corollary import setting
-from fegsam.reproduction.problems import ALGORITHMS, relaxation
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import relaxation
 from fegsam.reproduction.runs import sampled
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, widest
-
-
-def section(quick: bool, engine: Any = None) -> Section:
-    """What a longer look-ahead changes, and what it does not."""
-    return examine(claim_spec("look_ahead", quick), engine)
+from fegsam.reproduction.thresholds import ClaimSpec, certain, fresh_seeds, widest
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """What a longer look-ahead changes, and what it does not."""
     verdicts, figure = measured_example(spec, engine or "cpu")
     verdicts.append(threshold_verdict(spec))
     figures = [figure]
@@ -96,6 +93,7 @@ def matrix_and_point(spec: ClaimSpec, horizon: int) -> tuple[float, float]:
 def first_horizon(spec: ClaimSpec) -> int:
     """The smallest n for which A in closed form is positive.
 
+    >>> from fegsam.reproduction.thresholds import claim_spec
     >>> first_horizon(claim_spec("look_ahead", True))
     2
     """
@@ -232,7 +230,8 @@ def measured_speed_up(
         series.append(sampled(group, sizes.agents, columns, group))
     return verdicts, FigureData(
         key=f"look-ahead-speed-up-{number}",
-        title=f"{ALGORITHMS[number]}: error against the number of agents, n steps ahead",
+        title="The error against the number of agents, n steps ahead",
+        panel=ALGORITHMS[number],
         caption="However far agents look ahead, the long-run error is divided by their number.",
         x_label="agents N",
         y_label="long-run squared error E‖θ − θ*‖²",

@@ -25,15 +25,11 @@ from fegsam.experiments.estimates import (
     slope_estimate,
 )
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec, fresh_seeds, widest
-
-
-def section(quick: bool, engine: Any = None) -> Section:
-    """The example against its closed form."""
-    return examine(claim_spec("lower_bound", quick), engine)
+from fegsam.reproduction.thresholds import ClaimSpec, certain, fresh_seeds, widest
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """The example against its closed form."""
     curve, figure = against_time(spec, engine or "cpu")
     return Section(
         spec.letter,

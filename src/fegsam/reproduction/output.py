@@ -17,15 +17,11 @@ from fegsam.experiments.estimates import curve_estimate, mean_estimate, ratio_es
 from fegsam.problem.federation import Problem
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, fresh_seeds
-
-
-def section(quick: bool, engine: Any = None) -> Section:
-    """Three outputs of one run."""
-    return examine(claim_spec("output", quick), engine)
+from fegsam.reproduction.thresholds import ClaimSpec, fresh_seeds
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """Three outputs of one run."""
     verdicts, figures, notes = [], [], []
     for case in cases(spec.sizes.one_problem, spec.sizes.algorithms):
         found, figure, note = _examine(spec, case, engine or "cpu")
@@ -163,10 +159,11 @@ def _figure(case: Case, ends: np.ndarray, found: Readouts, exact: list[float] | 
         series.append(Series("random time, exact", ends, exact, style="exact", group="random time"))
     return FigureData(
         f"output_{case.key}",
-        case.name,
+        "Three outputs of one run",
         "The error of three outputs after a number of steps: that at the random time is the "
         "largest, and in the end that of the weighted mean is the smallest.",
         "steps T",
         "E‖output − θ*‖²",
         series=tuple(series),
+        panel=case.name,
     )

@@ -34,9 +34,10 @@ import fegsam as fg
 from fegsam.algorithms.td import behavior_policies
 from fegsam.experiments.estimates import Estimate, mean_estimate
 from fegsam.report import FigureData, Section, Series, Verdict
+from fegsam.reproduction.names import ALGORITHMS
 from fegsam.reproduction.replay import Messages, replay
 from fegsam.reproduction.runs import estimates
-from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
+from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec
 
 _DIGITS = 9
 """Digits to which two computations of one number agree, and two different numbers do not."""
@@ -44,15 +45,11 @@ _QUESTIONS = ("steps", "rewards", "policies")
 """What the server wants to know about an agent."""
 
 
-def section(quick: bool, engine: Any = None) -> Section:
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     """The shares of an agent's data that its messages reveal.
 
     The messages come from a replay, so `engine` is not used.
     """
-    return examine(claim_spec("privacy", quick))
-
-
-def examine(spec: ClaimSpec) -> Section:
     periods = spec.sizes.sync_periods
     found = [learned(spec, period) for period in periods]
     verdicts = [
@@ -70,6 +67,7 @@ def examine(spec: ClaimSpec) -> Section:
             exact,
             f"{exact.value:.0%} of them were found to six digits, from the ratios in "
             f"{spec.sizes.td_num_steps} messages.",
+            column=ALGORITHMS[3],
         )
     )
     return Section(

@@ -26,7 +26,7 @@ import numpy as np
 import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.thresholds import ClaimSpec, certain, claim_spec
+from fegsam.reproduction.thresholds import ClaimSpec, certain
 from fegsam.theory.bound.orders import spelled
 
 
@@ -45,15 +45,11 @@ EXAMINED = (
 NAMES = {"mu_min": "1 / mu_min", "1-gamma": "1 / (1 - gamma)", "|S|": "|S|"}
 
 
-def section(quick: bool, engine: Any = None) -> Section:
+def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     """The orders, printed and corrected, against the constants and the truth.
 
     Nothing is run, so `engine` is not used.
     """
-    return examine(claim_spec("problem_size", quick))
-
-
-def examine(spec: ClaimSpec) -> Section:
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
     for parameter in NAMES:
@@ -103,6 +99,7 @@ class Growth(NamedTuple):
 def family(parameter: str, actions: int, sizes: Any) -> tuple[np.ndarray, list[fg.Federation]]:
     """The values of the parameter, towards larger problems, and the problems.
 
+    >>> from fegsam.reproduction.thresholds import claim_spec
     >>> x, problems = family("mu_min", 1, claim_spec("problem_size", True).sizes)
     >>> (
     ...     round(
@@ -218,7 +215,8 @@ def _figure(parameter: str, curves: Sequence[Growth]) -> FigureData:
         )
     return FigureData(
         key=f"problem-size-{parameter.replace('|', '').replace('_', '-').lower()}",
-        title=f"{first.algorithm}: growth with {NAMES[parameter]}",
+        title=f"{first.algorithm}: growth with the size of the problem",
+        panel=NAMES[parameter],
         caption="A constant of the theorem, the number of steps that its bound requires, and the "
         "true number of steps.",
         x_label=NAMES[parameter],

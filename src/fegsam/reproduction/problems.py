@@ -20,16 +20,9 @@ from fegsam.problem import examples, policies
 from fegsam.problem.federation import Federation, MarkovNoise, Problem, first_kinds
 from fegsam.problem.mdp import MDP
 from fegsam.reproduction.mean_q_learning import MeanQLearning
+from fegsam.reproduction.names import ALGORITHMS
 from fegsam.theory.small_step.noises import agent_noises
 
-ALGORITHMS = {
-    1: "Linear stochastic approximation",
-    2: "On-policy TD",
-    3: "Off-policy tabular TD",
-    4: "Q-learning",
-    5: "Off-policy linear TD",
-}
-"""The algorithms by their numbers in the paper."""
 HAVE_EXACT = (1, 2, 3, 5)
 """The algorithms that are linear in their parameters, so that `fegsam.exact` knows their error."""
 
@@ -131,7 +124,7 @@ def environment(place: str, tabular: bool) -> MDP:
     if place == "Grid world":
         return examples.grid_world(2, 3, discount=0.8)
     # Three by three for tables, whose rarest cell determines the speed.
-    options = {"desc": ["SFF", "FHF", "FFG"]} if tabular else {}
+    options: dict[str, Any] = {"desc": ["SFF", "FHF", "FFG"]} if tabular else {}
     return examples.from_gymnasium("FrozenLake-v1", discount=0.8, **options)
 
 

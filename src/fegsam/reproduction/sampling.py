@@ -29,18 +29,14 @@ from fegsam.experiments.estimates import (
 )
 from fegsam.report import FigureData, Section, Series, Verdict
 from fegsam.reproduction.problems import Case, cases
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, exponent, fresh_seeds, widest
+from fegsam.reproduction.thresholds import ClaimSpec, exponent, fresh_seeds, widest
 
 SAMPLINGS: tuple[Sampling, ...] = ("markov", "iid")
 NAMES = {"markov": "Markov draws", "iid": "independent draws"}
 
 
-def section(quick: bool, engine: Any = None) -> Section:
-    """The cost of memory in the noise."""
-    return examine(claim_spec("sampling", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
+    """The cost of memory in the noise."""
     samples = {kind: scalar_runs(spec, kind, engine or "cpu") for kind in SAMPLINGS}
     verdicts, figures = scalar_verdicts(spec, samples), [_scalar_figure(spec, samples)]
     for case in cases(spec.sizes.td_one_problem, (2,)):
@@ -49,9 +45,10 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "Agents that learn along a path, where each observation depends on the one before, gain as "
-        "much from averaging as agents that draw every observation independently: the error of N "
-        "agents is N times smaller, and memory costs a factor that does not depend on N.",
+        "Agents that learn along a path, where each observation depends on the one before, and "
+        "average at every step, gain as much from averaging as agents that draw every observation "
+        "independently: the error of N agents is N times smaller, and memory costs a factor that "
+        "does not depend on N. If they average rarely, memory leaves a floor besides.",
         tuple(verdicts),
         tuple(figures),
         (
@@ -184,7 +181,7 @@ def _scalar_figure(spec: ClaimSpec, samples: dict[str, Scalars]) -> FigureData:
     )
     return FigureData(
         "sampling_scalar",
-        "Memory costs a factor, not the speed-up",
+        "Averaging at every step, memory costs a factor, not the speed-up",
         "The error of the paper's scalar example, and the correlation of the average with its next "
         "noise, all fall as 1/N.",
         "agents N",
@@ -231,12 +228,13 @@ def _examine_td(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict]
     ]
     figure = FigureData(
         f"sampling_{case.key}",
-        f"{case.name}, averaging every {period} steps",
+        f"Averaging every {period} steps, memory leaves a floor",
         "With independent draws the error falls as 1/N without limit; with Markov draws it stops "
         "at the agents' common bias.",
         "agents N",
         "long-run E‖θ − θ*‖²",
         series=tuple(series),
+        panel=case.name,
     )
     return verdicts, figure
 

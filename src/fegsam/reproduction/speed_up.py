@@ -12,7 +12,8 @@ import numpy as np
 
 from fegsam.experiments.estimates import Estimate, plateau, ratio_estimate, slope_estimate, speed_up
 from fegsam.report import FigureData, Section, Series, Verdict
-from fegsam.reproduction.problems import ALGORITHMS, Case, cases
+from fegsam.reproduction.names import ALGORITHMS
+from fegsam.reproduction.problems import Case, cases
 from fegsam.reproduction.runs import (
     SHARES,
     estimates,
@@ -23,16 +24,12 @@ from fegsam.reproduction.runs import (
     run_case,
     sampled,
 )
-from fegsam.reproduction.thresholds import ClaimSpec, claim_spec, exponent
+from fegsam.reproduction.thresholds import ClaimSpec, exponent
 from fegsam.run import Engine
 
 
-def section(quick: bool, engine: str | Engine | None = None) -> Section:
-    """Whether N agents are N times as good as one."""
-    return examine(claim_spec("speed_up", quick), engine)
-
-
 def examine(spec: ClaimSpec, engine: str | Engine | None = None) -> Section:
+    """Whether N agents are N times as good as one."""
     sizes = spec.sizes
     verdicts: list[Verdict] = []
     figures: list[FigureData] = []
@@ -141,7 +138,8 @@ def _plateau_figure(number: int, series: list[Series]) -> FigureData:
     line = Series("proportional to 1/N", agents, series[0].y[0] / agents, style="reference")
     return FigureData(
         key=f"speed-up-{number}",
-        title=f"{ALGORITHMS[number]}: error against the number of agents",
+        title="The long-run error against the number of agents",
+        panel=ALGORITHMS[number],
         caption="At a fixed step size, more agents divide the long-run error, down to a floor that "
         "local steps leave.",
         x_label="agents N",

@@ -1,8 +1,8 @@
 """The thresholds of a claim, read from ``specs/<claim>.toml``, where they are set before any run.
 
-A file has the claim's letter and title, a table ``[check.<name>]`` for each check (see `Check`),
-other numbers in ``[claim]``, and the sizes of the runs in ``[quick]`` and ``[full]``; ``[both]``
-has the sizes that these share.
+A file has the claim's letter and title, the statement of the paper, the finding in one sentence, a
+table ``[check.<name>]`` for each check (see `Check`), other numbers in ``[claim]``, and the sizes
+of the runs in ``[quick]`` and ``[full]``; ``[both]`` has the sizes that these share.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from fegsam.experiments.estimates import Estimate, slope_estimate
 from fegsam.report import Verdict, judge
-from fegsam.report.verdict import Kind
+from fegsam.report.verdict import Kind, Outcome, Role
+from fegsam.reproduction.names import algorithm_of
 
 FIRST_SEED = 1_000_000
 """The first seed of the judged runs; the thresholds were chosen on the seeds from 0 on."""
@@ -52,6 +53,10 @@ RULES = {
 """The rules from which thresholds follow; a check's note adds what is special about it."""
 
 
+EQUALITIES = ("order", "equality", "remainder")
+"""The rules whose bounds lie on both sides of a claimed number."""
+
+
 @dataclass(frozen=True)
 class Check:
     """One check of a claim, as the spec states it.
@@ -71,11 +76,13 @@ class Check:
         Further remarks on the bounds.
     fails : str
         How the check can fail.
+    role : {"main", "support", "apart"}
+        As in `Verdict`.
 
     Examples
     --------
     >>> claim_spec("sampling", quick=True).checks["slope"].threshold
-    '-1.1 to -0.9'
+    'within 10 % of -1'
     """
 
     claim: str
@@ -85,11 +92,30 @@ class Check:
     rule: str
     fails: str
     note: str = ""
+    role: Role = "main"
+
+    @property
+    def target(self) -> float | None:
+        """The number that the claim says the estimate equals, in the middle of the bounds.
+
+        None for an inequality, and for a number that is claimed to be zero: no percentage measures
+        the distance from zero.
+        """
+        low, high = self.bounds
+        if self.rule not in EQUALITIES or low is None or high is None or low == -high:
+            return None
+        return round((low + high) / 2, 12)
 
     @property
     def threshold(self) -> str:
         """The bounds in words."""
-        return bounds_text(*self.bounds)
+        low, high = self.bounds
+        if self.target is not None and high is not None:
+            return f"within {100 * abs(high / self.target - 1):.3g} % of {self.target:g}"
+        if low is not None and high is not None and low <= 0 and self.rule not in EQUALITIES:
+            # The lower bound is the least value that the number can have.
+            return bounds_text(None, high)
+        return bounds_text(low, high)
 
     @property
     def source(self) -> str:
@@ -102,9 +128,13 @@ def bounds_text(low: float | None, high: float | None) -> str:
 
     >>> bounds_text(0.4, 0.6), bounds_text(2.0, None), bounds_text(None, None)
     ('0.4 to 0.6', 'at least 2', 'a finite number')
-    >>> bounds_text(0.985, 1.015)
-    '0.985 to 1.015'
+    >>> bounds_text(1.0, 1.0), bounds_text(-0.1, 0.1)
+    ('exactly 1', 'within 0.1 of 0')
     """
+    if low is not None and high is not None and low == -high:
+        return f"within {high:g} of 0"
+    if low is not None and low == high:
+        return f"exactly {high:g}"
     if low is None:
         return "a finite number" if high is None else f"at most {high:g}"
     return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
@@ -118,6 +148,14 @@ class ClaimSpec:
     ----------
     letter, title : str
         The claim's.
+    theorem : str
+        The statement of the paper, by its number.
+    finding : str
+        What the checks find, in one sentence; see `findings.finding`.
+    expected : dict
+        The outcomes of the checks that the sentence is true of, other than "holds".
+    errata : tuple of str
+        The numbers of the errata that concern the claim.
     checks : dict
         The checks by name.
     claim : namespace
@@ -136,6 +174,10 @@ class ClaimSpec:
     checks: Mapping[str, Check]
     claim: SimpleNamespace
     sizes: SimpleNamespace
+    theorem: str = ""
+    finding: str = ""
+    expected: Mapping[str, Outcome] = field(default_factory=dict)
+    errata: tuple[str, ...] = ()
 
     def resized(self, **sizes: Any) -> ClaimSpec:
         """The same thresholds with other sizes of the runs.
@@ -145,6 +187,19 @@ class ClaimSpec:
         """
         return replace(self, sizes=SimpleNamespace(**(vars(self.sizes) | sizes)))
 
+    def deepened(self, times: int) -> ClaimSpec:
+        """The same checks with `times` as many seeds and random problems: narrower intervals.
+
+        >>> claim_spec("sampling", quick=True).deepened(4).sizes.seeds
+        1200
+        """
+        counts = {
+            name: times * size
+            for name, size in vars(self.sizes).items()
+            if isinstance(size, int) and (name.endswith("seeds") or name == "problems")
+        }
+        return self.resized(**counts)
+
     def verdict(
         self,
         check: str,
@@ -153,12 +208,14 @@ class ClaimSpec:
         detail: str = "",
         *,
         kind: Kind | None = None,
+        column: str = "",
         **names: Any,
     ) -> Verdict:
         """The verdict on whether the truth lies within the bounds of a check.
 
         `names` fill in the claim's sentence. `kind` replaces the spec's, for checks whose cases are
-        partly computed and partly measured. An estimate of NaN is a number that is not known, so
+        partly computed and partly measured. `column` is the algorithm or method; by default the
+        algorithm with which `where` begins. An estimate of NaN is a number that is not known, so
         the outcome cannot be told.
 
         >>> claim_spec("sampling", quick=True).verdict(
@@ -181,6 +238,10 @@ class ClaimSpec:
             found.theorem,
             found.fails,
             found.source,
+            found.target,
+            column or algorithm_of(where),
+            found.role,
+            check,
         )
 
 
@@ -196,6 +257,10 @@ def claim_spec(name: str, quick: bool, package: str = "fegsam.reproduction") -> 
         checks,
         SimpleNamespace(**tables.get("claim", {})),
         SimpleNamespace(**sizes),
+        tables.get("theorem", ""),
+        tables.get("finding", ""),
+        tables.get("expected", {}),
+        tuple(tables.get("errata", ())),
     )
 
 

@@ -20,6 +20,22 @@ the claim, the paper's statement, how the check can fail, the threshold, and its
 It is generated from the specs in `src/fegsam/reproduction/specs`, which are fixed before any run.
 The report of a run shows the same table with the outcomes.
 
+A verdict is one of four:
+
+- *holds*: the whole interval lies within the threshold;
+- *holds within x %*: the claim is an equality, and the whole interval lies within x % of it;
+- *does not hold*: the whole interval lies outside the threshold;
+- *cannot be told*: the interval contains the threshold.
+
+A claim holds if all its checks hold, within the largest percentage of its main checks.
+One question is judged apart from its claim:
+whether the theorem's conditions admit the corollary's schedule, in (d).
+
+Finished claims are kept in the output directory.
+A run that was interrupted goes on, and the same command again takes seconds.
+`fegsam reproduce --only c --more-seeds 4 -o claim-c` runs one claim with four times the seeds,
+to decide what cannot be told.
+
 """
 _HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "source of the threshold")
 

@@ -187,12 +187,32 @@ class FigureSpec(Table):
 
     kind: Literal["error_curves", "speed_up", "tradeoff", "floor"]
     by: Text | None = None
-    """The axis that distinguishes the curves or points."""
+    """The axis that it runs over: any for floor; for error_curves the curves of a panel differ in
+    it, with one panel for each value of the others; that of speed_up and tradeoff is fixed."""
     exact: bool = True
     bound: bool = False
+    """For error_curves: draw the theorem's bound, or say that it is vacuous."""
     accuracy: Positive | None = None
+    """For speed_up: how many times sooner the error falls to this number."""
     title: Text | None = None
     caption: Text | None = None
+
+    @model_validator(mode="after")
+    def _read(self) -> FigureSpec:
+        """Refuse a key that a figure of this kind does not read."""
+        own = {"speed_up": "num_agents", "tradeoff": "sync_period"}.get(self.kind)
+        if self.by is not None and own not in (None, self.by):
+            raise ValueError(
+                f"has by = {show(self.by)}, but a figure of kind {self.kind} always runs over "
+                f"{own}: remove it, or choose kind floor or error_curves"
+            )
+        for key, kind in (("accuracy", "speed_up"), ("bound", "error_curves")):
+            if getattr(self, key) and self.kind != kind:
+                raise ValueError(
+                    f"has {key}, which a figure of kind {self.kind} does not read: remove it, or "
+                    f"choose kind {kind}"
+                )
+        return self
 
 
 class NumAgents(Table):

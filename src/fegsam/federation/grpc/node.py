@@ -18,13 +18,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from fegsam.federation.board import say
 from fegsam.federation.credentials import Tls
 from fegsam.federation.deployment import NodeSide, split_address
 from fegsam.federation.grpc import channel
 from fegsam.federation.grpc.channel import END, METHOD, PAYLOAD, PING, PONG, Pulse
 from fegsam.federation.grpc.diagnosis import diagnose
 from fegsam.federation.hosting import experiment_of, node_of
+from fegsam.federation.output import say
 from fegsam.federation.protocol.state import printable
 from fegsam.federation.protocol.wire import most_bytes
 

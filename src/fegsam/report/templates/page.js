@@ -15,24 +15,73 @@ function look(plot) {
   const text = plot.parentElement.querySelector("script").textContent.replaceAll("#000000", ink);
   const onDark = dark.matches && !root.classList.contains("printing");
   const figure = JSON.parse(onDark ? text.replaceAll("rgba(0,0,0,", "rgba(255,255,255,") : text);
-  const narrow = plot.clientWidth < 620;
   for (const axis of [figure.layout.xaxis, figure.layout.yaxis]) {
-    Object.assign(axis, { gridcolor: of("--grid"), linecolor: of("--soft"), tickcolor: of("--soft"), showline: true });
+    Object.assign(axis, { gridcolor: of("--grid"), linecolor: of("--soft"), tickcolor: of("--soft"), showline: true, ticklen: 4, tickangle: 0 });
   }
+  const widest = Math.max(...figure.layout.yaxis.ticktext.map((text) => text.length), 1);
   Object.assign(figure.layout, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
-    font: { color: ink, size: narrow ? 12 : 13, family: getComputedStyle(document.body).fontFamily },
+    font: { color: ink, size: 12, family: getComputedStyle(document.body).fontFamily },
     hoverlabel: { bgcolor: of("--raised"), bordercolor: of("--line"), font: { color: ink } },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--soft"), activecolor: ink },
+    margin: { l: 16 + 7.5 * widest, r: 14, t: 8, b: 26 },
     // A finger that scrolls past a plot must not zoom it.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
-  if (narrow) figure.layout.margin.l = 56;
-  // Long names beside the plot would take its space, so they go below it.
-  if (narrow || figure.data.some((trace) => trace.name.length > 26)) {
-    Object.assign(figure.layout.legend, { orientation: "h", yref: "container", y: 0, yanchor: "bottom", x: 0, xanchor: "left" });
-  }
+  nameCurves(plot, figure.layout);
+  const hidden = [...plot.closest("figure").querySelectorAll(".legend [aria-pressed=false]")].map((button) => button.dataset.key);
+  for (const trace of figure.data) trace.visible = !hidden.includes(trace.meta);
   return figure;
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+// The names of the curves stand at their right ends, pushed apart where they would overlap.
+function nameCurves(plot, layout) {
+  const named = layout.meta.labels;
+  if (!named.length) return;
+  const most = plot.clientWidth < 520 ? 13 : 30;
+  const boxes = named.map((label) => ({ ...label, lines: wrapped(label.text, most) }));
+  ruler.font = `12px ${layout.font.family}`;
+  const widths = boxes.flatMap((box) => box.lines.map((line) => ruler.measureText("■ " + line).width));
+  layout.margin.r = 16 + Math.max(...widths);
+  const height = plot.clientHeight - layout.margin.t - layout.margin.b;
+  const [low, high] = layout.yaxis.range;
+  for (const box of boxes) {
+    const value = layout.yaxis.type === "log" ? Math.log10(box.y) : box.y;
+    box.size = 15 * box.lines.length + 3;
+    box.top = (1 - (value - low) / (high - low)) * height - box.size / 2;
+  }
+  boxes.sort((one, other) => one.top - other.top);
+  let end = -layout.margin.t;
+  for (const box of boxes) {
+    box.top = Math.max(box.top, end);
+    end = box.top + box.size;
+  }
+  end = height;
+  for (const box of [...boxes].reverse()) {
+    box.top = Math.min(box.top, end - box.size);
+    end = box.top;
+  }
+  layout.annotations = boxes.map((box) => ({
+    xref: "paper", x: 1, xanchor: "left", xshift: 4, yref: "paper", y: 1 - (box.top + box.size / 2) / height, yanchor: "middle",
+    align: "left", showarrow: false, font: { size: 12 },
+    text: `<span style="color:${box.colour}">${box.dashed ? "╌" : "■"}</span> ` + box.lines.map(escaped).join("<br>"),
+  }));
+}
+
+function wrapped(text, most) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const last = lines.length - 1;
+    if (lines[last] && lines[last].length + word.length >= most) lines.push(word);
+    else lines[last] = lines[last] ? `${lines[last]} ${word}` : word;
+  }
+  return lines;
+}
+
+function escaped(text) {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 }
 
 function draw(plot) {
@@ -40,6 +89,8 @@ function draw(plot) {
   plot.dataset.drawn = plot.clientWidth;
   return Plotly.react(plot, data, layout, {
     displaylogo: false,
+    // The buttons would cover a small panel.
+    displayModeBar: !plot.closest(".several"),
     // Listed explicitly: Plotly's default buttons include one that uploads the figure.
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: plot.dataset.key },
@@ -71,8 +122,11 @@ function show(index, focus) {
 }
 
 function follow(focus) {
-  const index = panels.findIndex((panel) => "#" + panel.id === location.hash);
+  const target = document.getElementById(location.hash.slice(1));
+  const index = panels.findIndex((panel) => panel.contains(target));
   show(Math.max(index, 0), focus);
+  // A place within a panel, such as an erratum, was hidden when the browser looked for it.
+  if (target && !panels.includes(target)) target.scrollIntoView();
 }
 
 function open(index, focus) {
@@ -90,6 +144,14 @@ tabs.forEach((tab, k) => {
     open((moves[event.key] + tabs.length) % tabs.length, true);
   });
 });
+
+// Press a name of a legend to hide or show its curves in every panel of the figure.
+for (const button of document.querySelectorAll(".legend button")) {
+  button.addEventListener("click", () => {
+    button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") === "false"));
+    for (const plot of button.closest("figure").querySelectorAll(".plot")) draw(plot);
+  });
+}
 
 // A table of the numbers, for readers who cannot see or point: read from the file that the link downloads.
 for (const details of document.querySelectorAll("details[data-numbers]")) {

@@ -99,9 +99,10 @@ class LargeEnough:
         decades = self.log_fails_from / math.log(10)
         first = f"{10**decades:.3g}" if decades < 12 else f"10^{decades:.4g}"
         return (
-            f"c2a asks for alpha (K - 1) <= {self.limit:.3g}, but alpha (K - 1) >= 4 log(N T) / "
-            f"(phi_2 N) = {least:.3g} at T = {first}, N = {self.num_agents}, phi_2 = "
-            f"{self.drift:.3g}, and that grows with T: it fails for every larger T"
+            "the condition on the sync period (c2a, the first line of eq. alpha_const_2) asks for "
+            f"alpha (K - 1) <= {self.limit:.3g}, but alpha (K - 1) >= 4 log(N T) / (phi_2 N) = "
+            f"{least:.3g} at T = {first}, N = {self.num_agents}, phi_2 = {self.drift:.3g}, and "
+            "that grows with T: it fails for every larger T"
         )
 
 
