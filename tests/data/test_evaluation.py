@@ -8,7 +8,7 @@ import pytest
 
 import fegsam as fg
 from fegsam import ProblemError
-from fegsam.data import Evaluation
+from fegsam import Evaluation
 
 
 class Coins(gymnasium.Env):

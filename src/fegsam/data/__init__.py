@@ -9,7 +9,6 @@ from fegsam.data.estimates import (
     fitted_q_evaluation,
     weighted_importance_sampling,
 )
-from fegsam.data.evaluation import Evaluation
 from fegsam.data.facts import TruncationWarning, summarise_rows, warn_of_truncation
 from fegsam.data.holding import Split, SplitReader, hold_out, read_held_out
 from fegsam.data.live_reader import LiveReader
@@ -22,7 +21,6 @@ from fegsam.data.spool_reader import SpoolReader
 from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
-    "Evaluation",
     "FittedQ",
     "HeldOut",
     "LiveReader",

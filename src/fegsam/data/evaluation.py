@@ -45,7 +45,7 @@ class Evaluation:
     >>> down_then_right[[0, 4], 1] = down_then_right[[8, 9], [2, 1]] = 1.0
     >>> down_then_right[[13, 14], 2] = 1.0
     >>> params = np.stack([np.zeros(64), down_then_right.ravel()])
-    >>> fg.data.Evaluation(episodes=2).measure(lake, params)["greedy_return"]
+    >>> fg.Evaluation(episodes=2).measure(lake, params)["greedy_return"]
     array([0., 1.])
     """
 

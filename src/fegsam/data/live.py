@@ -101,7 +101,7 @@ class LiveSource:
         )
 
     @property
-    def name(self) -> str:
+    def env_name(self) -> str:
         """The name of the environment in messages."""
         return name_of(self.env)
 
@@ -118,7 +118,7 @@ class LiveSource:
         """
         table = None if callable(self.policy) else np.asarray(self.policy)
         numbered = None if self.index is None or table is None else table.shape[0]
-        found = spaces_of(self.name, self.make() if made is None else made, numbered)
+        found = spaces_of(self.env_name, self.make() if made is None else made, numbered)
         if table is None:
             return found
         needed = (1 if found.num_states is None else found.num_states, found.num_actions)
@@ -126,12 +126,12 @@ class LiveSource:
             return found
         if found.num_states is None:
             raise ProblemError(
-                f"policy has shape {table.shape}, but {self.name} has observations of shape "
+                f"policy has shape {table.shape}, but {self.env_name} has observations of shape "
                 f"{found.shape} and {needed[1]} actions: give a function of observations, shape "
                 f"{needed} for the same probabilities everywhere, or index="
             )
         raise ProblemError(
-            f"policy has shape {table.shape}, but {self.name} has {needed[0]} states and "
+            f"policy has shape {table.shape}, but {self.env_name} has {needed[0]} states and "
             f"{needed[1]} actions: give shape {needed}"
         )
 
@@ -156,7 +156,7 @@ class LiveSource:
         made = self.make()
         spaces = self.spaces(made)
         live = Live(
-            f"{self.name}, agent {agent}",
+            f"{self.env_name}, agent {agent}",
             made,
             spaces,
             ActionWords(spaces.num_actions, seed, agent),
