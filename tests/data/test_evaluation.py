@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import fegsam as fg
-from fegsam import ProblemError
-from fegsam import Evaluation
+from fegsam import Evaluation, ProblemError
 
 
 class Coins(gymnasium.Env):
