@@ -386,7 +386,7 @@ def _plan(given: argparse.Namespace) -> int:
 
     study = load_study(given.spec, trust=given.trust or None)
     cell = max(study.cells(), key=lambda cell: cell.num_agents)
-    problem, algorithm = cell.build()
+    problem, algorithm = cell.build_simulated()
     wanted = {"accuracy": given.accuracy, "goal": given.goal, "budget": given.budget}
     if given.methods is None:
         found = plan(problem, algorithm, **wanted)
