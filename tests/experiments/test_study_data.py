@@ -250,3 +250,69 @@ def test_a_page_shows_the_error_from_a_fixed_point_that_is_given(folder, executo
     assert main(["report", str(folder / "out")]) == 0
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "no error to show" not in page
+
+
+LIVE = """
+[study]
+name = "lake"
+seeds = 2
+engine = "reference"
+[problem]
+generator = "live"
+env_id = "FrozenLake-v1"
+options = {is_slippery = false}
+discount = 0.9
+[problem.behavior]
+kind = "random"
+count = 2
+seed = 4
+[algorithm]
+name = "q_learning"
+[run]
+num_steps = 40
+[grid]
+num_agents = [1, 3]
+sync_period = 10
+step_size = 0.5
+"""
+
+
+def test_a_cell_in_a_live_environment_is_the_run_that_it_describes(
+    tmp_path, assert_same_bits
+) -> None:
+    pytest.importorskip("gymnasium")
+    cell = study_of(tmp_path, LIVE).cells()[1]
+    sources = [
+        fg.LiveSource("FrozenLake-v1", policy, options={"is_slippery": False})
+        for policy in fg.policies.random(16, 4, 2, 4)
+    ]
+    data = fg.DataFederation(sources, discount=0.9, num_agents=3)
+    settings = {"step_size": 0.5, "sync_period": 10, "num_steps": 40, "seeds": [0, 1]}
+    assert_same_bits(cell.run(), fg.run(data, fg.QLearning(), engine="reference", **settings))
+
+
+def test_an_environment_of_vectors_has_features_and_one_row_of_probabilities(tmp_path) -> None:
+    pytest.importorskip("gymnasium")
+    text = LIVE.replace("FrozenLake-v1", "CartPole-v1").replace("options", "#")
+    text = text.replace("q_learning", "on_policy_td").replace('"random"\ncount', '"uniform"\n#')
+    text = text.replace("seed = 4", "")
+    text += '[problem.features]\nkind = "columns"\nwidth = 4\n'
+    history = study_of(tmp_path, text).cells()[1].run()
+    assert history.data.final_params.shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("FrozenLake-v1", "FrozenLike-v1", r"problem cannot be used \(Gymnasium cannot make"),
+        ("FrozenLake-v1", "my.module:Lake-v1", r"would run the Gymnasium environment my\.module"),
+        ('[problem.behavior]\nkind = "random"\ncount = 2\nseed = 4', "", r"behavior is missing"),
+        ("discount = 0.9", "discount = 0.9\nends = 'go'", r"problem\.ends is 'go'"),
+        ("q_learning", "off_policy_tabular_td", r"off_policy_tabular_td.*target"),
+    ],
+)
+def test_an_error_of_a_live_study_names_its_key(tmp_path, old, new, sentence) -> None:
+    pytest.importorskip("gymnasium")
+    with pytest.raises(ProblemError, match=sentence) as caught:
+        study_of(tmp_path, LIVE.replace(old, new))
+    assert str(caught.value).count("\n") == 0

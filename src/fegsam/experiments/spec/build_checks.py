@@ -158,15 +158,17 @@ def _require_data_tables(cell: Cell, problem: fg.DataFederation) -> None:
         raise ProblemError(f"{spec.name} needs a [problem] with generator = 'noise': choose one")
     if "features" in spec.needs and problem.features is None:
         raise ProblemError(f"{spec.name} needs the table [problem.features]: add it")
-    sizes = {"states": problem.num_states, "actions": problem.num_actions}
-    if spec.name != "q_learning":
-        del sizes["actions"]
-    missing = [name for name, size in sizes.items() if size is None]
-    if missing and "features" not in spec.needs:
-        raise ProblemError(
-            f"{spec.name} learns a table and needs the number of {missing[0]}: add {missing[0]} to "
-            "[problem]"
-        )
+    off_policy = "target" in spec.needs and spec.name != "on_policy_td"
+    if off_policy and problem.target_policy is None and not problem.logs:
+        raise ProblemError(f"{spec.name} needs the table [problem.target]: add it")
+    wanted = []
+    if "features" not in spec.needs and problem.num_states is None:
+        wanted.append("states")
+    if "target" not in spec.needs and problem.num_actions is None:
+        wanted.append("actions")
+    if wanted:
+        name = wanted[0]
+        raise ProblemError(f"{spec.name} needs the number of {name}: add {name} to [problem]")
 
 
 def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:

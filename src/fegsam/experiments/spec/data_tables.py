@@ -55,7 +55,17 @@ class Log(Data):
     """What to do with a truncated episode that lacks its last observation."""
 
 
-DATA: dict[str, type[tables.Environment]] = {"log": Log}
+class Live(Data):
+    """A Gymnasium environment that runs while its agents learn; any number of agents use it."""
+
+    env_id: Text
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of ``gymnasium.make``."""
+    ends: Literal["stop", "restart"] = "stop"
+    """What follows an episode that terminated: nothing, or the next episode."""
+
+
+DATA: dict[str, type[tables.Environment]] = {"log": Log, "live": Live}
 """The generators of data."""
 
 
@@ -70,6 +80,14 @@ LOG_BEHAVIORS: dict[str, type[tables.Policies]] = {
     "table": tables.PolicyTable,
 }
 """The policy that chose the actions of a log without `behavior_probability`."""
+LIVE_BEHAVIORS: dict[str, type[tables.Policies]] = {
+    "uniform": tables.Uniform,
+    "random": tables.RandomPolicies,
+    "epsilon_greedy": tables.EpsilonGreedy,
+    "table": tables.PolicyTable,
+    "function": FunctionPolicy,
+}
+"""The policies by which agents act in a live environment, one per kind of agent."""
 DATA_TARGETS: dict[str, type[tables.Policies]] = {
     **tables.TARGETS,
     "function": FunctionPolicy,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.spec.data_tables import FunctionFeatures, FunctionPolicy
+from fegsam.experiments.spec.data_tables import FunctionFeatures, FunctionPolicy, Live
 from fegsam.experiments.spec.problem_tables import Gymnasium
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, OwnAlgorithm, OwnRule
 
@@ -52,8 +52,8 @@ def code_of(cell: Cell) -> Iterator[Code]:
         if isinstance(table, FunctionPolicy | FunctionFeatures):
             named = table.function
             yield Code(f"{named.path}:{named.name}", own=not named.stored)
-    if isinstance(cell.problem.environment, Gymnasium):
-        env_id = cell.problem.environment.env_id
+    if isinstance(problem.environment, Gymnasium | Live):
+        env_id = problem.environment.env_id
         yield Code(f"the Gymnasium environment {env_id}", own=":" not in env_id)
 
 

@@ -148,7 +148,8 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
 def _inner_models(environment: tables.Environment) -> dict[str, dict[str, type[Any]]]:
     """The models of [problem.behavior], [problem.target] and [problem.features], by kind."""
     if isinstance(environment, data.Data):
-        found = data.LOG_BEHAVIORS, data.DATA_TARGETS, data.DATA_FEATURES
+        acting = data.LIVE_BEHAVIORS if isinstance(environment, data.Live) else data.LOG_BEHAVIORS
+        found = acting, data.DATA_TARGETS, data.DATA_FEATURES
     else:
         found = tables.BEHAVIORS, tables.TARGETS, tables.FEATURES
     return dict(zip(("behavior", "target", "features"), found, strict=True))
@@ -178,6 +179,7 @@ _OF_FIELDS: dict[str, type[Any]] = {
     "on_policy_td": fg.OnPolicyTD,
     "off_policy_tabular_td": fg.OffPolicyTabularTD,
     "q_learning": fg.QLearning,
+    "linear_q_learning": fg.LinearQLearning,
     "off_policy_linear_td": fg.OffPolicyLinearTD,
     "tdc": fg.TDC,
 }
