@@ -45,7 +45,7 @@ def build_data(
         num_states=sizes[0],
         num_actions=sizes[1],
         target_policy=None if target is None else _target(target, sizes),
-        features=None if features is None else _map(features),
+        features=None if features is None else build_features(features),
     )
 
 
@@ -106,7 +106,16 @@ def _tables(spec: tables.Policies, sizes: Sizes, key: str, num_agents: int) -> n
     return build_policies(spec, (states, actions), unknown, None, num_agents)
 
 
-def _map(spec: tables.Features) -> FeatureMap:
+def action_count(environment: data.Data) -> int | None:
+    """A, as far as it is known; a live environment is made for this."""
+    if isinstance(environment, data.Live):
+        made = make(environment.env_id, environment.options)
+        return spaces_of(environment.env_id, made, None).num_actions
+    return environment.actions if isinstance(environment, data.Log) else None
+
+
+def build_features(spec: tables.Features) -> FeatureMap:
+    """The features of observations that a spec describes."""
     if isinstance(spec, data.FunctionFeatures):
         return fg.features.function(load_function(spec.function, "function"), spec.dim)
     if isinstance(spec, tables.FeatureTable):
