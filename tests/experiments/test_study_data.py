@@ -35,7 +35,7 @@ passes = 2
 [algorithm]
 name = "q_learning"
 [run]
-num_steps = 60
+num_steps = 200
 [grid]
 num_agents = 2
 sync_period = [1, 10]
@@ -46,12 +46,12 @@ VECTORS = 'columns = {observation = ["x", "y"]}'
 
 
 def write_log(folder: pathlib.Path, seed: int = 0) -> pathlib.Path:
-    """Two wards with 50 transitions each, in episodes of 5; x and y are numbers of the state."""
+    """Two wards with 150 transitions each, in episodes of 5; x and y are numbers of the state."""
     parts = []
     for ward in range(2):
         policy = fg.policies.uniform(5, 2)
         path = fg.data.simulate_log(
-            folder / "part.parquet", MDP, policy, episodes=10, length=5, seed=seed + ward
+            folder / "part.parquet", MDP, policy, episodes=30, length=5, seed=seed + ward
         )
         table = pq.read_table(path)
         episodes = np.array(table["episode"]) + 100 * ward
@@ -86,7 +86,7 @@ def test_a_cell_is_the_run_that_it_describes(folder, assert_same_bits) -> None:
     cell = study_of(folder).cells()[2]
     source = fg.LogSource(folder / "log.parquet", by="ward", passes=2)
     data = fg.DataFederation(source, discount=0.8, num_agents=2, num_states=5, num_actions=2)
-    settings = {"step_size": 0.1, "sync_period": 10, "num_steps": 60, "seeds": [3]}
+    settings = {"step_size": 0.1, "sync_period": 10, "num_steps": 200, "seeds": [3]}
     assert_same_bits(cell.run(), fg.run(data, fg.QLearning(), engine="reference", **settings))
 
 
@@ -187,7 +187,7 @@ def test_a_changed_log_is_not_mixed_with_old_results(folder, executor) -> None:
         ("log.parquet", "log.txt", r"problem\.path .*a log is a \.parquet or a \.csv file"),
         ("states = 5", "states = 4", r"problem\.path cannot be used \(.*observation is 4"),
         ("states = 5", "", r"algorithm\.name is 'q_learning', which .*needs the number of states"),
-        ("passes = 2", "passes = 1", r"50 transitions for num_steps 60: .*passes=2"),
+        ("passes = 2", "passes = 1", r"150 transitions for num_steps 200: .*passes=2"),
         ("passes = 2", "passs = 2", r"problem\.passs is not a known key .*'passes'"),
         ('by = "ward"', 'by = "room"', r"problem.* there is no column 'room' to split by"),
         ("q_learning", "on_policy_td", r"needs the table \[problem\.features\]"),
@@ -235,6 +235,7 @@ def test_a_page_claims_no_error_where_none_is_known(folder, executor) -> None:
     assert main(["report", str(folder / "out")]) == 0
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "so there is no error to show" in page
+    assert "mean update on held-out episodes" in page
     assert "none is known: speed_up" in page
     labels = re.findall(r'role="img" aria-label="([^"]*)"></div>', page)
     assert any("how good the average is" in label for label in labels)
@@ -291,6 +292,13 @@ def test_a_cell_in_a_live_environment_is_the_run_that_it_describes(
     assert_same_bits(cell.run(), fg.run(data, fg.QLearning(), engine="reference", **settings))
 
 
+def test_the_greedy_policy_is_tried_where_the_study_asks_for_it(tmp_path) -> None:
+    pytest.importorskip("gymnasium")
+    text = LIVE + "[problem.evaluation]\nepisodes = 3\nlongest = 20\n"
+    history = study_of(tmp_path, text.replace("num_steps = 40", "num_steps = 4")).cells()[0].run()
+    assert history.data.greedy_return.shape == history.data.squared_error.shape
+
+
 def test_an_environment_of_vectors_has_features_and_one_row_of_probabilities(tmp_path) -> None:
     pytest.importorskip("gymnasium")
     text = LIVE.replace("FrozenLake-v1", "CartPole-v1").replace("options", "#")
@@ -308,6 +316,11 @@ def test_an_environment_of_vectors_has_features_and_one_row_of_probabilities(tmp
         ("FrozenLake-v1", "my.module:Lake-v1", r"would run the Gymnasium environment my\.module"),
         ('[problem.behavior]\nkind = "random"\ncount = 2\nseed = 4', "", r"behavior is missing"),
         ("discount = 0.9", "discount = 0.9\nends = 'go'", r"problem\.ends is 'go'"),
+        (
+            "[run]",
+            "[problem.evaluation]\nepisodes = 1\n[run]",
+            r"problem\.evaluation\.episodes is 1",
+        ),
         ("q_learning", "off_policy_tabular_td", r"off_policy_tabular_td.*target"),
     ],
 )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 import fegsam as fg
 from fegsam.data.environments import make, spaces_of
+from fegsam.data.evaluation import Evaluation
 from fegsam.data.federation import Source
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec import data_tables as data
@@ -27,6 +28,7 @@ def build_data(
     behavior: tables.Policies | None,
     target: tables.Policies | None,
     features: tables.Features | None,
+    evaluation: data.EvaluationTable | None,
     num_agents: int,
     assignment: np.ndarray | None,
 ) -> fg.DataFederation:
@@ -46,6 +48,8 @@ def build_data(
         num_actions=sizes[1],
         target_policy=None if target is None else _target(target, sizes),
         features=None if features is None else build_features(features),
+        held_out=environment.held_out,
+        evaluation=None if evaluation is None else Evaluation(**evaluation.model_dump()),
     )
 
 

@@ -14,6 +14,8 @@ from fegsam.experiments.spec.tables import (
     Logged,
     Open,
     Positive,
+    Seed,
+    Table,
     Text,
     model_validator,
 )
@@ -36,6 +38,8 @@ class Data(tables.Environment):
 
     discount: Open
     """Of what follows a transition that does not end its episode."""
+    held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """The share of episodes that measure what is learned instead of teaching it."""
 
 
 class Log(Data):
@@ -67,6 +71,17 @@ class Live(Data):
 
 DATA: dict[str, type[tables.Environment]] = {"log": Log, "live": Live}
 """The generators of data."""
+
+
+class EvaluationTable(Table):
+    """[problem.evaluation]: episodes of the greedy policy in the live environment."""
+
+    episodes: Annotated[int, Field(ge=2, le=10**6)] = 200
+    seed: Seed = 0
+    discount: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """What a reward one step later is worth."""
+    longest: Count = 10_000
+    """An episode that has not ended is cut after this number of steps."""
 
 
 class FunctionPolicy(tables.Policies):

@@ -68,6 +68,7 @@ class ProblemSpec:
     target: tables.Policies | None = None
     features: tables.Features | None = None
     environments: tables.Environments | None = None
+    evaluation: data.EvaluationTable | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -86,8 +87,8 @@ class ProblemSpec:
         environment = self.environment
         assigned = _assignment(environment.assignment, num_agents)
         if isinstance(environment, data.Data):
-            tables_of_data = self.behavior, self.target, self.features
-            return build_data(environment, *tables_of_data, num_agents, assigned)
+            inner = self.behavior, self.target, self.features, self.evaluation
+            return build_data(environment, *inner, num_agents, assigned)
         assert isinstance(environment, tables.Simulated)
         common: dict[str, Any] = {"num_agents": num_agents, "assignment": assigned}
         if environment.initial_distribution is not None:
@@ -120,9 +121,8 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     if not isinstance(table, dict):
         raise source.error(("problem",), "is not a table: write [problem]")
     table = _expanded(source, dict(table))
-    inner = {
-        name: table.pop(name, None) for name in ("behavior", "target", "features", "environments")
-    }
+    names = "behavior", "target", "features", "environments", "evaluation"
+    inner = {name: table.pop(name, None) for name in names}
     environment = source.choose(table, tables.ENVIRONMENTS | data.DATA, ("problem",), moved)
     for name, value in inner.items():
         if value is not None and isinstance(environment, tables.Noise):
@@ -131,17 +131,19 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     if inner["environments"] is not None and isinstance(environment, data.Data):
         what = "changes an MDP, but the agents learn from data: drop it"
         raise source.error(("problem", "environments"), what)
+    if inner["evaluation"] is not None and not isinstance(environment, data.Live):
+        what = "tries policies in a live environment, and the problem has none: drop it"
+        raise source.error(("problem", "evaluation"), what)
     models = _inner_models(environment)
     chosen: dict[str, Any] = {
         name: source.choose(inner[name], kinds, ("problem", name), moved)
         for name, kinds in models.items()
         if inner[name] is not None
     }
-    if inner["environments"] is not None:
-        key = ("problem", "environments")
-        chosen["environments"] = source.check(
-            inner["environments"], tables.Environments, key, moved
-        )
+    plain = {"environments": tables.Environments, "evaluation": data.EvaluationTable}
+    for name, model in plain.items():
+        if inner[name] is not None:
+            chosen[name] = source.check(inner[name], model, ("problem", name), moved)
     return ProblemSpec(environment, **chosen)
 
 

@@ -1,8 +1,9 @@
 """A study as a TOML file: `load_study` reads and checks it, `Study.cells` lists its cells.
 
     [study]      name, title, seeds (a number or a list), engine
-    [problem]    generator and its arguments; initial_distribution, assignment
-    [problem.behavior], [problem.target], [problem.features], [problem.environments]
+    [problem]    generator and its arguments; initial_distribution (not for data), assignment
+    [problem.behavior], [problem.target], [problem.features], [problem.environments],
+    [problem.evaluation]
     [methods.NAME]
                  average, correction, server, participation, rounding, local_steps
     [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for your own rule
