@@ -235,7 +235,7 @@ def test_a_page_claims_no_error_where_none_is_known(folder, executor) -> None:
     assert main(["report", str(folder / "out")]) == 0
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "so there is no error to show" in page
-    assert "mean update on held-out episodes" in page
+    assert "squared TD error on held-out episodes" in page
     assert "none is known: speed_up" in page
     labels = re.findall(r'role="img" aria-label="([^"]*)"></div>', page)
     assert any("how good the average is" in label for label in labels)

@@ -21,14 +21,48 @@ _ERRORS = ("squared_error", "squared_error_2", "value_error")
 _DEVIATION = "_standard_error"
 _NORMAL = 1.96
 """Standard errors on either side of a 95 % interval."""
-_CAPTIONS = {
-    "sync_error": "How far the agents are from their average. It does not tell how good the "
-    "average is.",
-    "residual": "The mean update on held-out episodes, squared. It is zero in mean at the fixed "
-    "point.",
-    "distance_to_estimate": "The squared distance of the average from what held-out episodes give.",
-    "greedy_return": "The mean return of the greedy policy.",
+_WORDS = {
+    "residual": (
+        "residual on held-out episodes",
+        "The mean update on held-out episodes, squared. It is zero in mean at the fixed point.",
+    ),
+    "distance_to_estimate": (
+        "squared distance from an estimate",
+        "The squared distance of the average from the solution on held-out episodes.",
+    ),
+    "td_error": (
+        "squared TD error",
+        "The squared TD error on held-out episodes. It is not zero at the fixed point, either.",
+    ),
+    "start_value": (
+        "value of the start",
+        "The learned value of the first observations of held-out episodes.",
+    ),
+    "return_error": (
+        "squared error of returns",
+        "The squared difference of the learned values from the returns of held-out episodes.",
+    ),
+    "ope_return": (
+        "estimated return",
+        "The return of the policy, estimated from held-out episodes by weighted importance "
+        "sampling.",
+    ),
+    "ope_return_robust": (
+        "estimated return, doubly robust",
+        "The return of the policy, estimated from held-out episodes by the doubly robust estimate.",
+    ),
+    "greedy_return": (
+        "return of the greedy policy",
+        "The mean return of the greedy policy in its own episodes.",
+    ),
+    "sync_error": (
+        "squared distance of the agents from their average",
+        "How far the agents are from their average. It does not tell how good the average is.",
+    ),
 }
+"""What each quantity is, and the caption of its figure."""
+_DISTANCES = ("residual", "distance_to_estimate", "td_error", "return_error", "sync_error")
+"""Quantities that fall by orders of magnitude."""
 
 
 def error_is_unknown(results: Results) -> bool:
@@ -49,44 +83,34 @@ def lead(figures: tuple[FigureData, ...]) -> str:
 def measure_figures(results: Results, label: Callable[[Cell], str]) -> tuple[FigureData, ...]:
     """A figure for each quantity that the histories have over time."""
     histories = {cell: results.history(cell) for cell in results.cells}
-    names: dict[str, str] = {}
-    for history in histories.values():
-        names |= _measured(history)
-    return tuple(
-        _figure(place, name, words, histories, label)
-        for place, (name, words) in enumerate(names.items(), 1)
-    )
+    found = dict.fromkeys(name for each in histories.values() for name in _measured(each))
+    # The agents' distance from their average says least, so it comes last.
+    names = sorted(found, key="sync_error".__eq__)
+    return tuple(_figure(place, name, histories, label) for place, name in enumerate(names, 1))
 
 
-def _measured(history: History) -> dict[str, str]:
-    """What each quantity is, in words; the agents' distance from their average comes last."""
-    found = {
-        str(name): str(values.attrs.get("long_name", str(name).replace("_", " ")))
+def _measured(history: History) -> list[str]:
+    """The names of what was measured over time."""
+    return [
+        str(name)
         for name, values in history.data.data_vars.items()
         if values.dims == ("seed", "time")
         and name not in _ERRORS
         and not str(name).endswith(_DEVIATION)
         and np.isfinite(values.values).any()
-    }
-    return dict(sorted(found.items(), key=lambda each: each[0] == "sync_error"))
+    ]
 
 
 def _figure(
-    place: int,
-    name: str,
-    words: str,
-    histories: Mapping[Cell, History],
-    label: Callable[[Cell], str],
+    place: int, name: str, histories: Mapping[Cell, History], label: Callable[[Cell], str]
 ) -> FigureData:
-    series = [
+    plain = name.replace("_", " ")
+    words, caption = _WORDS.get(name, (plain, f"{plain[:1].upper()}{plain[1:]} over time."))
+    series = tuple(
         _series(label(cell) or words, history.data, name)
         for cell, history in histories.items()
         if name in history.data
-    ]
-    lowest = min(float(np.nanmin(np.append(each.y, np.inf))) for each in series)
-    caption = _CAPTIONS.get(name, f"{words[:1].upper()}{words[1:]} over time.")
-    # A distance that is zero at the start, when the agents are equal, is left out by a log axis.
-    scale = "log" if lowest > 0 or name == "sync_error" else "linear"
+    )
     return FigureData(
         f"{place}-{name.replace('_', '-')}",
         f"{words[:1].upper()}{words[1:]}",
@@ -94,8 +118,9 @@ def _figure(
         "steps of each agent",
         words,
         "linear",
-        scale,
-        tuple(series),
+        # A log axis leaves out what is not above zero.
+        "log" if name in _DISTANCES else "linear",
+        series,
     )
 
 
