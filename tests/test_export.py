@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -45,7 +46,7 @@ def outside(folder: pathlib.Path, expression: str):
 def test_a_table_is_the_same_outside(tmp_path) -> None:
     history = history_of(fg.QLearning())
     history.save(tmp_path / "history.nc")
-    command = ["export", str(tmp_path / "history.nc"), "--actions", "3", "--seed", "7"]
+    command = ["export", str(tmp_path / "history.nc"), "--seed", "7"]
     assert main([*command, "-o", str(tmp_path / "learned.py")]) == 0
     table = history.data.final_params.values[1].reshape(5, 3)
     assert outside(tmp_path, "[learned.action_values(s) for s in range(5)]") == table.tolist()
@@ -113,7 +114,6 @@ def test_a_cell_of_a_study_on_a_log_is_exported_with_its_features(tmp_path) -> N
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({}, "the number of actions is not known"),
         ({"num_actions": 4}, "15 weights are not those of 4 actions"),
         ({"num_actions": 3, "seed": 3}, "seed is 3, which the run does not have"),
     ],
@@ -124,6 +124,10 @@ def test_what_is_missing_is_said_in_a_sentence(given, sentence) -> None:
 
 
 def test_what_cannot_be_exported_says_so(tmp_path) -> None:
+    linear = history_of(fg.LinearQLearning(), np.eye(5), fixed_point=np.zeros(15))
+    old = fg.History(linear.data, dataclasses.replace(linear.settings, num_actions=0))
+    with pytest.raises(ProblemError, match="the number of actions is not known"):
+        learned_by(old, features=fg.features.one_hot(5))
     history = history_of(fg.OnPolicyTD(), np.eye(5))
     with pytest.raises(ProblemError, match="features, which are not known"):
         learned_by(history)

@@ -78,7 +78,7 @@ def learned_by(
     features : FeatureMap, optional
         The features of a linear algorithm.
     num_actions : int, optional
-        A, for action values.
+        A, for action values; needed only where the history does not know it.
     seed : int, optional
         One of the run's seeds; the first by default.
 
@@ -88,7 +88,7 @@ def learned_by(
     >>> fed = fg.Federation(fg.examples.two_state(), fg.policies.uniform(2, 2), num_agents=4)
     >>> history = fg.run(fed, fg.QLearning(), step_size=0.1, sync_period=5, num_steps=1000)
     >>> model = {}
-    >>> exec(learned_by(history, num_actions=2).module(), model)
+    >>> exec(learned_by(history).module(), model)
     >>> model["action_values"](1) == history.data.final_params.values[0, 2:].tolist()
     True
     """
@@ -105,6 +105,7 @@ def learned_by(
         weights = weights[: len(weights) // 2]
     actions = 1
     if kind == "action values":
+        num_actions = num_actions or settings.num_actions or None
         if num_actions is None:
             raise ProblemError(
                 f"{name} learns action values and the number of actions is not known; give it "
