@@ -12,9 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 import fegsam as fg
+from fegsam.algorithms.on_data import needs_of
 from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import load_array
+from fegsam.experiments.spec.data_tables import Data
 from fegsam.experiments.spec.foreign_code import Trust, check_trust
 from fegsam.experiments.spec.problems import ProblemSpec, build_algorithm
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
@@ -155,10 +158,25 @@ class Cell:
             return np.unique([0, *growing, self.num_steps])
         return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
 
-    def build(self) -> tuple[Problem, Algorithm]:
+    def build(self) -> tuple[Problem | fg.DataFederation, Algorithm]:
         """The problem and the algorithm; `TrustError` if that would run code without permission."""
         check_trust(self)
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
+
+    def build_simulated(self) -> tuple[Problem, Algorithm]:
+        """As `build`, for what needs a problem that is known: a `ProblemError` if it is data."""
+        problem, algorithm = self.build()
+        if isinstance(problem, fg.DataFederation):
+            raise ProblemError(
+                f"problem.generator is {self.problem.environment.generator!r}, of which only data "
+                "is known: choose the generator of an MDP for this."
+            )
+        return problem, algorithm
+
+    @property
+    def on_data(self) -> bool:
+        """Whether its agents learn from logs or live environments."""
+        return isinstance(self.problem.environment, Data)
 
     def arguments(self, dimension: int) -> dict[str, Any]:
         """The arguments of `fegsam.run` other than problem, algorithm and engine.
@@ -189,10 +207,13 @@ class Cell:
     def run(self, engine: Any = None) -> fg.History:
         """Run the cell, on `engine` or by default on its own."""
         problem, algorithm = self.build()
-        check_algorithm(algorithm, problem)
-        return fg.run(
-            problem,
-            algorithm,
-            engine=engine or self.engine,
-            **self.arguments(algorithm.dimension(problem)),
-        )
+        dimension = dimension_of(algorithm, problem)
+        return fg.run(problem, algorithm, engine=engine or self.engine, **self.arguments(dimension))
+
+
+def dimension_of(algorithm: Algorithm, problem: Problem | fg.DataFederation) -> int:
+    """d, the number of parameters; an error if the algorithm does not fit the problem."""
+    if isinstance(problem, fg.DataFederation):
+        return needs_of(algorithm, problem).dimension
+    check_algorithm(algorithm, problem)
+    return algorithm.dimension(problem)

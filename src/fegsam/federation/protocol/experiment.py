@@ -118,7 +118,7 @@ class Experiment:
     @staticmethod
     def from_cell(cell: Any, seed: int | None = None) -> Experiment:
         """One cell of a study under `seed` (by default its first seed)."""
-        problem, algorithm = cell.build()
+        problem, algorithm = cell.build_simulated()
         algorithm.check(problem)
         arguments = cell.arguments(algorithm.dimension(problem))
         if arguments.pop("stop_at_output"):
