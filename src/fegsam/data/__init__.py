@@ -1,5 +1,6 @@
 """Recorded data: logs as agents, what is in them, and what they say about a policy."""
 
+from fegsam.data.charter import Charter
 from fegsam.data.demands import check_log
 from fegsam.data.describe import describe
 from fegsam.data.estimates import (
@@ -22,6 +23,7 @@ from fegsam.data.spool_reader import SpoolReader
 from fegsam.data.summary import LogSummary, summarise
 
 __all__ = [
+    "Charter",
     "Evaluation",
     "FittedQ",
     "HeldOut",

@@ -26,7 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.data.private import DataChanged
 from fegsam.engines.agent import AgentGroup
+from fegsam.engines.recorded import DataUsedUp
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.exact_sums import LARGEST_NUMBER, limbs_of
@@ -65,6 +67,13 @@ class _Refusal(Exception):
     def __init__(self, trouble: Trouble, detail: str) -> None:
         super().__init__(detail)
         self.trouble = trouble
+
+
+def _trouble(error: Exception) -> Trouble:
+    """What the server hears of an error of one agent."""
+    if isinstance(error, DataUsedUp):
+        return Trouble.USED_UP
+    return Trouble.STATE if isinstance(error, StateError | DataChanged) else Trouble.ERROR
 
 
 class Node:
@@ -280,8 +289,7 @@ class Node:
         except Exception as error:
             self._rewind(agents)
             if len(agents) == 1:
-                trouble = Trouble.STATE if isinstance(error, StateError) else Trouble.ERROR
-                return {}, {agents[0]: (trouble, f"{type(error).__name__}: {error}")}
+                return {}, {agents[0]: (_trouble(error), f"{type(error).__name__}: {error}")}
         fresh: dict[int, AgentState] = {}
         failed: dict[int, tuple[Trouble, str]] = {}
         for agent in agents:
