@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import fegsam as fg
-from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
-from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.cells import Cell, dimension_of
 from fegsam.experiments.spec.foreign_code import TrustError
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import OwnAlgorithm
@@ -59,7 +59,7 @@ def _check_methods(source: SpecText, cells: Sequence[Cell]) -> None:
                 group[memo] = cell
     for group in itertools.islice(groups.values(), MOST_BUILT):
         problem, algorithm = build_checked(source, next(iter(group.values())))
-        dimension = algorithm.dimension(problem)
+        dimension = dimension_of(algorithm, problem)
         for cell in group.values():
             try:
                 check_rounds(
@@ -85,14 +85,15 @@ def _rounds_key(source: SpecText, cell: Cell) -> Key:
     return next(filter(source.has, keys), ("run", name))
 
 
-def build_checked(source: SpecText, cell: Cell) -> tuple[Problem, Algorithm]:
+def build_checked(source: SpecText, cell: Cell) -> tuple[Problem | fg.DataFederation, Algorithm]:
     """The problem and algorithm of a cell; errors name the key in the spec."""
     try:
         problem, algorithm = cell.build()
-        _require_tables(cell, problem)
-        check_algorithm(algorithm, problem)
-        check_chains(problem, algorithm.policies(problem))
-        dimension = algorithm.dimension(problem)
+        if not isinstance(problem, fg.DataFederation):
+            _require_tables(cell, problem)
+        dimension = dimension_of(algorithm, problem)
+        if not isinstance(problem, fg.DataFederation):
+            check_chains(problem, algorithm.policies(problem))
         arguments = cell.arguments(dimension)
         for name in ("initial_params", "fixed_point"):
             if arguments[name] is not None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 import fegsam as fg
+from fegsam.algorithms.on_data import needs_of
 from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import load_array
@@ -155,7 +156,7 @@ class Cell:
             return np.unique([0, *growing, self.num_steps])
         return np.unique(np.round(np.linspace(0, self.num_steps, points)).astype(np.int64))
 
-    def build(self) -> tuple[Problem, Algorithm]:
+    def build(self) -> tuple[Problem | fg.DataFederation, Algorithm]:
         """The problem and the algorithm; `TrustError` if that would run code without permission."""
         check_trust(self)
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
@@ -189,10 +190,13 @@ class Cell:
     def run(self, engine: Any = None) -> fg.History:
         """Run the cell, on `engine` or by default on its own."""
         problem, algorithm = self.build()
-        check_algorithm(algorithm, problem)
-        return fg.run(
-            problem,
-            algorithm,
-            engine=engine or self.engine,
-            **self.arguments(algorithm.dimension(problem)),
-        )
+        dimension = dimension_of(algorithm, problem)
+        return fg.run(problem, algorithm, engine=engine or self.engine, **self.arguments(dimension))
+
+
+def dimension_of(algorithm: Algorithm, problem: Problem | fg.DataFederation) -> int:
+    """d, the number of parameters; an error if the algorithm does not fit the problem."""
+    if isinstance(problem, fg.DataFederation):
+        return needs_of(algorithm, problem).dimension
+    check_algorithm(algorithm, problem)
+    return algorithm.dimension(problem)

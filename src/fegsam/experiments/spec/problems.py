@@ -27,6 +27,7 @@ import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.solvers import optimal_q
+from fegsam.experiments.spec import private_data as private
 from fegsam.experiments.spec import problem_tables as tables
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import FileRef, array_names, file_ref, load_array
@@ -79,9 +80,11 @@ class ProblemSpec:
             json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
 
-    def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise:
+    def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise | fg.data.Charter:
         """The problem for `num_agents` agents."""
         environment = self.environment
+        if isinstance(environment, private.Private):
+            return private.build_charter(environment, self.target, self.features, num_agents)
         common: dict[str, Any] = {
             "num_agents": num_agents,
             "assignment": _assignment(environment.assignment, num_agents),
@@ -119,7 +122,8 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     inner = {
         name: table.pop(name, None) for name in ("behavior", "target", "features", "environments")
     }
-    environment = source.choose(table, tables.ENVIRONMENTS, ("problem",), moved)
+    known = tables.ENVIRONMENTS | {"private": private.Private}
+    environment = source.choose(table, known, ("problem",), moved)
     if isinstance(environment, tables.Noise):
         for name, value in inner.items():
             if value is not None:
@@ -127,6 +131,13 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
                     ("problem", name), "is for MDPs, but the problem is Markov noise: drop it"
                 )
     models = {"behavior": tables.BEHAVIORS, "target": tables.TARGETS, "features": tables.FEATURES}
+    if isinstance(environment, private.Private):
+        for name in ("behavior", "environments"):
+            if inner[name] is not None:
+                raise source.error(
+                    ("problem", name), "is part of the data, which each node has: drop it"
+                )
+        models |= {"target": private.TARGETS, "features": private.FEATURES}
     chosen: dict[str, Any] = {
         name: source.choose(inner[name], kinds, ("problem", name), moved)
         for name, kinds in models.items()

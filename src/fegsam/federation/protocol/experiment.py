@@ -128,8 +128,11 @@ class Experiment:
     def from_cell(cell: Any, seed: int | None = None) -> Experiment:
         """One cell of a study under `seed` (by default its first seed)."""
         problem, algorithm = cell.build()
-        algorithm.check(problem)
-        arguments = cell.arguments(algorithm.dimension(problem))
+        if isinstance(problem, Charter):
+            arguments = cell.arguments(needs_of(algorithm, problem).dimension)
+        else:
+            algorithm.check(problem)
+            arguments = cell.arguments(algorithm.dimension(problem))
         if arguments.pop("stop_at_output"):
             raise ProblemError(
                 "run.stop_at_output is true, but a federation runs to its end: set it to false."

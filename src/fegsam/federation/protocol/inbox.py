@@ -149,16 +149,16 @@ class Inbox:
             return False
         self._starts.lost(node)
         if failure.reason is Trouble.USED_UP:
-            self._retire(self._roster.agents_of(node) & set(failure.agents), current)
+            self._retire(sorted(self._roster.agents_of(node) & set(failure.agents)), current)
         self._put_off(node, current)
         if failure.reason is Trouble.NOT_HERE:
             self._roster.forget(node)
             return True
         return False
 
-    def _retire(self, agents: set[int], current: Round) -> None:
+    def _retire(self, agents: list[int], current: Round) -> None:
         """Ask agents no more whose data is used up; this round closes without them."""
-        self._state.used_up[list(agents)] = True
+        self._state.used_up[agents] = True
         current.retire(agents)
 
     def _expected(self, node: str, agent: int, current: Round) -> Expected:

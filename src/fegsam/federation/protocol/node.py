@@ -118,6 +118,11 @@ class Node:
         except OSError as error:
             raise cannot_write(self._file.folder, error) from error
 
+    def check_state(self) -> None:
+        """Raise `StateError` unless the agents can continue from their stored states."""
+        with self._file.held():
+            self._load()
+
     def answer(self, payload: bytes) -> bytes:
         """The answer to the server; neither network data nor an agent can make this raise."""
         number, agents = 0, self.agents
