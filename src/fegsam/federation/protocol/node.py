@@ -111,6 +111,8 @@ class Node:
             raise FederationError("The node has no agents; give it at least one.")
         self._file = NodeFile(pathlib.Path(state_dir), fingerprint)
         self._begun = {agent: group.save(agent) for agent in self.agents}
+        self._in_place = False
+        """whether the agents stand where the stored states say"""
         self._known = NO_BASE, np.zeros((0, dimension))
         """the last start, which the next one may be given as changes of"""
         try:
@@ -244,8 +246,9 @@ class Node:
     def _load(self) -> dict[int, AgentState]:
         """The stored states; the agents stand where these say."""
         states, anew = self._file.read(self._log)
-        if anew:
+        if anew or not self._in_place:
             self._rewind(self.agents)
+            self._in_place = True
         return states
 
     def _rewind(self, agents: Iterable[int]) -> None:
@@ -256,6 +259,7 @@ class Node:
             try:
                 self._group.restore(agent, self._begun[agent] if known is None else known.path)
             except ProblemError as error:
+                self._in_place = False
                 raise StateError(str(error)) from error
 
     def _digests(self, start: Start, request: Request) -> dict[int, str]:
