@@ -1,4 +1,4 @@
-"""Nodes with their own data: logs and live environments behind the federation's protocol."""
+"""Nodes with their own data: logs, live environments and spools behind the protocol."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hosted(folder, log, **options):
         home.mkdir(exist_ok=True)
         if not (home / "share").exists():
             save_share(experiment, list(agents), home / "share")
-        data = {agent: private.kinds(log)[agent] for agent in agents}
+        data = {agent: private.own_data(log)[agent] for agent in agents}
         found[f"n{number}"] = load_share(home / "share").node(agents, home / "state", data)
     return experiment, found
 
@@ -85,7 +85,7 @@ def test_a_federation_over_grpc_gives_the_numbers_of_a_run(folder, log) -> None:
 def test_nodes_that_die_at_any_moment_change_no_bit_and_use_no_sample_twice(folder, log) -> None:
     experiment, nodes = hosted(folder, log)
     undisturbed, _ = serve(experiment, InMemory(nodes), folder / "calm")
-    for home in ("n0", "n1"):
+    for home in ("n0", "n1", "n2"):
         shutil.rmtree(folder / home / "state")
     _, nodes = hosted(folder, log)
     requests, deaths = Counter[str](), Counter[str]()
@@ -161,7 +161,7 @@ def test_a_machine_that_computes_other_features_is_refused(folder) -> None:
 def test_a_log_that_changed_is_refused_until_it_is_put_back(folder, log) -> None:
     experiment, nodes = hosted(folder, log)
     undisturbed, _ = serve(experiment, InMemory(nodes), folder / "calm")
-    for home in ("n0", "n1"):
+    for home in ("n0", "n1", "n2"):
         shutil.rmtree(folder / home / "state")
     _, nodes = hosted(folder, log)
     shutil.copy(log, folder / "kept")
@@ -187,7 +187,7 @@ def test_a_log_that_changed_is_refused_until_it_is_put_back(folder, log) -> None
 
 
 def test_a_log_that_changes_while_the_node_reads_it_is_refused(folder, log) -> None:
-    reader = fg.data.private_reader(private.charter(), private.kinds(log)[0], seed=0, agent=0)
+    reader = fg.data.private_reader(private.charter(), private.own_data(log)[0], seed=0, agent=0)
     reader.read(5)
     os.utime(log)
     assert len(reader.read(5).gap) == 5
@@ -205,7 +205,7 @@ def test_rounds_close_without_an_agent_whose_log_is_used_up(folder) -> None:
     whole = int((~rows.gap).sum()) // private.PERIOD
     assert 0 < whole < 15
     assert outcome.participation[:, 1].tolist() == [True] * whole + [False] * (15 - whole)
-    assert outcome.participation[:, [0, 2]].all()
+    assert outcome.participation[:, [0, 2, 3]].all()
     final = outcome.history.data.final_params.values[0]
     np.testing.assert_allclose(final, private.by_hand(log, 15, {1: whole}), atol=1e-12)
     (said,) = events_named(events, "used-up")
@@ -216,13 +216,48 @@ def test_rounds_close_without_an_agent_whose_log_is_used_up(folder) -> None:
     assert summary_of(events).line().endswith("data of agents [1] used up")
 
 
+def test_a_spool_is_waited_for_while_it_grows_and_used_up_when_it_is_closed(folder, log) -> None:
+    spool = fg.Spool(log.with_name("plant.spool"))
+    private.write_spool(log, spool, range(10))
+    experiment, nodes = hosted(folder, log, num_steps=300)
+    grown = iter([range(10, 20), range(20, 40)])
+
+    def grow(event):
+        if event.get("reason") == "busy":
+            more = next(grown, None)
+            if more is None:
+                spool.close()
+            else:
+                private.write_spool(log, spool, more)
+
+    outcome, events = serve(experiment, InMemory(nodes), folder / "server", watch=grow)
+    busy = [event for event in events_named(events, "failed") if event["reason"] == "busy"]
+    assert {(event["node"], *event["agents"]) for event in busy} == {("n2", 3)}
+    rows = fg.LogSource(private.plant_log(log)).read(discount=0.9)
+    whole = int((~rows.gap).sum()) // private.PERIOD
+    assert outcome.participation[:, 3].sum() == whole
+    assert outcome.used_up == (3,)
+    wards = {0: 30, 1: 30, 3: whole}
+    final = outcome.history.data.final_params.values[0]
+    np.testing.assert_allclose(final, private.by_hand(log, 30, wards), atol=1e-12)
+
+
+def test_a_spool_that_is_another_one_is_refused(folder, log) -> None:
+    experiment, nodes = hosted(folder, log, num_steps=100)
+    serve(experiment, InMemory(nodes), folder / "server")
+    nodes["n2"].check_state()
+    log.with_name("plant.spool").unlink()
+    with pytest.raises(StateError, match="is not the spool that this agent began with"):
+        hosted(folder, log, num_steps=100)[1]["n2"].check_state()
+
+
 def test_when_all_data_is_used_up_the_server_gives_up_and_says_so(folder) -> None:
     log = private.write_log(folder / "wards.parquet", (2, 2))
     experiment = private.experiment(num_steps=100)
     two = experiment.__class__(
         private.charter(num_agents=2), fg.QLearning(), 0.1, 10, 100, seed=private.SEED
     )
-    data = {agent: private.kinds(log)[agent] for agent in (0, 1)}
+    data = {agent: private.own_data(log)[agent] for agent in (0, 1)}
     nodes = {"n0": two.node((0, 1), folder / "n0", data)}
     with pytest.raises(FederationError, match=r"only 0 .* not quarantined and have data left"):
         serve(two, InMemory(nodes), folder / "server")
@@ -241,7 +276,7 @@ def test_a_method_that_draws_agents_closes_rounds_whose_agents_have_no_data(fold
 
 def test_a_node_without_data_for_an_agent_is_refused(folder, log) -> None:
     with pytest.raises(fg.ProblemError, match=r"agent 2 has no data; name it under \[data\]"):
-        private.experiment().node((2,), folder, {0: private.kinds(log)[0]})
+        private.experiment().node((2,), folder, {0: private.own_data(log)[0]})
     with pytest.raises(fg.ProblemError, match="simulates no agent"):
         private.experiment().agent(0)
     with pytest.raises(fg.ProblemError, match="a charter holds no code"):

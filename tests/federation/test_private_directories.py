@@ -37,12 +37,13 @@ name = "q_learning"
 num_steps = {private.STEPS}
 record_params = true
 [grid]
-num_agents = 3
+num_agents = 4
 sync_period = {private.PERIOD}
 step_size = {private.STEP_SIZE}
 """
 WARD = '[data]\nsource = "log"\npath = "{log}"\nby = "ward"\nvalue = "ward {ward}"\n'
 LIVE = '[data]\nsource = "live"\nenv_id = "FrozenLake-v1"\npolicy = "uniform.npy"\n'
+SPOOL = '[data]\nsource = "spool"\npath = "{spool}"\n'
 
 
 @pytest.fixture
@@ -52,15 +53,16 @@ def log(folder):
 
 @pytest.fixture
 def nodes(folder, log, capsys) -> list[pathlib.Path]:
-    """The directories of three nodes, each with its data: a ward, a ward, a lake."""
+    """The directories of nodes, each with its data: a ward, a ward, a lake, a spool."""
     study = folder / "study.toml"
     study.write_text(STUDY)
     assert main(["federate", "init", str(folder / "fed"), str(study), "--host", "127.0.0.1"]) == 0
     assert "names its data under [data] in node.toml" in capsys.readouterr().out
     found = sorted((folder / "fed" / "nodes").iterdir())
     np.save(found[2] / "uniform.npy", private.UNIFORM)
-    for ward, text in enumerate([WARD, WARD, LIVE]):
-        add(found[ward], text.format(log=log, ward=ward))
+    spool = private.spool_of(log)
+    for ward, text in enumerate([WARD, WARD, LIVE, SPOOL]):
+        add(found[ward], text.format(log=log, ward=ward, spool=spool))
     return found
 
 
@@ -123,6 +125,10 @@ DAMAGES = {
         '[data]\nsource = "log"\npath = "{short}"\nby = "ward"\nvalue = "ward 0"\n',
         "20 transitions for num_steps 155: fewer steps or passes=8",
     ),
+    "spool of vectors": (
+        '[data]\nsource = "spool"\npath = "wide.spool"\n',
+        "wide.spool has observations that are not state numbers",
+    ),
 }
 
 
@@ -131,6 +137,7 @@ def test_data_that_does_not_fit_is_refused_in_a_sentence(folder, log, nodes, nam
     text, sentence = DAMAGES[name]
     short = private.write_log(folder / "short.parquet", (2,))
     np.save(nodes[0] / "cliff.npy", fg.policies.uniform(48, 4))
+    fg.Spool(nodes[0] / "wide.spool", width=2).close()
     add(nodes[0], text.format(log=log, short=short))
     with pytest.raises((fg.ProblemError, FileNotFoundError)) as refused:
         check(nodes[0])

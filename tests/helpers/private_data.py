@@ -1,22 +1,24 @@
-"""A federation whose nodes have their own data: two wards of a log, and a live frozen lake."""
+"""A federation whose nodes have their own data, all of frozen lakes: two wards of a log, a live
+environment, and a spool."""
 
 from __future__ import annotations
 
 import pathlib
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 import fegsam as fg
-from fegsam.data.federation import Kind
+from fegsam.data import OwnData
 from fegsam.federation.protocol.experiment import Experiment
 
 STATES, ACTIONS, GAMMA, SEED = 16, 4, 0.95, 7
 STEP_SIZE, PERIOD, STEPS = 0.1, 10, 155
 UNIFORM = fg.policies.uniform(STATES, ACTIONS)
-NODES = ((0, 1), (2,))
-"""the agents of each node: the wards, and the lake"""
+NODES = ((0, 1), (2,), (3,))
+"""the agents of each node: the wards, the lake, and the plant that writes a spool"""
 
 
 def write_log(path: pathlib.Path, episodes: tuple[int, ...] = (30, 30)) -> pathlib.Path:
@@ -42,8 +44,39 @@ def write_log(path: pathlib.Path, episodes: tuple[int, ...] = (30, 30)) -> pathl
     return path
 
 
+def write_spool(log: pathlib.Path, spool: fg.Spool, episodes: range) -> None:
+    """Append these episodes of the plant's own log, which `plant_log` wrote."""
+    rows = parquet.read_table(plant_log(log)).to_pylist()
+    for row, then in pairwise(rows):
+        if row["episode"] in episodes and row["action"] is not None:
+            ends = {name: bool(row[name]) for name in ("terminated", "truncated")}
+            last = then["observation"] if any(ends.values()) else None
+            chance = row["behavior_probability"]
+            step = row["observation"], row["action"], row["reward"]
+            spool.append(*step, **ends, last=last, behavior_probability=chance)
+    spool.flush()
+
+
+def plant_log(log: pathlib.Path) -> pathlib.Path:
+    """What the plant does, as a log beside `log`."""
+    path = log.with_name("plant.parquet")
+    if not path.exists():
+        lake = fg.examples.from_gymnasium("FrozenLake-v1", GAMMA)
+        fg.data.simulate_log(path, lake, UNIFORM, episodes=40, length=7, seed=9)
+    return path
+
+
+def spool_of(log: pathlib.Path) -> pathlib.Path:
+    """The plant's spool, with all of its episodes unless it was begun before."""
+    path = log.with_name("plant.spool")
+    if not path.exists():
+        with fg.Spool(path) as spool:
+            write_spool(log, spool, range(40))
+    return path
+
+
 def charter(**options) -> fg.data.Charter:
-    settings = {"num_agents": 3, "num_states": STATES, "num_actions": ACTIONS}
+    settings = {"num_agents": 4, "num_states": STATES, "num_actions": ACTIONS}
     return fg.data.Charter(discount=GAMMA, **settings | options)
 
 
@@ -53,13 +86,16 @@ def experiment(**options) -> Experiment:
 
 
 def sources(log: pathlib.Path) -> list:
-    return [fg.LogSource(log, by="ward"), fg.LiveSource("FrozenLake-v1", UNIFORM)]
+    """What the same agents read in one process, where the plant's rows are a log."""
+    lake = fg.LiveSource("FrozenLake-v1", UNIFORM)
+    return [fg.LogSource(log, by="ward"), lake, fg.LogSource(plant_log(log))]
 
 
-def kinds(log: pathlib.Path) -> dict[int, Kind]:
+def own_data(log: pathlib.Path) -> dict[int, OwnData]:
     """What each agent reads."""
-    wards, lake = sources(log)
-    return {0: Kind(wards, "ward 0"), 1: Kind(wards, "ward 1"), 2: Kind(lake)}
+    wards, lake, _ = sources(log)
+    found = [OwnData(wards, "ward 0"), OwnData(wards, "ward 1"), OwnData(lake)]
+    return dict(enumerate([*found, OwnData(fg.SpoolSource(spool_of(log)))]))
 
 
 def simulated(log: pathlib.Path, **options) -> fg.History:
@@ -72,12 +108,10 @@ def simulated(log: pathlib.Path, **options) -> fg.History:
 def by_hand(log: pathlib.Path, rounds: int, skipped: dict[int, int]) -> np.ndarray:
     """Q-learning with averaging, slowly; agent i takes part in rounds before `skipped[i]` only."""
     steps = {}
-    for agent, kind in kinds(log).items():
-        seen = (
-            kind.source.read(discount=GAMMA, agent=kind.value)
-            if kind.is_log
-            else kind.source.open(discount=GAMMA, seed=SEED, agent=agent).read(4 * rounds * PERIOD)
-        )
+    wards, lake, plant = sources(log)
+    live = lake.open(discount=GAMMA, seed=SEED, agent=2).read(4 * rounds * PERIOD)
+    logged = [wards.read(discount=GAMMA, agent=f"ward {ward}") for ward in range(2)]
+    for agent, seen in enumerate([*logged, live, plant.read(discount=GAMMA)]):
         steps[agent] = [row for row in range(len(seen.gap) - 1) if not seen.gap[row]], seen
     average = np.zeros((STATES, ACTIONS))
     for number in range(rounds):

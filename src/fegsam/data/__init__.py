@@ -16,7 +16,7 @@ from fegsam.data.holding import Split, SplitReader, hold_out, read_held_out
 from fegsam.data.live_reader import LiveReader
 from fegsam.data.log import LogReader
 from fegsam.data.minari import import_minari
-from fegsam.data.private import private_reader
+from fegsam.data.private import OwnData, private_reader
 from fegsam.data.quality import HeldOut
 from fegsam.data.rows import Rows
 from fegsam.data.simulated import simulate_log
@@ -31,6 +31,7 @@ __all__ = [
     "LiveReader",
     "LogReader",
     "LogSummary",
+    "OwnData",
     "ReturnEstimate",
     "Rows",
     "Split",

@@ -86,6 +86,9 @@ class Charter(DataFederation):
             "num_actions": actions,
             "target_policy": target,
             "features": features,
+            # A server has no rows to measure what was learned on.
+            "held_out": 0.0,
+            "evaluation": None,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -101,7 +104,7 @@ class Charter(DataFederation):
         """N: nothing is known of agents that are alike."""
         return self.num_agents
 
-    def reader(self, agent: int, seed: int) -> NoReturn:
+    def reader(self, *_: Any, **__: Any) -> NoReturn:
         raise ProblemError(
             "A charter has no data, which its nodes have; run it with `fegsam federate`, or give a "
             "DataFederation."

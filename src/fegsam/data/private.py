@@ -1,16 +1,43 @@
-"""The data of an agent on its own machine: opened for a charter, and held to be the same later."""
+"""The data of an agent on its own machine: a log, a live environment or a spool, for a charter.
+
+A log or a spool is held to be the one that its agent began with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fegsam.data.charter import Charter
-from fegsam.data.federation import Kind, Reader
+from fegsam.data.federation import Reader, Source
 from fegsam.data.log import LogReader, LogSource
 from fegsam.data.rows import Rows
+from fegsam.data.spool_reader import SpoolSource
 from fegsam.errors import ProblemError
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What one agent reads on its own machine.
+
+    Examples
+    --------
+    >>> import fegsam as fg
+    >>> OwnData(fg.LogSource("wards.parquet", by="ward"), "north").is_read_ahead
+    True
+    """
+
+    source: Source | SpoolSource
+    value: Any = None
+    """the value of a log's column `by` whose rows are the agent's"""
+
+    @property
+    def is_read_ahead(self) -> bool:
+        """Whether rows are there before they are needed."""
+        return isinstance(self.source, LogSource | SpoolSource)
 
 
 class DataChanged(ProblemError):
@@ -56,7 +83,7 @@ class UnchangedLog:
             )
 
 
-def private_reader(charter: Charter, kind: Kind, *, seed: int, agent: int) -> Reader:
+def private_reader(charter: Charter, data: OwnData, *, seed: int, agent: int) -> Reader:
     """The reader of an agent's data; a live source draws under `seed`.
 
     Examples
@@ -67,21 +94,18 @@ def private_reader(charter: Charter, kind: Kind, *, seed: int, agent: int) -> Re
     >>> charter = Charter(num_agents=2, discount=0.9, num_states=2, num_actions=2)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = fg.data.simulate_log(f"{folder}/a.csv", walk, go, episodes=20, length=50, seed=0)
-    ...     reader = private_reader(charter, Kind(LogSource(path)), seed=0, agent=1)
+    ...     reader = private_reader(charter, OwnData(LogSource(path)), seed=0, agent=1)
     ...     first, state = reader.read(3), reader.save()
     ...     with open(path, "a") as file:
     ...         _ = file.write("20,0,1,1.0,true,false,0.5\\n")
-    ...     private_reader(charter, Kind(LogSource(path)), seed=0, agent=1).restore(state)
+    ...     private_reader(charter, OwnData(LogSource(path)), seed=0, agent=1).restore(state)
     Traceback (most recent call last):
     fegsam.data.private.DataChanged: ...a.csv: it is not the file this agent began with: put it back
     """
-    source = kind.source
-    if not isinstance(source, LogSource):
-        return source.open(discount=charter.discount, seed=seed, agent=agent)
-    opened = source.open(
-        discount=charter.discount,
-        agent=kind.value,
-        num_states=charter.num_states,
-        num_actions=charter.num_actions,
-    )
-    return UnchangedLog(source, opened)
+    source, discount = data.source, charter.discount
+    sizes = {"num_states": charter.num_states, "num_actions": charter.num_actions}
+    if isinstance(source, LogSource):
+        return UnchangedLog(source, source.open(discount=discount, agent=data.value, **sizes))
+    if isinstance(source, SpoolSource):
+        return source.open(discount=discount, **sizes)
+    return source.open(discount=discount, seed=seed, agent=agent)

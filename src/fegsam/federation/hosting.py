@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fegsam.data.charter import Charter
-from fegsam.data.federation import Kind
+from fegsam.data.private import OwnData
 from fegsam.federation.own_data import check_data, load_data
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.node import Node
@@ -47,8 +47,7 @@ def node_of(settings: NodeSettings) -> Node:
     return experiment.node(settings.agents, settings.state_dir, data_of(settings))
 
 
-@lru_cache(maxsize=64)
-def data_of(settings: NodeSettings) -> dict[int, Kind] | None:
+def data_of(settings: NodeSettings) -> dict[int, OwnData] | None:
     """What the agents of a node read; None where the experiment simulates them."""
     if not isinstance(experiment_of(settings).problem, Charter):
         return None
@@ -64,6 +63,7 @@ def check_node(settings: NodeSettings, *, enough: bool) -> list[str]:
     data = data_of(settings)
     if data is None:
         return []
-    lines = list(check_data(experiment_of(settings), data, enough=enough))
-    node_of(settings).check_state()
+    experiment = experiment_of(settings)
+    lines = list(check_data(experiment, data, enough=enough))
+    experiment.node(settings.agents, settings.state_dir, data).check_state()
     return lines

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from fegsam.algorithms.on_data import needs_of
 from fegsam.data.charter import Charter
 from fegsam.data.demands import check_log, require_steps
-from fegsam.data.federation import Kind
+from fegsam.data.live import LiveSource
 from fegsam.data.log import LogSource
-from fegsam.data.private import private_reader
+from fegsam.data.private import OwnData, private_reader
+from fegsam.data.spool_reader import SpoolSource
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_values import load_array
 from fegsam.experiments.spec.spec_text import SpecText
@@ -78,10 +81,14 @@ class _Live(_Source):
     ends: Literal["stop", "restart"] = "stop"
 
 
-_SOURCES: dict[str, type[_Source]] = {"log": _Log, "live": _Live}
+class _Spool(_Source):
+    path: Text
 
 
-def load_data(path: Path, agents: Sequence[int]) -> dict[int, Kind]:
+_SOURCES: dict[str, type[_Source]] = {"log": _Log, "live": _Live, "spool": _Spool}
+
+
+def load_data(path: Path, agents: Sequence[int]) -> dict[int, OwnData]:
     """What each agent of a node reads, from the node's file."""
     text = SpecText(read_plain(path, MOST_BYTES).decode(), str(path), path.parent)
     given = text.tables.get(DATA_KEY)
@@ -89,29 +96,29 @@ def load_data(path: Path, agents: Sequence[int]) -> dict[int, Kind]:
         raise FederationError(
             f"{path} has no table [data], but the study leaves the data to the nodes: add it."
         )
-    tables: list[tuple[Any, Any]] = [((DATA_KEY,), given)]
+    found: list[OwnData] = []
     if isinstance(given, list):
-        tables = [((DATA_KEY, number), table) for number, table in enumerate(given)]
-    kinds: list[Kind] = []
-    for key, table in tables:
-        kinds += _kinds(text.choose(table, _SOURCES, key, {}), path.parent, len(agents))
-    if len(kinds) != len(agents):
+        for number, table in enumerate(given):
+            found += _own(text.choose(table, _SOURCES, (DATA_KEY, number), {}), path.parent, 1)
+    else:
+        found += _own(text.choose(given, _SOURCES, (DATA_KEY,), {}), path.parent, len(agents))
+    if len(found) != len(agents):
         raise FederationError(
-            f"{path}: [data] feeds {len(kinds)} agents, but this node has {len(agents)}: give each "
+            f"{path}: [data] feeds {len(found)} agents, but this node has {len(agents)}: give each "
             "its data, in tables [[data]] or by the values of a column `by`."
         )
-    return dict(zip(agents, kinds, strict=True))
+    return dict(zip(agents, found, strict=True))
 
 
-def _kinds(spec: _Source, directory: Path, count: int) -> list[Kind]:
+def _own(spec: _Source, directory: Path, count: int) -> list[OwnData]:
     """What one table gives to read: one agent's data, or that of all `count` agents."""
     if isinstance(spec, _Live):
-        from fegsam.data.live import LiveSource
-
         live = LiveSource(
             spec.env_id, load_array(spec.policy), options=spec.options, ends=spec.ends
         )
-        return [Kind(live)] * count
+        return [OwnData(live)] * count
+    if isinstance(spec, _Spool):
+        return [OwnData(SpoolSource(directory / spec.path))]
     assert isinstance(spec, _Log)
     several = isinstance(spec.path, list)
     source = LogSource(
@@ -123,11 +130,11 @@ def _kinds(spec: _Source, directory: Path, count: int) -> list[Kind]:
         policy=None if spec.policy is None else load_array(spec.policy),
     )
     values = source.agents() if spec.value is None else (spec.value,)
-    return [Kind(source, value) for value in values]
+    return [OwnData(source, value) for value in values]
 
 
 def check_data(
-    experiment: Experiment, data: Mapping[int, Kind], *, enough: bool = True
+    experiment: Experiment, data: Mapping[int, OwnData], *, enough: bool = True
 ) -> Iterator[str]:
     """Check the data of a node against the charter, and say in a line what each agent has.
 
@@ -137,21 +144,21 @@ def check_data(
     charter = experiment.problem
     assert isinstance(charter, Charter)
     found: dict[int, Any] = {}
-    for agent, kind in data.items():
-        source = kind.source
+    for agent, own in data.items():
+        source = own.source
         if not isinstance(source, LogSource):
-            yield f"agent {agent}: {_check_live(experiment, charter, kind, agent)}"
+            yield f"agent {agent}: {_check_rows(experiment, charter, own, agent)}"
             continue
         if id(source) not in found:
             found[id(source)] = _check_whole(experiment, charter, source)
-        summary = found[id(source)].get(kind.value)
+        summary = found[id(source)].get(own.value)
         if summary is None:
             raise ProblemError(
-                f"{source.files[0]}: no row has {kind.value!r} in {source.by!r}: name one of "
+                f"{source.files[0]}: no row has {own.value!r} in {source.by!r}: name one of "
                 f"{', '.join(map(repr, list(found[id(source)])[:8]))}"
             )
         if enough:
-            require_steps(source, kind.value, summary, experiment.num_steps)
+            require_steps(source, own.value, summary, experiment.num_steps)
         yield (
             f"agent {agent}: {source.files[0]}: {summary.transitions} transitions in "
             f"{summary.episodes} episodes, for {experiment.num_steps} steps"
@@ -171,20 +178,24 @@ def _check_whole(experiment: Experiment, charter: Charter, source: LogSource) ->
     )
 
 
-def _check_live(experiment: Experiment, charter: Charter, kind: Kind, agent: int) -> str:
-    """Check that an environment fits the charter, in a few steps of an agent of its own."""
-    needs, source = needs_of(experiment.algorithm, charter), kind.source
+def _check_rows(experiment: Experiment, charter: Charter, own: OwnData, agent: int) -> str:
+    """Check that an environment or a spool fits the charter, on some of its rows."""
+    needs, source = needs_of(experiment.algorithm, charter), own.source
     assert not isinstance(source, LogSource)
-    name, spaces = f"agent {agent}'s environment", source.spaces()
-    for what, here, agreed in (
-        ("states", spaces.num_states, charter.num_states),
-        ("actions", spaces.num_actions, charter.num_actions),
+    if isinstance(source, SpoolSource):
+        name, numbered, sizes = str(source.path), source.width is None, (None, None)
+    else:
+        spaces = source.spaces()
+        name, numbered = f"agent {agent}'s environment", spaces.num_states is not None
+        sizes = spaces.num_states, spaces.num_actions
+    for what, here, agreed in zip(
+        ("states", "actions"), sizes, (charter.num_states, charter.num_actions), strict=True
     ):
         if agreed is not None and here is not None and here != agreed:
             raise ProblemError(
                 f"{name} has {here} {what}, but the study says {agreed}: use what was agreed."
             )
-    if needs.features is None and spaces.num_states is None:
+    if needs.features is None and not numbered:
         raise ProblemError(
             f"{name} has observations that are not state numbers, but the study has no features: "
             "use what was agreed."
@@ -194,7 +205,12 @@ def _check_live(experiment: Experiment, charter: Charter, kind: Kind, agent: int
             f"{name} needs a target policy for {type(experiment.algorithm).__name__}, and the "
             "study has none: add [problem.target] to it."
         )
-    rows = private_reader(charter, kind, seed=experiment.seed, agent=agent).read(_TRIED)
+    rows = private_reader(charter, own, seed=experiment.seed, agent=agent).read(_TRIED)
     if needs.features is not None:
         needs.features(rows.observation)
-    return f"a live environment, of which {_TRIED} rows were tried"
+    if needs.weighted and np.isnan(rows.behavior[~rows.gap]).any():
+        raise ProblemError(
+            f"{name}: {type(experiment.algorithm).__name__} needs behavior_probability: append it "
+            "with each row, or use Q-learning, which does without."
+        )
+    return f"{name}, of which {len(rows.gap)} rows were tried"

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from fegsam.algorithms.on_data import needs_of
 from fegsam.algorithms.rule import Algorithm, check_algorithm, check_part, require_fixed_policies
 from fegsam.data.charter import Charter
-from fegsam.data.federation import Kind
+from fegsam.data.private import OwnData
 from fegsam.engines.agent import AgentGroup
 from fegsam.engines.cpu.local import SimulatedAgent, SimulatedAgents
 from fegsam.engines.cpu.recorded_agents import RecordedAgents
@@ -228,7 +228,7 @@ class Experiment:
             )
         return self.problem
 
-    def _group(self, agents: tuple[int, ...], data: Mapping[int, Kind] | None) -> AgentGroup:
+    def _group(self, agents: tuple[int, ...], data: Mapping[int, OwnData] | None) -> AgentGroup:
         """These agents in their initial states."""
         options: dict[str, Any] = {"step_size": self.step_size, "seed": self.seed}
         if isinstance(self.problem, Charter):
@@ -237,7 +237,7 @@ class Experiment:
                 raise ProblemError(
                     f"agent {lacking[0]} has no data; name it under [data] in node.toml."
                 )
-            return RecordedAgents(self.problem, self.algorithm, kinds=data or {}, **options)
+            return RecordedAgents(self.problem, self.algorithm, data=data or {}, **options)
         return SimulatedAgents(
             self.problem, self.algorithm, agents=agents, sampling=self.sampling, **options
         )
@@ -246,7 +246,7 @@ class Experiment:
         self,
         agents: Iterable[int],
         state_dir: str | pathlib.Path,
-        data: Mapping[int, Kind] | None = None,
+        data: Mapping[int, OwnData] | None = None,
     ) -> Node:
         """A node with these agents, without the environments and policies of the others.
 

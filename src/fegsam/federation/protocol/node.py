@@ -28,6 +28,7 @@ import numpy as np
 
 from fegsam.data.private import DataChanged
 from fegsam.engines.agent import AgentGroup
+from fegsam.engines.cpu.recorded_agents import DataAwaited
 from fegsam.engines.recorded import DataUsedUp
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
@@ -73,6 +74,8 @@ def _trouble(error: Exception) -> Trouble:
     """What the server hears of an error of one agent."""
     if isinstance(error, DataUsedUp):
         return Trouble.USED_UP
+    if isinstance(error, DataAwaited):
+        return Trouble.BUSY
     return Trouble.STATE if isinstance(error, StateError | DataChanged) else Trouble.ERROR
 
 
