@@ -22,29 +22,6 @@ from fegsam.federation.protocol.share import load_terms
 from helpers import private_data as private
 from helpers.in_memory import InMemory
 
-STUDY = f"""
-[study]
-name = "wards"
-seeds = [{private.SEED}]
-[problem]
-generator = "private"
-states = {private.STATES}
-actions = {private.ACTIONS}
-discount = {private.GAMMA}
-[algorithm]
-name = "q_learning"
-[run]
-num_steps = {private.STEPS}
-record_params = true
-[grid]
-num_agents = 4
-sync_period = {private.PERIOD}
-step_size = {private.STEP_SIZE}
-"""
-WARD = '[data]\nsource = "log"\npath = "{log}"\nby = "ward"\nvalue = "ward {ward}"\n'
-LIVE = '[data]\nsource = "live"\nenv_id = "FrozenLake-v1"\npolicy = "uniform.npy"\n'
-SPOOL = '[data]\nsource = "spool"\npath = "{spool}"\n'
-
 
 @pytest.fixture
 def log(folder):
@@ -55,21 +32,12 @@ def log(folder):
 def nodes(folder, log, capsys) -> list[pathlib.Path]:
     """The directories of nodes, each with its data: a ward, a ward, a lake, a spool."""
     study = folder / "study.toml"
-    study.write_text(STUDY)
+    study.write_text(private.STUDY)
     assert main(["federate", "init", str(folder / "fed"), str(study), "--host", "127.0.0.1"]) == 0
     assert "names its data under [data] in node.toml" in capsys.readouterr().out
     found = sorted((folder / "fed" / "nodes").iterdir())
-    np.save(found[2] / "uniform.npy", private.UNIFORM)
-    spool = private.spool_of(log)
-    for ward, text in enumerate([WARD, WARD, LIVE, SPOOL]):
-        add(found[ward], text.format(log=log, ward=ward, spool=spool))
+    private.fill_in(found, log)
     return found
-
-
-def add(node: pathlib.Path, text: str) -> None:
-    """Write the data into a node's file, in place of what is there."""
-    path = node / "node.toml"
-    path.write_text(path.read_text().partition("[data]\nsource")[0] + text)
 
 
 def check(node: pathlib.Path) -> list[str]:
@@ -138,7 +106,7 @@ def test_data_that_does_not_fit_is_refused_in_a_sentence(folder, log, nodes, nam
     short = private.write_log(folder / "short.parquet", (2,))
     np.save(nodes[0] / "cliff.npy", fg.policies.uniform(48, 4))
     fg.Spool(nodes[0] / "wide.spool", width=2).close()
-    add(nodes[0], text.format(log=log, short=short))
+    private.name_data(nodes[0], text.format(log=log, short=short))
     with pytest.raises((fg.ProblemError, FileNotFoundError)) as refused:
         check(nodes[0])
     assert sentence in str(refused.value)
@@ -146,7 +114,7 @@ def test_data_that_does_not_fit_is_refused_in_a_sentence(folder, log, nodes, nam
 
 def test_a_short_log_is_refused_by_a_check_but_may_take_part(folder, nodes) -> None:
     short = private.write_log(folder / "short.parquet", (2,))
-    add(nodes[0], f'[data]\nsource = "log"\npath = "{short}"\nby = "ward"\n')
+    private.name_data(nodes[0], f'[data]\nsource = "log"\npath = "{short}"\nby = "ward"\n')
     settings = load_node(nodes[0]).settings
     (line,) = check_node(settings, enough=False)
     assert line == f"agent 0: {short}: 20 transitions in 2 episodes, for 155 steps"
@@ -154,22 +122,24 @@ def test_a_short_log_is_refused_by_a_check_but_may_take_part(folder, nodes) -> N
 
 def test_several_agents_of_a_node_have_a_table_each_or_a_value_each(folder, log) -> None:
     study = folder / "study.toml"
-    study.write_text(STUDY)
+    study.write_text(private.STUDY)
     words = ["federate", "init", str(folder / "two"), str(study), "--host", "h", "--nodes", "2"]
     assert main(words) == 0
     node = folder / "two" / "nodes" / "node-0"
     assert load_node(node).agents == (0, 2)
-    add(node, f'[data]\nsource = "log"\npath = "{log}"\nby = "ward"\n')
+    private.name_data(node, f'[data]\nsource = "log"\npath = "{log}"\nby = "ward"\n')
     assert [line[:8] for line in check(node)] == ["agent 0:", "agent 2:"]
     np.save(node / "uniform.npy", private.UNIFORM)
-    both = WARD.format(log=log, ward=1) + LIVE
-    add(node, both.replace("[data]", "[[data]]").replace("[[data]]", "# [data]\n[[data]]", 1))
+    both = private.WARD.format(log=log, ward=1) + private.LIVE
+    private.name_data(
+        node, both.replace("[data]", "[[data]]").replace("[[data]]", "# [data]\n[[data]]", 1)
+    )
     assert len(check(node)) == 2
 
 
 def test_a_charter_is_not_run_without_its_nodes(folder) -> None:
     study = folder / "study.toml"
-    study.write_text(STUDY)
+    study.write_text(private.STUDY)
     with pytest.raises(fg.ProblemError, match="A charter has no data"):
         load_study(study).cells()[0].run()
     from fegsam.federation.local import run_locally
@@ -191,18 +161,18 @@ def test_a_charter_is_not_run_without_its_nodes(folder) -> None:
 )
 def test_a_charter_has_no_behaviour_and_no_code(more, sentence) -> None:
     with pytest.raises(SpecError, match=sentence):
-        parse_study(STUDY + more)
+        parse_study(private.STUDY + more)
 
 
 def test_a_study_names_all_that_the_nodes_agree_on(folder) -> None:
     np.save(folder / "target.npy", fg.policies.random(16, 4, 1, 0)[0])
     target = '[problem.target]\nkind = "table"\npolicies = "target.npy"'
-    off = STUDY.replace('"q_learning"', '"off_policy_tabular_td"\nhorizon = 2')
+    off = private.STUDY.replace('"q_learning"', '"off_policy_tabular_td"\nhorizon = 2')
     tiles = '[problem.features]\nkind = "tiles"\nlow = 0.0\nhigh = 1.0\ntiles = 3\ntilings = 2'
-    linear = STUDY.replace('"q_learning"', '"on_policy_td"\nhorizon = 2')
+    linear = private.STUDY.replace('"q_learning"', '"on_policy_td"\nhorizon = 2')
     texts = [
-        STUDY,
-        STUDY.replace("0.95", "0.9"),
+        private.STUDY,
+        private.STUDY.replace("0.95", "0.9"),
         off + '[problem.target]\nkind = "uniform"',
         off + target,
         linear + tiles,

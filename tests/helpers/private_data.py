@@ -57,12 +57,12 @@ def write_spool(log: pathlib.Path, spool: fg.Spool, episodes: range) -> None:
     spool.flush()
 
 
-def plant_log(log: pathlib.Path) -> pathlib.Path:
-    """What the plant does, as a log beside `log`."""
+def plant_log(log: pathlib.Path, episodes: int = 40) -> pathlib.Path:
+    """What the plant does, as a log beside `log`, unless it was written before."""
     path = log.with_name("plant.parquet")
     if not path.exists():
         lake = fg.examples.from_gymnasium("FrozenLake-v1", GAMMA)
-        fg.data.simulate_log(path, lake, UNIFORM, episodes=40, length=7, seed=9)
+        fg.data.simulate_log(path, lake, UNIFORM, episodes=episodes, length=7, seed=9)
     return path
 
 
@@ -71,7 +71,7 @@ def spool_of(log: pathlib.Path) -> pathlib.Path:
     path = log.with_name("plant.spool")
     if not path.exists():
         with fg.Spool(path) as spool:
-            write_spool(log, spool, range(40))
+            write_spool(log, spool, range(10**6))
     return path
 
 
@@ -127,3 +127,42 @@ def by_hand(log: pathlib.Path, rounds: int, skipped: dict[int, int]) -> np.ndarr
             results.append(q)
         average = np.mean(results, axis=0)
     return average.ravel()
+
+
+STUDY = f"""
+[study]
+name = "wards"
+seeds = [{SEED}]
+[problem]
+generator = "private"
+states = {STATES}
+actions = {ACTIONS}
+discount = {GAMMA}
+[algorithm]
+name = "q_learning"
+[run]
+num_steps = {STEPS}
+record_params = true
+[grid]
+num_agents = 4
+sync_period = {PERIOD}
+step_size = {STEP_SIZE}
+"""
+"""The study of all nodes, without their data."""
+WARD = '[data]\nsource = "log"\npath = "{log}"\nby = "ward"\nvalue = "ward {ward}"\n'
+LIVE = '[data]\nsource = "live"\nenv_id = "FrozenLake-v1"\npolicy = "uniform.npy"\n'
+SPOOL = '[data]\nsource = "spool"\npath = "{spool}"\n'
+
+
+def fill_in(nodes: list[pathlib.Path], log: pathlib.Path) -> None:
+    """Name the data of four nodes in their files: a ward, a ward, a lake and a spool."""
+    np.save(nodes[2] / "uniform.npy", UNIFORM)
+    spool = spool_of(log)
+    for ward, text in enumerate([WARD, WARD, LIVE, SPOOL]):
+        name_data(nodes[ward], text.format(log=log, ward=ward, spool=spool))
+
+
+def name_data(node: pathlib.Path, text: str) -> None:
+    """Write the data into a node's file, in place of what is there."""
+    path = node / "node.toml"
+    path.write_text(path.read_text().partition("[data]\nsource")[0] + text)
