@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import fegsam as fg
 from fegsam.federation.board import summary_of
 from fegsam.federation.errors import FederationError, StateError
+from fegsam.federation.protocol.ledger import readmit
 from fegsam.federation.protocol.share import load_share, save_share
 from fegsam.federation.protocol.state import read_sealed, write_sealed
 from fegsam.federation.protocol.transport import Lost
@@ -214,6 +216,34 @@ def test_rounds_close_without_an_agent_whose_log_is_used_up(folder) -> None:
     assert events_named(events, "quarantined") == []
     assert (outcome.used_up, events[-1]["used_up"]) == ((1,), [1])
     assert summary_of(events).line().endswith("data of agents [1] used up")
+
+
+class Stopped(Exception):
+    """The operator stops the server."""
+
+
+def test_an_agent_without_data_takes_part_again_when_its_log_may_be_read_again(folder) -> None:
+    log = private.write_log(folder / "wards.parquet", (30, 4))
+    experiment, nodes = hosted(folder, log, num_steps=150)
+
+    def stop(event):
+        if event["event"] == "round" and event["round"] == 6:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        serve(experiment, InMemory(nodes), folder, watch=stop)
+    readmit(experiment.terms(), folder / "server", [1])
+    again = replace(private.own_data(log)[0].source, passes=2)
+    wards = {ward: fg.data.OwnData(again, f"ward {ward}") for ward in (0, 1)}
+    nodes["n0"] = load_share(folder / "n0" / "share").node((0, 1), folder / "n0" / "state", wards)
+    outcome, _ = serve(experiment, InMemory(nodes), folder)
+    # The event of round 6 came before its state was stored, so the round is asked for again.
+    assert outcome.participation[:, 1].tolist() == [
+        *[True] * 4,
+        *[False] * 2,
+        *[True] * 4,
+        *[False] * 5,
+    ]
 
 
 def test_a_spool_is_waited_for_while_it_grows_and_used_up_when_it_is_closed(folder, log) -> None:

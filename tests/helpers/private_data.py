@@ -101,7 +101,9 @@ def own_data(log: pathlib.Path) -> dict[int, OwnData]:
 def simulated(log: pathlib.Path, **options) -> fg.History:
     """What `fegsam.run` makes of the same agents."""
     settings = {"step_size": STEP_SIZE, "sync_period": PERIOD, "num_steps": STEPS}
-    data = fg.DataFederation(sources(log), discount=GAMMA, num_states=STATES, num_actions=ACTIONS)
+    data = fg.DataFederation(
+        sources(log), discount=GAMMA, num_states=STATES, num_actions=ACTIONS, held_out=0
+    )
     return fg.run(data, fg.QLearning(), seeds=(SEED,), record_params=True, **settings | options)
 
 
