@@ -84,6 +84,41 @@ def test_the_lake_is_crossed(capsys) -> None:
     assert steps == 6, "the shortest way"
 
 
+def test_the_wards_find_the_treatment_that_helps(capsys) -> None:
+    pytest.importorskip("pyarrow")
+    chosen = re.findall(
+        r"^level \d: treatment (\d)", printed("hospital_wards", capsys), re.MULTILINE
+    )
+    assert chosen == ["1", "1", "0", "0"]
+
+
+def test_a_log_of_clicks_gives_the_self_normalised_estimate(capsys) -> None:
+    pytest.importorskip("pyarrow")
+    rows = re.findall(
+        r": (\S+) clicks a visit, .* (\S+), in truth (\S+)$",
+        printed("bandit_log", capsys),
+        re.MULTILINE,
+    )
+    assert len(rows) == 2
+    for learned, weighted, known in rows:
+        assert float(learned) == pytest.approx(float(weighted), abs=0.003)
+        assert float(weighted) == pytest.approx(float(known), abs=0.02)
+
+
+def test_live_agents_learn_to_cross_the_lake(capsys) -> None:
+    pytest.importorskip("gymnasium")
+    crossed = re.findall(r"in (\d+)%", printed("live_lake", capsys))
+    assert crossed == ["0", "100"]
+
+
+def test_live_agents_learn_to_balance(capsys) -> None:
+    pytest.importorskip("gymnasium")
+    before, after = re.search(
+        r"for (\d+) steps .* (\d+) after", printed("live_cart_pole", capsys)
+    ).groups()
+    assert int(after) > 4 * int(before)
+
+
 def test_every_example_is_run_here() -> None:
     named = pathlib.Path(__file__).read_text(encoding="utf-8")
     for path in EXAMPLES.glob("*.py"):

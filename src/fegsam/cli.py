@@ -219,6 +219,33 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     _add_trust(parser)
 
 
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    add_path(parser, "results", help="a history (.nc), or the results of fegsam run")
+    add_path(
+        parser,
+        "-o",
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="file to write: .json, or .py for a Python module",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="AXIS=VALUE",
+        help="which cell of the results, such as step_size=0.1; may be repeated",
+    )
+    parser.add_argument("--seed", type=int, help="one of the run's seeds; the first by default")
+    parser.add_argument("--actions", type=int, metavar="A", help="number of actions of a history")
+    parser.add_argument(
+        "--features",
+        metavar="TOML",
+        help="""features of a history, such as 'kind="fourier", low=[0], high=[1], order=3'""",
+    )
+    _add_trust(parser)
+
+
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     add_path(
         parser,
@@ -380,13 +407,19 @@ def _report(given: argparse.Namespace) -> int:
     return 0
 
 
+def _export(given: argparse.Namespace) -> int:
+    from fegsam.export.command import export
+
+    return export(given)
+
+
 def _plan(given: argparse.Namespace) -> int:
     from fegsam.experiments.spec.study import load_study
     from fegsam.planning import plan, plan_methods
 
     study = load_study(given.spec, trust=given.trust or None)
     cell = max(study.cells(), key=lambda cell: cell.num_agents)
-    problem, algorithm = cell.build()
+    problem, algorithm = cell.build_simulated()
     wanted = {"accuracy": given.accuracy, "goal": given.goal, "budget": given.budget}
     if given.methods is None:
         found = plan(problem, algorithm, **wanted)
@@ -489,6 +522,18 @@ examples:
   fegsam report results""",
         _report_arguments,
         _report,
+    ),
+    "export": _Command(
+        "write what a run learned as JSON or as a Python module",
+        """\
+Write the table or the weights that a run learned, with the features that they belong to. A Python
+module has value(observation) and action(observation), and needs neither fegsam nor NumPy.""",
+        """\
+examples:
+  fegsam export results -o learned.py --where step_size=0.1
+  fegsam export history.nc -o learned.json --actions 4""",
+        _export_arguments,
+        _export,
     ),
     "plan": _Command(
         "find the step size, sync period and number of steps that reach an accuracy",

@@ -102,7 +102,7 @@ def _problem(given: argparse.Namespace) -> dict[str, Any]:
         "num_states": given.states,
         "num_actions": given.actions,
         "target_policy": _target(given),
-        "features": None if given.features is None else _features(given.features),
+        "features": None if given.features is None else features_of_text(given.features),
     }
 
 
@@ -121,7 +121,8 @@ def _target(given: argparse.Namespace) -> np.ndarray | None:
         ) from error
 
 
-def _features(text: str) -> features.FeatureMap:
+def features_of_text(text: str) -> features.FeatureMap:
+    """The features that the option --features describes."""
     try:
         plain = tomllib.loads(f"features = {{{text}}}")["features"]
     except tomllib.TOMLDecodeError as error:

@@ -80,18 +80,149 @@ def room(logged: Logged) -> tuple[Rows, np.ndarray]:
     return rows, np.empty(length, np.int64)
 
 
-@compiled(key=hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest())
-def scan(logged, last, states, actions, discount, drop, ended, state_out, vector_out, out, origin):
+class Held(NamedTuple):
+    """What rows are held to."""
+
+    states: int
+    """S, or -1 where it is not known"""
+    actions: int
+    discount: float
+    drop: bool
+    """leave out a truncated transition without a last observation instead of refusing it"""
+
+
+class Room(NamedTuple):
+    """Where rows are written; one type for states and vectors, so that `scan` is compiled once."""
+
+    state: np.ndarray
+    """int64 (L), or of length 0"""
+    vector: np.ndarray
+    """float64 (L, k), or of length 0"""
+    rows: Rows
+    """the fields of the rows but their observations"""
+    origin: np.ndarray
+
+
+_KEY = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+
+
+@compiled(key=_KEY)
+def _observation_fault(logged, i, held):
+    wide = logged.vector.shape[1]
+    if wide == 0:
+        state = logged.state[i]
+        return state < 0 or (held.states >= 0 and state >= held.states)
+    wrong = False
+    for k in range(wide):
+        wrong = wrong or not math.isfinite(logged.vector[i, k])
+    return wrong
+
+
+@compiled(key=_KEY)
+def _last_fault(logged, i, goes_on, ended, has_next):
+    """What is wrong with a row without an action, and in which row."""
+    if has_next:
+        return NO_ACTION, i
+    if goes_on:
+        return (AFTER_END, i + 1) if ended else (NO_ACTION, i)
+    if logged.terminated[i] == 1 or logged.truncated[i] == 1:
+        return FLAG_ON_LAST, i
+    return FINE, -1
+
+
+@compiled(key=_KEY)
+def _transition_fault(logged, i, held):
+    """What is wrong with the action, the reward, the flags or the probabilities of a row."""
+    action = logged.action[i]
+    if action < 0 or (held.actions >= 0 and action >= held.actions):
+        return ACTION
+    if not math.isfinite(logged.reward[i]):
+        return REWARD
+    if logged.terminated[i] == 2:
+        return TERMINATED
+    if logged.truncated[i] == 2:
+        return TRUNCATED
+    if len(logged.behavior) > 0 and not 0.0 < logged.behavior[i] <= 1.0:
+        return BEHAVIOR
+    if len(logged.target) > 0 and not 0.0 <= logged.target[i] <= 1.0:
+        return TARGET
+    return FINE
+
+
+@compiled(key=_KEY)
+def _next_fault(logged, i, held):
+    """Whether a row says which observation is next, and what is wrong with that."""
+    wide = logged.vector.shape[1]
+    if wide == 0:
+        reached = logged.next_state[i]
+        known = reached != EMPTY
+        beyond = reached < 0 or (held.states >= 0 and reached >= held.states)
+        return known, NEXT_RANGE if known and beyond else FINE
+    known = True
+    for k in range(wide):
+        known = known and not math.isnan(logged.next_vector[i, k])
+        if math.isinf(logged.next_vector[i, k]):
+            return known, NEXT_RANGE
+    return known, FINE
+
+
+@compiled(key=_KEY)
+def _link_fault(logged, i, ended, has_next, known):
+    """What is wrong between a row and the next one of its episode, and in which row."""
+    if ended and (has_next or logged.action[i + 1] != EMPTY):
+        return AFTER_END, i + 1
+    if has_next and not known:
+        return NO_NEXT, i
+    if len(logged.step) > 0 and logged.step[i + 1] != logged.step[i] + 1:
+        return STEP, i + 1
+    if not has_next:
+        return FINE, -1
+    wide = logged.vector.shape[1]
+    if wide == 0 and logged.next_state[i] != logged.state[i + 1]:
+        return NEXT, i
+    for k in range(wide):
+        if logged.next_vector[i, k] != logged.vector[i + 1, k]:
+            return NEXT, i
+    return FINE, -1
+
+
+@compiled(key=_KEY)
+def _put(out, at, logged, i, is_gap, discount):
+    """Write row `i` at place `at`."""
+    for k in range(logged.vector.shape[1]):
+        out.vector[at, k] = logged.vector[i, k]
+    if logged.vector.shape[1] == 0:
+        out.state[at] = logged.state[i]
+    rows = out.rows
+    rows.action[at] = 0 if is_gap else logged.action[i]
+    rows.reward[at] = 0.0 if is_gap else logged.reward[i]
+    rows.discount[at] = 0.0 if is_gap or logged.terminated[i] == 1 else discount
+    rows.behavior[at] = logged.behavior[i] if len(logged.behavior) and not is_gap else math.nan
+    rows.target[at] = logged.target[i] if len(logged.target) and not is_gap else math.nan
+    rows.gap[at] = is_gap
+    out.origin[at] = 2 * i
+
+
+@compiled(key=_KEY)
+def _put_end(out, at, logged, i, known):
+    """Write the observation behind row `i`, with which its episode ends, at place `at`."""
+    # After a terminated transition the discount is 0, so that any observation may stand for one
+    # that was not logged.
+    _put(out, at, logged, i, True, 0.0)
+    out.origin[at] = 2 * i + 1
+    if not known:
+        return
+    for k in range(logged.vector.shape[1]):
+        out.vector[at, k] = logged.next_vector[i, k]
+    if logged.vector.shape[1] == 0:
+        out.state[at] = logged.next_state[i]
+
+
+@compiled(key=_KEY)
+def scan(logged, last, held, ended, out):
     """Check rows and write rows and gaps; all rows where `last`, else all but the last one.
 
-    Parameters
-    ----------
-    states, actions : int
-        Their numbers, or -1 where they are not known.
-    drop : bool
-        Leave out a truncated transition without a last observation instead of refusing it.
-    ended : bool
-        Whether a transition of the first row's episode ended it.
+    `ended` says whether a transition of the first row's episode ended it.
 
     Returns
     -------
@@ -99,103 +230,40 @@ def scan(logged, last, states, actions, discount, drop, ended, state_out, vector
         The number of rows written, and the code and index of the first row that is wrong.
     """
     count = len(logged.episode)
-    wide = logged.vector.shape[1]
     has_next = len(logged.next_state) > 0 or len(logged.next_vector) > 0
-    stepped, chosen, aimed = len(logged.step) > 0, len(logged.behavior) > 0, len(logged.target) > 0
     written = 0
     for i in range(count if last else count - 1):
         goes_on = i + 1 < count and logged.episode[i + 1] == logged.episode[i]
-        if wide:
-            for k in range(wide):
-                if not math.isfinite(logged.vector[i, k]):
-                    return written, OBSERVATION, i, ended
-                vector_out[written, k] = logged.vector[i, k]
-        else:
-            state = logged.state[i]
-            if state < 0 or (states >= 0 and state >= states):
-                return written, OBSERVATION, i, ended
-            state_out[written] = state
-        action = logged.action[i]
-        is_gap = action == EMPTY
-        add_gap = known = False
+        if _observation_fault(logged, i, held):
+            return written, OBSERVATION, i, ended
+        is_gap, add_gap, known = logged.action[i] == EMPTY, False, False
         if is_gap:
-            if has_next:
-                return written, NO_ACTION, i, ended
-            if goes_on:
-                return written, AFTER_END if ended else NO_ACTION, i + 1 if ended else i, ended
-            if logged.terminated[i] == 1 or logged.truncated[i] == 1:
-                return written, FLAG_ON_LAST, i, ended
+            code, index = _last_fault(logged, i, goes_on, ended, has_next)
+            if code != FINE:
+                return written, code, index, ended
         else:
-            if action < 0 or (actions >= 0 and action >= actions):
-                return written, ACTION, i, ended
-            if not math.isfinite(logged.reward[i]):
-                return written, REWARD, i, ended
-            if logged.terminated[i] == 2:
-                return written, TERMINATED, i, ended
-            if logged.truncated[i] == 2:
-                return written, TRUNCATED, i, ended
-            if chosen and not 0.0 < logged.behavior[i] <= 1.0:
-                return written, BEHAVIOR, i, ended
-            if aimed and not 0.0 <= logged.target[i] <= 1.0:
-                return written, TARGET, i, ended
+            code = _transition_fault(logged, i, held)
+            if code != FINE:
+                return written, code, i, ended
             ended = logged.terminated[i] == 1 or logged.truncated[i] == 1
-            known = has_next
-            if has_next and wide:
-                for k in range(wide):
-                    known = known and not math.isnan(logged.next_vector[i, k])
-                    if math.isinf(logged.next_vector[i, k]):
-                        return written, NEXT_RANGE, i, ended
-            elif has_next:
-                reached = logged.next_state[i]
-                known = reached != EMPTY
-                if known and (reached < 0 or (states >= 0 and reached >= states)):
-                    return written, NEXT_RANGE, i, ended
+            if has_next:
+                known, code = _next_fault(logged, i, held)
+                if code != FINE:
+                    return written, code, i, ended
             if goes_on:
-                if ended and (has_next or logged.action[i + 1] != EMPTY):
-                    return written, AFTER_END, i + 1, ended
-                if has_next and not known:
-                    return written, NO_NEXT, i, ended
-                if stepped and logged.step[i + 1] != logged.step[i] + 1:
-                    return written, STEP, i + 1, ended
-                if has_next and wide:
-                    for k in range(wide):
-                        if logged.next_vector[i, k] != logged.vector[i + 1, k]:
-                            return written, NEXT, i, ended
-                elif has_next and logged.next_state[i] != logged.state[i + 1]:
-                    return written, NEXT, i, ended
+                code, index = _link_fault(logged, i, ended, has_next, known)
+                if code != FINE:
+                    return written, code, index, ended
             elif logged.terminated[i] == 1 or known:
                 add_gap = True
-            elif not ended:
-                return written, NO_END, i, ended
-            elif drop:
-                is_gap = True
+            elif not ended or not held.drop:
+                return written, NO_LAST if ended else NO_END, i, ended
             else:
-                return written, NO_LAST, i, ended
-        out.action[written] = 0 if is_gap else action
-        out.reward[written] = 0.0 if is_gap else logged.reward[i]
-        out.discount[written] = 0.0 if is_gap or logged.terminated[i] == 1 else discount
-        out.behavior[written] = logged.behavior[i] if chosen and not is_gap else math.nan
-        out.target[written] = logged.target[i] if aimed and not is_gap else math.nan
-        out.gap[written] = is_gap
-        origin[written] = 2 * i
+                is_gap = True
+        _put(out, written, logged, i, is_gap, held.discount)
         written += 1
         if add_gap:
-            # The last observation of a terminated episode has discount 0 before it, so that any
-            # observation may stand for one that was not logged.
-            if wide:
-                for k in range(wide):
-                    vector_out[written, k] = (
-                        logged.next_vector[i, k] if known else logged.vector[i, k]
-                    )
-            else:
-                state_out[written] = logged.next_state[i] if known else logged.state[i]
-            out.action[written] = 0
-            out.reward[written] = 0.0
-            out.discount[written] = 0.0
-            out.behavior[written] = math.nan
-            out.target[written] = math.nan
-            out.gap[written] = True
-            origin[written] = 2 * i + 1
+            _put_end(out, written, logged, i, known)
             written += 1
         if not goes_on:
             ended = False

@@ -114,11 +114,10 @@ class Scanner:
         states = out.observation if flat else np.zeros(0, np.int64)
         vectors = np.zeros((0, 0)) if flat else out.observation
         limits = self._limits
-        # `out` has another type for vectors than for states, and one compilation is to serve both.
-        flat_out = out._replace(observation=_NONE)
-        settings = limits.num_states, limits.num_actions, limits.discount, limits.drop
+        held = scan.Held(limits.num_states, limits.num_actions, limits.discount, limits.drop)
+        place = scan.Room(states, vectors, out._replace(observation=_NONE), origin)
         written, code, index, self._ended = scan.scan(
-            scan.uniform(logged), last, *settings, self._ended, states, vectors, flat_out, origin
+            scan.uniform(logged), last, held, self._ended, place
         )
         if code != scan.FINE:
             before = self._row(index - 1) if index else None
@@ -143,11 +142,14 @@ class Scanner:
     def _check_episodes(self, logged: Logged) -> None:
         """Raise where an episode is not named, or begins for a second time."""
         numbers, held = logged.episode, self._tail is not None
-        if numbers.min() == EMPTY:
-            row = self._row(int(np.argmin(numbers)))
+        changes = numbers[1:] != numbers[:-1]
+        starts = np.flatnonzero(changes) + 1
+        if not held:
+            starts = np.append(0, starts)
+        empty = starts[numbers[starts] == EMPTY]
+        if empty.size:
+            row = self._row(int(empty[0]))
             raise ProblemError(f"{row.place}: 'episode' is empty: number the episodes")
-        first = np.array([not held])
-        starts = np.flatnonzero(np.append(first, numbers[1:] != numbers[:-1]))
         repeated = -1 if self._seen is None else self._seen.add(numbers[starts])
         if repeated >= 0:
             index = int(starts[repeated])

@@ -22,7 +22,7 @@ from fegsam.engines.agent import State
 from fegsam.engines.job import Job
 from fegsam.errors import ProblemError
 
-LOG_ROWS_AT_ONCE = 1 << 14
+LOG_ROWS_AT_ONCE = 1 << 15
 """Rows of a log that are read ahead."""
 LIVE_ROWS_AT_ONCE = 1 << 9
 """Rows of a live environment that are read ahead: short reads cost more for each row."""
@@ -168,7 +168,7 @@ class RecordedStream:
         needs, length = self._needs, len(rows.gap)
         features, states = np.zeros((length, 0)), np.zeros(length, np.uint64)
         if needs.features is None:
-            states = rows.observation.astype(np.uint64)
+            states = _unsigned(rows.observation)
         else:
             made = needs.features
             features = made.dense(rows.observation) if needs.dense else made(rows.observation)
@@ -176,11 +176,11 @@ class RecordedStream:
                 features = features.astype(np.uint32)
         return _Held(
             states,
-            rows.action.astype(np.uint64),
-            np.array(rows.reward, np.float64),
-            np.array(rows.discount, np.float64),
+            _unsigned(rows.action),
+            np.ascontiguousarray(rows.reward, np.float64),
+            np.ascontiguousarray(rows.discount, np.float64),
             self._ratios(rows),
-            np.array(rows.gap, np.bool_),
+            np.ascontiguousarray(rows.gap, np.bool_),
             np.ascontiguousarray(features),
         )
 
@@ -214,6 +214,13 @@ class RecordedStream:
             self._at = skip
 
 
+def _unsigned(numbers: np.ndarray) -> np.ndarray:
+    """uint64: the same memory where the numbers, none of which is below 0, are int64."""
+    if numbers.dtype == np.int64 and numbers.flags.c_contiguous:
+        return numbers.view(np.uint64)
+    return numbers.astype(np.uint64)
+
+
 @compiled
 def _after(gaps, at, count):
     """The row after the next `count` steps from row `at` on, and how many there are."""
@@ -237,6 +244,7 @@ class RecordedAgent:
 
     def __init__(self, stream: RecordedStream, steps: Steps, step_size: float) -> None:
         self._stream, self._steps, self._step_size = stream, steps, step_size
+        self._sizes = np.zeros(0)
         self.cell = 0
         """the cell that the last step wrote, where the rule writes one"""
         self.finite_steps = 0
@@ -254,10 +262,16 @@ class RecordedAgent:
         correction: np.ndarray | None = None,
     ) -> np.ndarray:
         params = np.array(params, np.float64)
-        sizes = np.full(count, self._step_size) if step_sizes is None else step_sizes
+        sizes = self._constant(count) if step_sizes is None else step_sizes
         windows = self._stream.take(count)
         self.finite_steps, self.cell = self._steps(params, windows, sizes, correction)
         return params
+
+    def _constant(self, count: int) -> np.ndarray:
+        """(count): the step size; kept, since rounds have the same length."""
+        if len(self._sizes) != count:
+            self._sizes = np.full(count, self._step_size)
+        return self._sizes
 
     def direction(self, params: np.ndarray) -> np.ndarray:
         place = self._stream.save()

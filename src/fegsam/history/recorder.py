@@ -132,6 +132,8 @@ class Recorder:
         """Add the averages (rows, d) of the `seed`-th seed at `times`; skip unrecorded times."""
         index = np.searchsorted(self._settings.record, times)
         wanted = self._settings.record[np.minimum(index, len(self._settings.record) - 1)] == times
+        if not wanted.any():
+            return
         index = index[wanted]
         averages = np.ascontiguousarray(averages[wanted])
         square, largest = np.full((2, len(averages)), np.nan)

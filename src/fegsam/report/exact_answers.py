@@ -43,19 +43,19 @@ class ExactAnswers:
 
     def bound(self, cell: Cell) -> float | None:
         """The theorem's bound in the 2-norm; None for what the theorem is not about."""
-        if not cell.is_plain or not self._may_build(cell):
+        if cell.on_data or not cell.is_plain or not self._may_build(cell):
             return None
         settings = {
             "step_size": cell.step_size,
             "sync_period": cell.sync_period,
             "num_steps": cell.num_steps,
         }
-        return fg.theory.error_bound(*cell.build(), **settings).total_2
+        return fg.theory.error_bound(*cell.build_simulated(), **settings).total_2
 
     def curve(self, cell: Cell) -> np.ndarray | None:
         """E||avg - theta*||^2 of a cell at its recorded times."""
-        # The user's own rules have no exact curves, so nothing is left out for them.
-        if isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
+        # Data and the user's own rules have no exact curves, so nothing is left out for them.
+        if cell.on_data or isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
             return None
         if cell.key not in self._curves:
             self._curves[cell.key] = _exact_curve(cell, self._times(cell))
@@ -70,7 +70,7 @@ class ExactAnswers:
         late = (times >= cell.num_steps / 2) & rounds_of(cell.sync_period).is_sync(times)
         if cell.sampling != "markov" or not late.any():
             return None
-        problem, algorithm = cell.build()
+        problem, algorithm = cell.build_simulated()
         settings = {
             "step_size": cell.step_size,
             "sync_period": cell.sync_period,
@@ -89,7 +89,7 @@ class ExactAnswers:
 
 
 def _exact_curve(cell: Cell, times: np.ndarray) -> np.ndarray | None:
-    problem, algorithm = cell.build()
+    problem, algorithm = cell.build_simulated()
     start = cell.arguments(algorithm.dimension(problem))["initial_params"]
     settings = {
         "step_size": cell.step_size,

@@ -20,6 +20,7 @@ from fegsam.experiments.sweep.sweep import Results, load_results
 from fegsam.report.drawing import save_figures
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.late import Late
+from fegsam.report.measures import error_is_unknown, lead, measure_figures
 from fegsam.report.page import write_report
 from fegsam.report.verdict import Section
 from fegsam.report.words import axis_words, coordinate_words
@@ -35,18 +36,10 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
     unless `trust` is true.
     """
     results = load_results(directory, trust=trust)
-    wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
-    late = Late(results, lambda cell: _label(results, cell))
-    figures = tuple(
-        figure
-        for place, spec in enumerate(wanted, 1)
-        for figure in _FIGURES[spec.kind](results, spec, place, late)
-    )
-    folder = pathlib.Path(directory)
-    save_figures(figures, folder / "figures")
-    title = results.study.title or results.study.name
-    lead = "The error of the agents' average, over the seeds of the study."
-    section = Section("1", title, lead, figures=figures, notes=late.exact.notes(directory))
+    folder, title = pathlib.Path(directory), results.study.title or results.study.name
+    of_page = _measures if error_is_unknown(results) else _errors
+    section = of_page(results, title, directory)
+    save_figures(section.figures, folder / "figures")
     settings = {
         "study": results.study.name,
         "command": f"fegsam report {shlex.quote(os.fspath(directory))}",
@@ -55,6 +48,30 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
         "spec": results.study.text,
     }
     return write_report([section], folder, title=title, settings=settings)
+
+
+def _errors(results: Results, title: str, directory: str | os.PathLike[str]) -> Section:
+    """The figures that the study asks for, by default its error over time."""
+    wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
+    late = Late(results, lambda cell: _label(results, cell))
+    figures = tuple(
+        figure
+        for place, spec in enumerate(wanted, 1)
+        for figure in _FIGURES[spec.kind](results, spec, place, late)
+    )
+    said = "The error of the agents' average, over the seeds of the study."
+    return Section("1", title, said, figures=figures, notes=late.exact.notes(directory))
+
+
+def _measures(results: Results, title: str, directory: str | os.PathLike[str]) -> Section:
+    """What was measured of agents that learn from data."""
+    figures = measure_figures(results, lambda cell: _label(results, cell))
+    left_out = dict.fromkeys(spec.kind for spec in results.study.figures)
+    left_out.pop("error_curves", None)
+    notes = ()
+    if left_out:
+        notes = (f"Figures of an error are left out, since none is known: {', '.join(left_out)}.",)
+    return Section("1", title, lead(figures), figures=figures, notes=notes)
 
 
 def _seeds_text(results: Results) -> str:

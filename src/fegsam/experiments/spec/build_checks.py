@@ -14,6 +14,7 @@ import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.cells import Cell, dimension_of
+from fegsam.experiments.spec.data_tables import Log
 from fegsam.experiments.spec.foreign_code import TrustError
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import OwnAlgorithm
@@ -22,6 +23,7 @@ from fegsam.experiments.spec.toml_lines import Key
 from fegsam.methods.method import Method
 from fegsam.methods.schedules import rounds_of
 from fegsam.prepare import check_rounds
+from fegsam.prepare_data import check_data
 from fegsam.problem.chains import check_chains
 from fegsam.problem.checks import flat_params
 from fegsam.problem.federation import Problem
@@ -36,7 +38,7 @@ def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
     for cell in cells:
         which = json.dumps(canonical(cell.algorithm), sort_keys=True)
         memo = cell.problem.digest, which, cell.initial_params, cell.fixed_point
-        if memo not in smallest or cell.num_agents < smallest[memo].num_agents:
+        if memo not in smallest or _hardness(cell) < _hardness(smallest[memo]):
             smallest[memo] = cell
     for cell in itertools.islice(smallest.values(), MOST_BUILT):
         build_checked(source, cell)
@@ -45,6 +47,13 @@ def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
             build_checked(source, max(cells, key=lambda other: other.num_agents))
             break
     _check_methods(source, cells)
+
+
+def _hardness(cell: Cell) -> tuple[float, ...]:
+    """The least of these is checked: of data, the cell that demands most of it."""
+    if cell.on_data:
+        return -cell.num_agents, -cell.num_steps, -cell.step_size
+    return (cell.num_agents,)
 
 
 def _check_methods(source: SpecText, cells: Sequence[Cell]) -> None:
@@ -89,7 +98,10 @@ def build_checked(source: SpecText, cell: Cell) -> tuple[Problem | fg.DataFedera
     """The problem and algorithm of a cell; errors name the key in the spec."""
     try:
         problem, algorithm = cell.build()
-        if not isinstance(problem, fg.DataFederation):
+        if isinstance(problem, fg.DataFederation):
+            _require_data_tables(cell, problem)
+            check_data(problem, algorithm, cell.step_size, cell.num_steps, cell.sampling)
+        else:
             _require_tables(cell, problem)
         dimension = dimension_of(algorithm, problem)
         if not isinstance(problem, fg.DataFederation):
@@ -137,6 +149,28 @@ def _require_tables(cell: Cell, problem: Problem) -> None:
         raise ProblemError(f"{spec.name} needs the table [problem.{missing[0]}]: add it")
 
 
+def _require_data_tables(cell: Cell, problem: fg.DataFederation) -> None:
+    """Check that [problem] has what an algorithm of the package needs to run on data."""
+    spec = cell.algorithm
+    if isinstance(spec, OwnAlgorithm):
+        return
+    if spec.on_noise:
+        raise ProblemError(f"{spec.name} needs a [problem] with generator = 'noise': choose one")
+    if "features" in spec.needs and problem.features is None:
+        raise ProblemError(f"{spec.name} needs the table [problem.features]: add it")
+    off_policy = "target" in spec.needs and spec.name != "on_policy_td"
+    if off_policy and problem.target_policy is None and not problem.logs:
+        raise ProblemError(f"{spec.name} needs the table [problem.target]: add it")
+    wanted = []
+    if "features" not in spec.needs and problem.num_states is None:
+        wanted.append("states")
+    if "target" not in spec.needs and problem.num_actions is None:
+        wanted.append("actions")
+    if wanted:
+        name = wanted[0]
+        raise ProblemError(f"{spec.name} needs the number of {name}: add {name} to [problem]")
+
+
 def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:
     """The key of the spec that a message of the library is about, and the rest of the message.
 
@@ -148,6 +182,9 @@ def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:
     for table in ((), ("problem",), *parts, ("run",), ("algorithm",)):
         if source.has((*table, *names)):
             return (*table, *names), rest
+    environment = cell.problem.environment
+    if isinstance(environment, Log) and message.startswith(environment.path.paths):
+        return ("problem", "path"), f"cannot be used ({message})"
     if word == cell.algorithm.name:
         return ("algorithm", "name"), f"is {word!r}, which {rest}"
     return ("problem",), f"cannot be used ({message})"

@@ -120,12 +120,17 @@ class CellMaker:
         """The value itself, or the number that the corollary gives for a word."""
         if not isinstance(value, str):
             return value_of(value)
+        if cell.on_data:
+            what = f"is {value!r}, which follows from an MDP, but only data is known: give a number"
+            raise self.source.error(place, what)
         which = json.dumps(canonical(cell.algorithm), sort_keys=True)
         memo = "schedule", cell.problem.digest, which, cell.num_agents, cell.num_steps
         if memo not in self.made:
-            built = build_checked(self.source, cell)
+            build_checked(self.source, cell)
             try:
-                self.made[memo] = fg.theory.schedule(*built, num_steps=cell.num_steps)
+                self.made[memo] = fg.theory.schedule(
+                    *cell.build_simulated(), num_steps=cell.num_steps
+                )
             except ProblemError as error:
                 raise self.source.error(
                     place, f"is {value!r}, which does not work here ({inner(error)})"

@@ -14,8 +14,10 @@ import numpy as np
 import fegsam as fg
 from fegsam.algorithms.on_data import needs_of
 from fegsam.algorithms.rule import Algorithm, check_algorithm
+from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import load_array
+from fegsam.experiments.spec.data_tables import Data
 from fegsam.experiments.spec.foreign_code import Trust, check_trust
 from fegsam.experiments.spec.problems import ProblemSpec, build_algorithm
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
@@ -160,6 +162,21 @@ class Cell:
         """The problem and the algorithm; `TrustError` if that would run code without permission."""
         check_trust(self)
         return self.problem.build(self.num_agents), build_algorithm(self.algorithm, self.problem)
+
+    def build_simulated(self) -> tuple[Problem, Algorithm]:
+        """As `build`, for what needs a problem that is known: a `ProblemError` if it is data."""
+        problem, algorithm = self.build()
+        if isinstance(problem, fg.DataFederation):
+            raise ProblemError(
+                f"problem.generator is {self.problem.environment.generator!r}, of which only data "
+                "is known: choose the generator of an MDP for this."
+            )
+        return problem, algorithm
+
+    @property
+    def on_data(self) -> bool:
+        """Whether its agents learn from logs or live environments."""
+        return isinstance(self.problem.environment, Data)
 
     def arguments(self, dimension: int) -> dict[str, Any]:
         """The arguments of `fegsam.run` other than problem, algorithm and engine.

@@ -1,9 +1,9 @@
 """The code that a study names, and whether it may run.
 
-A study consists of numbers and words, with three exceptions: its own rule is a function in a Python
-file, an external algorithm is a class in an importable module, and a Gymnasium environment is made
-by a package or, as ``module:Env``, by any importable module. Results carry a copy of their study
-and of its files, so results from a stranger carry a stranger's code.
+A study consists of numbers and words, with three exceptions: its own rule, policy or features are
+functions in a Python file, an external algorithm is a class in an importable module, and a
+Gymnasium environment is made by a package or, as ``module:Env``, by any importable module. Results
+carry a copy of their study and of its files, so results from a stranger carry a stranger's code.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fegsam.errors import ProblemError
+from fegsam.experiments.spec.data_tables import FunctionFeatures, FunctionPolicy, Live
 from fegsam.experiments.spec.problem_tables import Gymnasium
 from fegsam.experiments.spec.study_tables import AlgorithmSpec, OwnAlgorithm, OwnRule
 
@@ -35,8 +36,8 @@ class Code:
     own: bool
     """whether the user is assumed to trust it
 
-    This holds for a rule beside the study, an algorithm of a study that is not a stored copy, and
-    an environment with a plain name.
+    This holds for a function beside the study, an algorithm of a study that is not a stored copy,
+    and an environment with a plain name.
     """
 
     def may_run(self, trust: Trust) -> bool:
@@ -46,8 +47,13 @@ class Code:
 def code_of(cell: Cell) -> Iterator[Code]:
     """The code outside this package that building a cell would run."""
     yield from algorithm_code(cell.algorithm)
-    if isinstance(cell.problem.environment, Gymnasium):
-        env_id = cell.problem.environment.env_id
+    problem = cell.problem
+    for table in (problem.behavior, problem.target, problem.features):
+        if isinstance(table, FunctionPolicy | FunctionFeatures):
+            named = table.function
+            yield Code(f"{named.path}:{named.name}", own=not named.stored)
+    if isinstance(problem.environment, Gymnasium | Live):
+        env_id = problem.environment.env_id
         yield Code(f"the Gymnasium environment {env_id}", own=":" not in env_id)
 
 

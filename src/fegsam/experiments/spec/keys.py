@@ -12,15 +12,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fegsam.errors import ProblemError, shown
-from fegsam.experiments.spec import method_tables, problem_tables, study_tables
+from fegsam.experiments.spec import data_tables, method_tables, problem_tables, study_tables
 
+_ON_DATA = {
+    kind: model
+    for kind, model in data_tables.DATA_FEATURES.items()
+    if kind not in problem_tables.FEATURES
+}
 TABLES: dict[str, Any] = {
     "study": study_tables.StudyTable,
-    "problem": problem_tables.ENVIRONMENTS,
-    "problem.behavior": problem_tables.BEHAVIORS,
-    "problem.target": problem_tables.TARGETS,
-    "problem.features": problem_tables.FEATURES,
+    "problem": problem_tables.ENVIRONMENTS | data_tables.DATA,
+    "problem.behavior": data_tables.LIVE_BEHAVIORS | problem_tables.BEHAVIORS,
+    "problem.target": data_tables.DATA_TARGETS,
+    "problem.features": problem_tables.FEATURES | _ON_DATA,
     "problem.environments": problem_tables.Environments,
+    "problem.evaluation": data_tables.EvaluationTable,
     "algorithm": study_tables.ALGORITHMS,
     "methods.NAME": method_tables.MethodTable,
     "methods.NAME.average": method_tables.MeanTable,
@@ -52,11 +58,9 @@ class KeyOf(NamedTuple):
 def keys_text(table: str | None = None) -> str:
     """The keys of one table of a study, or of all, as text of 80 columns.
 
-    >>> print(keys_text("problem.features")[:66])
-    [problem.features]
-    <BLANKLINE>
-    kind = "polynomial"
-      degree        ...
+    >>> print(keys_text("problem.evaluation")[:90])
+    [problem.evaluation]
+      episodes              whole number, at least 2 and at most 1e+06, ...
     """
     names = [
         name for name in TABLES if table is None or name == table or name.startswith(f"{table}.")
@@ -136,6 +140,7 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
     for name, said in (
         ("_array", 'an array, or `"file.npz:name"`'),
         ("_function", '`"file.py:function"`'),
+        ("_log", "a path, or a list of them"),
     ):
         if name in checks:
             return said
@@ -154,7 +159,7 @@ def _kind(annotation: Any, metadata: Any = ()) -> str:
         return " or ".join(f'`"{value}"`' for value in arguments)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_kind(part) for part in arguments if part is not type(None))
-    if origin is tuple:
+    if origin in (tuple, list):
         return f"a list of: {_kind(arguments[0])}"
     names = {
         int: "whole number",

@@ -31,12 +31,17 @@ class Environment(Table):
 
     tag = "generator"
     generator: str
-    initial_distribution: Array | None = None
     assignment: Array | None = None
     """The kinds of the agents in order; N agents take the first N."""
 
 
-class Garnet(Environment):
+class Simulated(Environment):
+    """The keys of every environment that is simulated."""
+
+    initial_distribution: Array | None = None
+
+
+class Garnet(Simulated):
     states: Annotated[int, Field(ge=1, le=10**7)]
     actions: Annotated[int, Field(ge=1, le=10**4)]
     branching: Annotated[int, Field(ge=1, le=10**4)]
@@ -45,35 +50,35 @@ class Garnet(Environment):
     connected: bool = False
 
 
-class RandomWalk(Environment):
+class RandomWalk(Simulated):
     states: Annotated[int, Field(ge=3, le=5000)]
     discount: Open
 
 
-class RiverSwim(Environment):
+class RiverSwim(Simulated):
     states: Annotated[int, Field(ge=2, le=5000)] = 6
     discount: Open = 0.95
 
 
-class GridWorld(Environment):
+class GridWorld(Simulated):
     rows: Annotated[int, Field(ge=1, le=2000)]
     columns: Annotated[int, Field(ge=1, le=2000)]
     discount: Open
     slip: Share = 0.1
 
 
-class TwoState(Environment):
+class TwoState(Simulated):
     to_second: Array | None = None
     rewards: Array | None = None
     discount: Open = 0.5
 
 
-class Bandit(Environment):
+class Bandit(Simulated):
     rewards: Array
     discount: Open
 
 
-class Gymnasium(Environment):
+class Gymnasium(Simulated):
     env_id: Text
     discount: Open
     ends: Literal["restart", "stop"] | None = None
@@ -81,7 +86,7 @@ class Gymnasium(Environment):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class Arrays(Environment):
+class Arrays(Simulated):
     """An MDP, or one per kind, as arrays; ``generator = "file"`` reads them from an .npz file."""
 
     transitions: Array
@@ -90,7 +95,7 @@ class Arrays(Environment):
     """A number, or an array with a discount for each transition."""
 
 
-class Noise(Environment):
+class Noise(Simulated):
     """Markov chains for Algorithm 1, and the arrays of its linear form."""
 
     kernels: Array

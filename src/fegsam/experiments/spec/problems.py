@@ -13,7 +13,6 @@ different problem.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,11 +26,14 @@ import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.solvers import optimal_q
+from fegsam.experiments.spec import data_tables as data
 from fegsam.experiments.spec import private_data as private
 from fegsam.experiments.spec import problem_tables as tables
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import FileRef, array_names, file_ref, load_array
+from fegsam.experiments.spec.data_builds import build_data
 from fegsam.experiments.spec.own_algorithms import build_own
+from fegsam.experiments.spec.policy_builds import build_policies, kind_count, load_function
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import (
     AlgorithmSpec,
@@ -67,6 +69,7 @@ class ProblemSpec:
     target: tables.Policies | None = None
     features: tables.Features | None = None
     environments: tables.Environments | None = None
+    evaluation: data.EvaluationTable | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -80,15 +83,17 @@ class ProblemSpec:
             json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
         ).hexdigest()
 
-    def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise | fg.data.Charter:
+    def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise | fg.DataFederation:
         """The problem for `num_agents` agents."""
         environment = self.environment
         if isinstance(environment, private.Private):
             return private.build_charter(environment, self.target, self.features, num_agents)
-        common: dict[str, Any] = {
-            "num_agents": num_agents,
-            "assignment": _assignment(environment.assignment, num_agents),
-        }
+        assigned = _assignment(environment.assignment, num_agents)
+        if isinstance(environment, data.Data):
+            inner = self.behavior, self.target, self.features, self.evaluation
+            return build_data(environment, *inner, num_agents, assigned)
+        assert isinstance(environment, tables.Simulated)
+        common: dict[str, Any] = {"num_agents": num_agents, "assignment": assigned}
         if environment.initial_distribution is not None:
             common["initial_distribution"] = load_array(environment.initial_distribution)
         if isinstance(environment, tables.Noise):
@@ -99,9 +104,9 @@ class ProblemSpec:
                 )
             return fg.MarkovNoise(kernels, **common)
         mdps = _mdps(environment)
-        target = (
-            None if self.target is None else _policies(self.target, mdps[0], None, num_agents)[0]
-        )
+        target = None
+        if self.target is not None:
+            target = _policies(self.target, mdps[0], None, num_agents)[0]
         behavior = None
         if self.behavior is not None and not isinstance(self.behavior, tables.Target):
             behavior = _policies(self.behavior, mdps[0], target, num_agents)
@@ -119,18 +124,21 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     if not isinstance(table, dict):
         raise source.error(("problem",), "is not a table: write [problem]")
     table = _expanded(source, dict(table))
-    inner = {
-        name: table.pop(name, None) for name in ("behavior", "target", "features", "environments")
-    }
-    known = tables.ENVIRONMENTS | {"private": private.Private}
+    names = "behavior", "target", "features", "environments", "evaluation"
+    inner = {name: table.pop(name, None) for name in names}
+    known = tables.ENVIRONMENTS | data.DATA | {"private": private.Private}
     environment = source.choose(table, known, ("problem",), moved)
-    if isinstance(environment, tables.Noise):
-        for name, value in inner.items():
-            if value is not None:
-                raise source.error(
-                    ("problem", name), "is for MDPs, but the problem is Markov noise: drop it"
-                )
-    models = {"behavior": tables.BEHAVIORS, "target": tables.TARGETS, "features": tables.FEATURES}
+    for name, value in inner.items():
+        if value is not None and isinstance(environment, tables.Noise):
+            what = "is for MDPs, but the problem is Markov noise: drop it"
+            raise source.error(("problem", name), what)
+    if inner["environments"] is not None and isinstance(environment, data.Data):
+        what = "changes an MDP, but the agents learn from data: drop it"
+        raise source.error(("problem", "environments"), what)
+    if inner["evaluation"] is not None and not isinstance(environment, data.Live):
+        what = "tries policies in a live environment, and the problem has none: drop it"
+        raise source.error(("problem", "evaluation"), what)
+    models = _inner_models(environment)
     if isinstance(environment, private.Private):
         for name in ("behavior", "environments"):
             if inner[name] is not None:
@@ -143,12 +151,21 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
         for name, kinds in models.items()
         if inner[name] is not None
     }
-    if inner["environments"] is not None:
-        key = ("problem", "environments")
-        chosen["environments"] = source.check(
-            inner["environments"], tables.Environments, key, moved
-        )
+    plain = {"environments": tables.Environments, "evaluation": data.EvaluationTable}
+    for name, model in plain.items():
+        if inner[name] is not None:
+            chosen[name] = source.check(inner[name], model, ("problem", name), moved)
     return ProblemSpec(environment, **chosen)
+
+
+def _inner_models(environment: tables.Environment) -> dict[str, dict[str, type[Any]]]:
+    """The models of [problem.behavior], [problem.target] and [problem.features], by kind."""
+    if isinstance(environment, data.Data):
+        acting = data.LIVE_BEHAVIORS if isinstance(environment, data.Live) else data.LOG_BEHAVIORS
+        found = acting, data.DATA_TARGETS, data.DATA_FEATURES
+    else:
+        found = tables.BEHAVIORS, tables.TARGETS, tables.FEATURES
+    return dict(zip(("behavior", "target", "features"), found, strict=True))
 
 
 def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Algorithm:
@@ -163,7 +180,7 @@ def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Algorithm:
             return build_own(spec)
         case OwnRule(rule=rule, dim=dim, norm=norm, assumptions=assumptions):
             order = 2 if norm == "2" else np.inf
-            return fg.StochasticApproximation(_function(rule), dim, order, assumptions)
+            return fg.StochasticApproximation(load_function(rule, "rule"), dim, order, assumptions)
         case LinearSASpec():
             return _linear_sa(problem.environment)
         case _:
@@ -175,6 +192,7 @@ _OF_FIELDS: dict[str, type[Any]] = {
     "on_policy_td": fg.OnPolicyTD,
     "off_policy_tabular_td": fg.OffPolicyTabularTD,
     "q_learning": fg.QLearning,
+    "linear_q_learning": fg.LinearQLearning,
     "off_policy_linear_td": fg.OffPolicyLinearTD,
     "tdc": fg.TDC,
 }
@@ -264,7 +282,7 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
         require_memory(16 * spec.states * spec.actions * spec.branching, "problem")
     own = {
         name: load_array(value) if isinstance(value, FileRef | tuple) else value
-        for name in type(spec).model_fields.keys() - tables.Environment.model_fields.keys()
+        for name in type(spec).model_fields.keys() - tables.Simulated.model_fields.keys()
         if (value := getattr(spec, name)) is not None
     }
     return [getattr(fg.examples, spec.generator)(**own)]
@@ -275,33 +293,11 @@ def _policies(
 ) -> np.ndarray:
     """(M, S, A)"""
     shape = mdp.num_states, mdp.num_actions
-    uniform = fg.policies.uniform(*shape)
-    if isinstance(spec, tables.RandomPolicies):
-        if spec.kind == "mixed" and target is None:
-            raise ProblemError(
-                "problem.behavior mixes random policies with the target policy: add "
-                "[problem.target]"
-            )
-        base = target if spec.kind == "mixed" and target is not None else uniform
-        kinds = _kinds(spec.count, num_agents)
-        require_memory(8 * kinds * shape[0] * shape[1], "problem.behavior")
-        drawn = fg.policies.random(*shape, kinds, spec.seed)
-        return (1.0 - spec.heterogeneity) * base + spec.heterogeneity * drawn
-    if isinstance(spec, tables.RandomPolicy):
-        return fg.policies.random(*shape, 1, spec.seed)
-    if isinstance(spec, tables.EpsilonGreedy | tables.Greedy):
-        q = (
-            optimal_q(mdp.continuing, mdp.rewards, mdp.discount).reshape(shape)
-            if spec.q is None
-            else load_array(spec.q)
-        )
-        several = spec.epsilon if isinstance(spec.epsilon, tuple) else (spec.epsilon,)
-        require_memory(8 * len(several) * shape[0] * shape[1], "problem.behavior")
-        return np.stack([fg.policies.epsilon_greedy(q, epsilon) for epsilon in several])
-    if isinstance(spec, tables.PolicyTable):
-        given = load_array(spec.policies)
-        return given if given.ndim == 3 else given[None]
-    return uniform[None]
+
+    def best() -> np.ndarray:
+        return optimal_q(mdp.continuing, mdp.rewards, mdp.discount).reshape(shape)
+
+    return build_policies(spec, shape, best, target, num_agents)
 
 
 def _features(spec: tables.Features, states: int) -> np.ndarray:
@@ -344,7 +340,7 @@ def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -
     )
     reached.sum_duplicates()
     rows = sparse.csr_array(sparse.kron(reached, np.ones((actions, 1)), format="csr"))
-    perturbed, kinds = [], _kinds(spec.count, num_agents)
+    perturbed, kinds = [], kind_count(spec.count, num_agents)
     # Each successor takes a probability and an index.
     require_memory(16 * kinds * rows.nnz, "problem.environments")
     for kind in range(kinds):
@@ -359,29 +355,3 @@ def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -
         mixed = sparse.csr_array((1.0 - spec.transitions) * moves + spec.transitions * drawn)
         perturbed.append(fg.MDP(mixed, rewards, mdp.given_discount, mdp.labels))
     return perturbed
-
-
-def _kinds(count: int | str, num_agents: int) -> int:
-    return num_agents if isinstance(count, str) else count
-
-
-def _function(ref: FileRef) -> Any:
-    """A function from a user's Python file."""
-    source = ref.read()
-    spec = importlib.util.spec_from_loader(
-        f"fegsam_rule_{ref.sha256[:16]}", loader=None, origin=ref.path
-    )
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        exec(compile(source, ref.path, "exec"), module.__dict__)
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise ProblemError(
-            f"rule is in {ref.path}, which cannot be run ({reason}): correct it"
-        ) from None
-    if not hasattr(module, ref.name):
-        raise ProblemError(
-            f"rule is {ref.name!r} in {ref.path}, which has no such function: define it there"
-        )
-    return getattr(module, ref.name)

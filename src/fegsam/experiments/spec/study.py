@@ -1,8 +1,9 @@
 """A study as a TOML file: `load_study` reads and checks it, `Study.cells` lists its cells.
 
     [study]      name, title, seeds (a number or a list), engine
-    [problem]    generator and its arguments; initial_distribution, assignment
-    [problem.behavior], [problem.target], [problem.features], [problem.environments]
+    [problem]    generator and its arguments; initial_distribution (not for data), assignment
+    [problem.behavior], [problem.target], [problem.features], [problem.environments],
+    [problem.evaluation]
     [methods.NAME]
                  average, correction, server, participation, rounding, local_steps
     [algorithm]  name, horizon, preconditioned; rule, dim, norm, assumptions for your own rule
@@ -33,6 +34,7 @@ from fegsam.experiments.spec.array_values import INPUTS, FileRef
 from fegsam.experiments.spec.build_checks import check_builds
 from fegsam.experiments.spec.cell_maker import CellMaker
 from fegsam.experiments.spec.cells import Cell
+from fegsam.experiments.spec.data_tables import Log
 from fegsam.experiments.spec.foreign_code import Trust, code_of
 from fegsam.experiments.spec.grid import Axis, flat_grids, read_grids
 from fegsam.experiments.spec.method_tables import chosen_method, read_methods
@@ -159,13 +161,19 @@ class Study:
         return tuple(sorted({ref.path for cell in self._cells for ref in _references(cell)}))
 
     def copy_inputs(self, directory: str | Path) -> None:
-        """Copy the files that the spec names, so that a copy of its text in `directory` works."""
+        """Copy the files that the spec names, so that a copy of its text in `directory` works.
+
+        Of a log only the digest is stored.
+        """
         for path in map(Path, self.files):
             kept = Path(directory) / INPUTS / path.name
             if not (kept.exists() and kept.samefile(path)):
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 with whole(kept) as waiting:
                     waiting.write_bytes(read_plain(path))
+        for cell in self._cells:
+            if isinstance(cell.problem.environment, Log):
+                cell.problem.environment.path.keep(Path(directory))
 
     def override(self, values: Mapping[str, Any]) -> Study:
         """The study with other values, given by their full keys; its text changes too.

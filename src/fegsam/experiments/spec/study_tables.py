@@ -96,6 +96,12 @@ class QLearningSpec(AlgorithmSpec):
     """No keys of its own."""
 
 
+class LinearQLearningSpec(AlgorithmSpec):
+    """No keys of its own, and no theorem: it may diverge."""
+
+    needs = ("features",)
+
+
 class LinearSASpec(AlgorithmSpec):
     """The matrices and offsets are keys of [problem]."""
 
@@ -125,6 +131,7 @@ ALGORITHMS: dict[str, type[AlgorithmSpec]] = {
     "on_policy_td": OnPolicyNStep,
     "off_policy_tabular_td": NStep,
     "q_learning": QLearningSpec,
+    "linear_q_learning": LinearQLearningSpec,
     "off_policy_linear_td": LinearNStep,
     "tdc": TDCSpec,
     "linear_sa": LinearSASpec,

@@ -9,6 +9,7 @@ import numpy as np
 
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_values import FileRef, array_value, file_ref
+from fegsam.experiments.spec.log_files import LogRef, log_ref
 from fegsam.experiments.spec.wording import show
 
 try:
@@ -62,6 +63,10 @@ def _function(value: Any, info: ValidationInfo) -> Any:
     return file_ref(value, _directory(info))
 
 
+def _log(value: Any, info: ValidationInfo) -> Any:
+    return log_ref(value, _directory(info))
+
+
 def _directory(info: ValidationInfo) -> Path:
     return (info.context or {}).get("directory", Path())
 
@@ -94,6 +99,7 @@ Text = Annotated[str, Field(min_length=1, max_length=500)]
 Array = Annotated[Any, BeforeValidator(_array)]
 Numbers = Annotated[Any, BeforeValidator(_numbers)]
 Function = Annotated[Any, BeforeValidator(_function)]
+Logged = Annotated[Any, BeforeValidator(_log)]
 Kinds = Annotated[int, Field(ge=1, le=10**6), either("agents")]
 """The number of agent kinds; "agents" gives each agent its own kind."""
 
@@ -126,6 +132,8 @@ def canonical(value: Any) -> Any:
         return {key: canonical(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, FileRef):
         return {"name": value.name, "sha256": value.sha256}
+    if isinstance(value, LogRef):
+        return {"sha256": value.sha256}
     if isinstance(value, list | tuple):
         return [canonical(entry) for entry in value]
     return value if isinstance(value, int | float | str | None) else str(value)

@@ -131,6 +131,7 @@ class Experiment:
         if isinstance(problem, Charter):
             arguments = cell.arguments(needs_of(algorithm, problem).dimension)
         else:
+            problem, algorithm = cell.build_simulated()
             algorithm.check(problem)
             arguments = cell.arguments(algorithm.dimension(problem))
         if arguments.pop("stop_at_output"):
