@@ -192,3 +192,10 @@ def test_the_federation_here_has_the_simulators_numbers(capsys) -> None:
     ).groups()
     assert int(communications) == 2
     assert float(apart) <= 1e-12
+
+
+@pytest.mark.slow
+def test_three_hospitals_learn_from_their_logs_as_one_process_would(capfd) -> None:
+    load(EXAMPLES / "private_logs.py").main()
+    said = capfd.readouterr().out
+    assert float(re.search(r"difference from one process is (\S+)", said).group(1)) <= 1e-12

@@ -103,17 +103,28 @@ def check_log(
         features=features,
     )
     for agent, summary in found.items():
-        name = f"{file}" if agent is None else f"{file} ({source.by} {agent})"
+        name = _name(source, agent)
         if table is not None and summary.counts is not None:
             _require_coverage(name, summary, np.asarray(table, dtype=np.float64))
         _require_ratios(name, summary, step_size)
-        if num_steps is not None and summary.transitions * source.passes < num_steps:
-            passes = -(-num_steps // max(summary.transitions, 1))
-            raise ProblemError(
-                f"{name}: {summary.transitions * source.passes} transitions for num_steps "
-                f"{num_steps}: fewer steps or passes={passes}"
-            )
+        if num_steps is not None:
+            require_steps(source, agent, summary, num_steps)
     return found
+
+
+def require_steps(source: LogSource, agent: Any, summary: LogSummary, num_steps: int) -> None:
+    """Raise a `ProblemError` if an agent's log has too few transitions for its steps."""
+    if summary.transitions * source.passes < num_steps:
+        passes = -(-num_steps // max(summary.transitions, 1))
+        raise ProblemError(
+            f"{_name(source, agent)}: {summary.transitions * source.passes} transitions for "
+            f"num_steps {num_steps}: fewer steps or passes={passes}"
+        )
+
+
+def _name(source: LogSource, agent: Any) -> str:
+    file = source.files[0]
+    return f"{file}" if agent is None else f"{file} ({source.by} {agent})"
 
 
 def _require_probabilities(source: LogSource, algorithm: str, has_target: bool) -> None:

@@ -76,7 +76,7 @@ class Spool:
         batch: int = 1000,
         seconds: float = 1.0,
     ) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._batch, self._seconds = integer(batch, "batch"), positive(seconds, "seconds")
         width = None if width is None else integer(width, "width", most=10**6)
         create(self.path, width)

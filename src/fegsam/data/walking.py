@@ -52,10 +52,13 @@ class Walk:
     def __init__(self, live: Live) -> None:
         self.live = live
         self._reset, self._seeds = live.made.reset, live.seeds
-        self.episode, self.began, self.time, self.follows = 0, 0, 0, OPEN
+        self.episode: int = 0
+        self.began: int = 0
+        self.time: int = 0
+        self.follows: int = OPEN
         self._after = RESTARTS if live.restarts else ENDED
         self._begin(0)
-        self.now = self.keep(self.reset())
+        self.now: Any = self.keep(self.reset())
 
     @property
     def place(self) -> tuple[int, int, int, int]:

@@ -37,6 +37,8 @@ def run(given: argparse.Namespace) -> int:
 
 def init(given: argparse.Namespace) -> int:
     from fegsam.federation import founding
+    from fegsam.federation.deployment import NODE_FILE
+    from fegsam.federation.own_data import TEMPLATE
 
     nodes = founding.init(
         given.directory,
@@ -51,8 +53,13 @@ def init(given: argparse.Namespace) -> int:
     print("On the server, with a copy of this directory:")
     print(f"  fegsam federate server {shlex.quote(str(given.directory / 'server'))} -o results")
     print("On each node, with a copy of its directory alone:")
+    private = any(TEMPLATE in (node / NODE_FILE).read_text(encoding="utf-8") for node in nodes)
     for node in nodes:
+        if private:
+            print(f"  fegsam federate check {shlex.quote(str(node))}")
         print(f"  fegsam federate node {shlex.quote(str(node))}")
+    if private:
+        print("Before that, the owner of each node names its data under [data] in node.toml.")
     if not given.insecure:
         print(
             f"Keep {given.directory / 'authority'} where no machine of the federation can read it."
@@ -80,11 +87,24 @@ def server(given: argparse.Namespace) -> int:
     return 0
 
 
-def node(given: argparse.Namespace) -> int:
+def check(given: argparse.Namespace) -> int:
     from fegsam.federation.deployment import load_node
+    from fegsam.federation.hosting import check_node
 
     side = replace(load_node(given.directory), trust=given.trust)
     side.check_trust()
+    for line in check_node(side.settings, enough=True) or ["the study simulates these agents"]:
+        print(line)
+    return 0
+
+
+def node(given: argparse.Namespace) -> int:
+    from fegsam.federation.deployment import load_node
+    from fegsam.federation.hosting import check_node
+
+    side = replace(load_node(given.directory), trust=given.trust)
+    side.check_trust()
+    check_node(side.settings, enough=False)
     if side.transport == "flower":
         from fegsam.federation.flower.supervisor import become_node
 

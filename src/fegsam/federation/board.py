@@ -40,6 +40,8 @@ class LogSummary:
     asked: int = 0
     """agents asked in the last round"""
     answered: int = 0
+    used_up: set[int] = field(default_factory=set)
+    """agents whose data is used up"""
     missed: Counter[int] = field(default_factory=Counter)
     """the rounds that closed without an agent"""
     troubles: list[Event] = field(default_factory=list)
@@ -51,6 +53,10 @@ class LogSummary:
             self.state = "running"
         elif name == "round":
             self._take_round(event)
+        elif name == "used-up":
+            self.used_up.update(event["agents"])
+        elif name == "readmitted":
+            self.used_up.difference_update(event["agents"])
         elif name in ("finished", "gave-up"):
             self.state = "finished" if name == "finished" else "gave up"
         if name not in _QUIET:
@@ -73,7 +79,8 @@ class LogSummary:
         error = "" if self.error is None else f", squared error {self.error:.3e}"
         pace = "" if self.seconds is None else f", {_duration(self.seconds)} a round"
         answers = f", {self.answered} of {self.asked} answered" if self.rounds else ""
-        return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}"
+        spent = f", data of agents {sorted(self.used_up)} used up" if self.used_up else ""
+        return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}{spent}"
 
 
 def _duration(seconds: float) -> str:

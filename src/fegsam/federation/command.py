@@ -195,6 +195,15 @@ _ACTIONS: dict[str, Action] = {
         _node_arguments,
         actions.node,
     ),
+    "check": Action(
+        "check the data of a node, without connecting",
+        "Read the data that the table [data] of a node's file names, check it against the study, "
+        "and say in a line what each agent has. Nothing is sent. A log must have a transition for "
+        "each step of the run.",
+        "check fed/nodes/node-0",
+        _node_arguments,
+        actions.check,
+    ),
     "status": Action(
         "show the state of the federation in a directory of results",
         "Show the current round of a federation, which agents answered, and what was refused and "

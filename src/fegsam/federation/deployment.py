@@ -5,7 +5,8 @@
     DIR/server/        federation.toml, the terms (no environment, no policy), certificate and key,
                        the nodes' public keys, and which agents each of them may speak for
     DIR/nodes/NAME/    node.toml, the share of its agents (nothing of the others), the node's key
-                       and certificate, the authority's certificate
+                       and certificate, the authority's certificate; if the study is a charter, the
+                       owner adds the table [data] to node.toml
 
 `founding.init` writes them, `load_server` and `load_node` read them. Paths in the files are
 relative to the file's own directory.
@@ -112,7 +113,13 @@ class NodeSide:
     def settings(self) -> NodeSettings:
         """What the node hosts."""
         return NodeSettings(
-            self.experiment, self.seed, self.agents, self.state, self.trust, self.salt
+            self.experiment,
+            self.seed,
+            self.agents,
+            self.state,
+            self.trust,
+            self.salt,
+            self.directory / NODE_FILE,
         )
 
     def check_trust(self) -> None:

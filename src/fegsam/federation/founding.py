@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fegsam.data.charter import Charter
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.study import load_study
 from fegsam.experiments.spec.toml_text import toml_text
@@ -30,6 +31,7 @@ from fegsam.federation.deployment import (
     check_rules,
 )
 from fegsam.federation.errors import FederationError
+from fegsam.federation.own_data import TEMPLATE
 from fegsam.federation.protocol.experiment import Aggregate, Experiment, new_salt
 from fegsam.federation.protocol.identity import AGENTS_FILE, Claims
 from fegsam.federation.protocol.share import save_share, save_terms
@@ -122,10 +124,10 @@ def init(
             "agents": agents,
             "insecure": insecure,
         }
-        write_new(
-            node / NODE_FILE,
-            toml_text({"node": head | hand_over(experiment, spec, agents, node)}).encode(),
-        )
+        text = toml_text({"node": head | hand_over(experiment, spec, agents, node)})
+        if isinstance(experiment.problem, Charter):
+            text += TEMPLATE
+        write_new(node / NODE_FILE, text.encode())
         nodes.append(node)
     return nodes
 
@@ -138,7 +140,7 @@ def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path)
     try:
         save_share(experiment, agents, node / SHARE_FILE)
     except ProblemError:
-        if experiment.aggregate == "node":
+        if experiment.aggregate == "node" or isinstance(experiment.problem, Charter):
             raise
         study = load_study(spec, trust=False)
         write_new(node / STUDY_FILE, study.text.encode())

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fegsam.data.charter import Charter
 from fegsam.federation.deployment import (
     SERVER_FILE,
     NodeSide,
@@ -55,6 +56,8 @@ def run_locally(
         It is called with every event of the log as it occurs.
     """
     deployment = output / DEPLOYMENT
+    whole = Experiment.from_spec(spec, seed, trust=trust)
+    _refuse_charter(whole)
     if not (deployment / "server" / SERVER_FILE).exists():
         # Port 0: the server takes a free one at each start.
         init(
@@ -72,8 +75,7 @@ def run_locally(
     side = load_server(deployment / "server")
     nodes = [load_node(path) for path in sorted((deployment / "nodes").iterdir())]
     stored = load_terms(side.terms)
-    whole = Experiment.from_spec(spec, seed, trust=trust, salt=stored.salt)
-    given = replace(whole, aggregate=aggregate)
+    given = replace(whole, aggregate=aggregate, salt=stored.salt)
     for what, kept, wanted in (
         (f"a run under seed {stored.seed}", stored.seed, given.seed),
         (f"a run with sums of each {stored.aggregate}", stored.aggregate, aggregate),
@@ -95,6 +97,14 @@ def run_locally(
     if not (output / HISTORY_FILE).exists():
         _run(side, output, [with_study(node, spec) for node in nodes], on_event)
     return finished(output, stored.settings)
+
+
+def _refuse_charter(experiment: Experiment) -> None:
+    if isinstance(experiment.problem, Charter):
+        raise FederationError(
+            "the study leaves the data to the nodes, and a run on this machine has none: write the "
+            "nodes' directories with `fegsam federate init`, and their data into node.toml."
+        )
 
 
 def with_study(node: NodeSide, spec: Path) -> NodeSide:

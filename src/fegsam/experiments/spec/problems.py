@@ -27,6 +27,7 @@ from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.solvers import optimal_q
 from fegsam.experiments.spec import data_tables as data
+from fegsam.experiments.spec import private_data as private
 from fegsam.experiments.spec import problem_tables as tables
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import FileRef, array_names, file_ref, load_array
@@ -85,6 +86,8 @@ class ProblemSpec:
     def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise | fg.DataFederation:
         """The problem for `num_agents` agents."""
         environment = self.environment
+        if isinstance(environment, private.Private):
+            return private.build_charter(environment, self.target, self.features, num_agents)
         assigned = _assignment(environment.assignment, num_agents)
         if isinstance(environment, data.Data):
             inner = self.behavior, self.target, self.features, self.evaluation
@@ -123,7 +126,8 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     table = _expanded(source, dict(table))
     names = "behavior", "target", "features", "environments", "evaluation"
     inner = {name: table.pop(name, None) for name in names}
-    environment = source.choose(table, tables.ENVIRONMENTS | data.DATA, ("problem",), moved)
+    known = tables.ENVIRONMENTS | data.DATA | {"private": private.Private}
+    environment = source.choose(table, known, ("problem",), moved)
     for name, value in inner.items():
         if value is not None and isinstance(environment, tables.Noise):
             what = "is for MDPs, but the problem is Markov noise: drop it"
@@ -135,6 +139,13 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
         what = "tries policies in a live environment, and the problem has none: drop it"
         raise source.error(("problem", "evaluation"), what)
     models = _inner_models(environment)
+    if isinstance(environment, private.Private):
+        for name in ("behavior", "environments"):
+            if inner[name] is not None:
+                raise source.error(
+                    ("problem", name), "is part of the data, which each node has: drop it"
+                )
+        models |= {"target": private.TARGETS, "features": private.FEATURES}
     chosen: dict[str, Any] = {
         name: source.choose(inner[name], kinds, ("problem", name), moved)
         for name, kinds in models.items()

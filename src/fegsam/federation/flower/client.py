@@ -35,6 +35,7 @@ def node_settings(context: Context) -> NodeSettings:
         state_dir=Path(str(config["state-dir"])),
         trust=bool(config.get("trust", False)),
         salt=str(config.get("salt", "")),
+        data=Path(str(config["data"])) if "data" in config else None,
     )
 
 

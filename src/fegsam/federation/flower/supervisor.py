@@ -78,6 +78,7 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
         "experiment": str(side.experiment),
         "state-dir": str(side.state),
         "agents": ",".join(map(str, side.agents)),
+        "data": str(side.settings.data),
     }
     more = {} if side.seed is None else {"seed": side.seed}
     more |= {"salt": side.salt} if side.salt else {}

@@ -14,7 +14,7 @@ import hashlib
 import json
 import pathlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,8 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.algorithms.on_data import needs_of
 from fegsam.algorithms.rule import Algorithm, check_algorithm, check_part, require_fixed_policies
+from fegsam.data.charter import Charter
+from fegsam.data.private import OwnData
+from fegsam.engines.agent import AgentGroup
 from fegsam.engines.cpu.local import SimulatedAgent, SimulatedAgents
+from fegsam.engines.cpu.recorded_agents import RecordedAgents
 from fegsam.engines.job import Sampling, check_sampling, check_seeds
 from fegsam.errors import ProblemError
 from fegsam.federation.protocol.local_rounds import LocalRounds
@@ -54,7 +59,8 @@ class Experiment:
     (11, [45, 50, 52])
     """
 
-    problem: Federation | MarkovNoise
+    problem: Federation | MarkovNoise | Charter
+    """of a charter, each node has the data of its own agents"""
     algorithm: Algorithm
     step_size: float
     sync_period: SyncPeriod
@@ -84,8 +90,11 @@ class Experiment:
     """whether a node reports each agent's parameters, or their exact sum over its agents"""
 
     def __post_init__(self) -> None:
-        check = check_algorithm if self.present is None else check_part
-        check(self.algorithm, self.problem)
+        if isinstance(self.problem, Charter):
+            needs_of(self.algorithm, self.problem)
+        else:
+            check = check_algorithm if self.present is None else check_part
+            check(self.algorithm, self.problem)
         require_fixed_policies(self.algorithm, "agents of a federation draw paths without them")
         positive(self.step_size, "step_size")
         rounds_of(self.sync_period)
@@ -118,9 +127,13 @@ class Experiment:
     @staticmethod
     def from_cell(cell: Any, seed: int | None = None) -> Experiment:
         """One cell of a study under `seed` (by default its first seed)."""
-        problem, algorithm = cell.build_simulated()
-        algorithm.check(problem)
-        arguments = cell.arguments(algorithm.dimension(problem))
+        problem, algorithm = cell.build()
+        if isinstance(problem, Charter):
+            arguments = cell.arguments(needs_of(algorithm, problem).dimension)
+        else:
+            problem, algorithm = cell.build_simulated()
+            algorithm.check(problem)
+            arguments = cell.arguments(algorithm.dimension(problem))
         if arguments.pop("stop_at_output"):
             raise ProblemError(
                 "run.stop_at_output is true, but a federation runs to its end: set it to false."
@@ -140,10 +153,17 @@ class Experiment:
     def _here(self) -> Sequence[int]:
         return range(self.num_agents) if self.present is None else self.present
 
+    @property
+    def dimension(self) -> int:
+        """The number of parameters."""
+        if isinstance(self.problem, Charter):
+            return needs_of(self.algorithm, self.problem).dimension
+        return self.algorithm.dimension(self.problem)
+
     @cached_property
     def start(self) -> np.ndarray:
         """(d): the initial parameters of every agent."""
-        dimension = self.algorithm.dimension(self.problem)
+        dimension = self.dimension
         return (
             np.zeros(dimension)
             if self.initial_params is None
@@ -182,7 +202,7 @@ class Experiment:
             self.num_steps,
             float(self.step_size),
             self.schedule,
-            problem.discount if isinstance(problem, Federation) else None,
+            None if isinstance(problem, MarkovNoise) else problem.discount,
         )
 
     def agent(self, agent: int) -> SimulatedAgent:
@@ -193,7 +213,7 @@ class Experiment:
                 "choose one of them."
             )
         return SimulatedAgent(
-            self.problem,
+            self._simulated,
             self.algorithm,
             step_size=self.step_size,
             seed=self.seed,
@@ -201,18 +221,41 @@ class Experiment:
             sampling=self.sampling,
         )
 
-    def node(self, agents: Iterable[int], state_dir: str | pathlib.Path) -> Node:
-        """A node with these agents, without the environments and policies of the others."""
+    @property
+    def _simulated(self) -> Federation | MarkovNoise:
+        if isinstance(self.problem, Charter):
+            raise ProblemError(
+                "the experiment is a charter, which simulates no agent; give its nodes their data."
+            )
+        return self.problem
+
+    def _group(self, agents: tuple[int, ...], data: Mapping[int, OwnData] | None) -> AgentGroup:
+        """These agents in their initial states."""
+        options: dict[str, Any] = {"step_size": self.step_size, "seed": self.seed}
+        if isinstance(self.problem, Charter):
+            lacking = [agent for agent in agents if agent not in (data or {})]
+            if lacking:
+                raise ProblemError(
+                    f"agent {lacking[0]} has no data; name it under [data] in node.toml."
+                )
+            return RecordedAgents(self.problem, self.algorithm, data=data or {}, **options)
+        return SimulatedAgents(
+            self.problem, self.algorithm, agents=agents, sampling=self.sampling, **options
+        )
+
+    def node(
+        self,
+        agents: Iterable[int],
+        state_dir: str | pathlib.Path,
+        data: Mapping[int, OwnData] | None = None,
+    ) -> Node:
+        """A node with these agents, without the environments and policies of the others.
+
+        Of a charter, `data` is what each of them reads.
+        """
         part = self.only(agents)
         present, own = part.present or (), part.own_steps or ()
-        group = SimulatedAgents(
-            part.problem,
-            part.algorithm,
-            step_size=part.step_size,
-            seed=part.seed,
-            agents=present,
-            sampling=part.sampling,
-        )
+        group = part._group(present, data)
         rounds = LocalRounds(
             part.plan,
             part.seed,
@@ -225,7 +268,7 @@ class Experiment:
             present,
             group,
             state_dir,
-            part.algorithm.dimension(part.problem),
+            part.dimension,
             rounds,
         )
 
@@ -336,7 +379,9 @@ class Experiment:
             method=self.method,
             schedule=self.schedule,
             discount=job.discount,
-            reach=reach_of(self.algorithm, self.problem),
+            reach=None
+            if isinstance(self.problem, Charter)
+            else reach_of(self.algorithm, self.problem),
             salt=self.salt,
             aggregate=self.aggregate,
         )

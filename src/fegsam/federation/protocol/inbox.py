@@ -142,16 +142,24 @@ class Inbox:
 
     def _take_failure(self, node: str, failure: Failure, current: Round) -> bool:
         for agent in self._roster.agents_of(node) & set(failure.agents):
-            self._say("failed", failure.reason.value, agent)
+            event = "used-up" if failure.reason is Trouble.USED_UP else "failed"
+            self._say(event, failure.reason.value, agent)
         if failure.reason is Trouble.UNKNOWN_BASE and self._starts.not_known(node):
             current.welcome(node, ())
             return False
         self._starts.lost(node)
+        if failure.reason is Trouble.USED_UP:
+            self._retire(sorted(self._roster.agents_of(node) & set(failure.agents)), current)
         self._put_off(node, current)
         if failure.reason is Trouble.NOT_HERE:
             self._roster.forget(node)
             return True
         return False
+
+    def _retire(self, agents: list[int], current: Round) -> None:
+        """Ask agents no more whose data is used up; this round closes without them."""
+        self._state.used_up[agents] = True
+        current.retire(agents)
 
     def _expected(self, node: str, agent: int, current: Round) -> Expected:
         return Expected(

@@ -67,6 +67,8 @@ class FederationState:
     """int64 (N): rounds in a row that a connected agent was asked for and left unanswered"""
     distances: np.ndarray
     """(N): how far each agent's last reply that was used lay from the mean of its round"""
+    used_up: np.ndarray
+    """bool (N): the agents that have no data left"""
     node_offences: dict[str, int] = field(default_factory=dict)
     """offences of nodes that are no agent's: claims and replies beyond a node's own agents"""
     communications: int = 0
@@ -81,6 +83,7 @@ class FederationState:
         zeros = np.zeros((len(_BY_AGENT), terms.settings.num_agents), np.int64)
         none: dict[str, Any] = dict(zip(_BY_AGENT, zeros, strict=True))
         none["distances"] = np.zeros(terms.settings.num_agents)
+        none[_USED_UP] = np.zeros(terms.settings.num_agents, bool)
         return FederationState(round=0, average=terms.initial_params.copy(), **none)
 
     def quarantined(self, limit: int, claims: Claims | None) -> np.ndarray:
@@ -93,6 +96,7 @@ class FederationState:
 
 
 _BY_AGENT = ("times", "unheard", "offences", "heard", "silences", "distances")
+_USED_UP = "used_up"
 _COUNTS = ("round", "node_offences", "communications", "bytes_up", "bytes_down")
 
 
@@ -155,12 +159,14 @@ class Ledger:
             )
         memory = {name: array.copy() for name, array in arrays.items()}
         known = {name: memory.pop(name) for name in ("average", *_BY_AGENT)}
+        # Checkpoints that were written before agents could be out of data do not have it.
+        known[_USED_UP] = memory.pop(_USED_UP, np.zeros(len(known["times"]), bool))
         return FederationState(**known, memory=memory, **{name: header[name] for name in _COUNTS})
 
     def save(self, state: FederationState) -> None:
         header = {"fingerprint": self._terms.fingerprint}
         header |= {name: getattr(state, name) for name in _COUNTS}
-        arrays = {name: getattr(state, name) for name in ("average", *_BY_AGENT)}
+        arrays = {name: getattr(state, name) for name in ("average", *_BY_AGENT, _USED_UP)}
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._checkpoint, self._before)
         write_sealed(self._checkpoint, header, arrays | state.memory)
@@ -229,7 +235,10 @@ def readmit(
     agents: Iterable[int] = (),
     nodes: Iterable[str] = (),
 ) -> None:
-    """Forgive agents and nodes their offences; the server must not run, and resumes with them."""
+    """Forgive agents and nodes their offences, and ask agents again whose data was used up.
+
+    The server must not run, and resumes with them.
+    """
     ledger, agents, nodes = Ledger(terms, directory), list(agents), list(nodes)
     with ledger.held():
         state = ledger.load()
@@ -250,6 +259,7 @@ def readmit(
                     f"node {node!r} has no offences; the nodes that have some are: {known}."
                 )
         state.offences[agents] = state.silences[agents] = 0
+        state.used_up[agents] = False
         ledger.save(state)
         ledger.event("readmitted", round=state.round, agents=agents, nodes=nodes)
 

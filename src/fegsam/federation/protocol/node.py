@@ -26,7 +26,10 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.data.private import DataChanged
 from fegsam.engines.agent import AgentGroup
+from fegsam.engines.cpu.recorded_agents import DataAwaited
+from fegsam.engines.recorded import DataUsedUp
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.exact_sums import LARGEST_NUMBER, limbs_of
@@ -67,6 +70,15 @@ class _Refusal(Exception):
         self.trouble = trouble
 
 
+def _trouble(error: Exception) -> Trouble:
+    """What the server hears of an error of one agent."""
+    if isinstance(error, DataUsedUp):
+        return Trouble.USED_UP
+    if isinstance(error, DataAwaited):
+        return Trouble.BUSY
+    return Trouble.STATE if isinstance(error, StateError | DataChanged) else Trouble.ERROR
+
+
 class Node:
     """The agents `agents` of an experiment.
 
@@ -102,12 +114,19 @@ class Node:
             raise FederationError("The node has no agents; give it at least one.")
         self._file = NodeFile(pathlib.Path(state_dir), fingerprint)
         self._begun = {agent: group.save(agent) for agent in self.agents}
+        self._in_place = False
+        """whether the agents stand where the stored states say"""
         self._known = NO_BASE, np.zeros((0, dimension))
         """the last start, which the next one may be given as changes of"""
         try:
             self._file.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise cannot_write(self._file.folder, error) from error
+
+    def check_state(self) -> None:
+        """Raise `StateError` unless the agents can continue from their stored states."""
+        with self._file.held():
+            self._load()
 
     def answer(self, payload: bytes) -> bytes:
         """The answer to the server; neither network data nor an agent can make this raise."""
@@ -230,8 +249,9 @@ class Node:
     def _load(self) -> dict[int, AgentState]:
         """The stored states; the agents stand where these say."""
         states, anew = self._file.read(self._log)
-        if anew:
+        if anew or not self._in_place:
             self._rewind(self.agents)
+            self._in_place = True
         return states
 
     def _rewind(self, agents: Iterable[int]) -> None:
@@ -242,6 +262,7 @@ class Node:
             try:
                 self._group.restore(agent, self._begun[agent] if known is None else known.path)
             except ProblemError as error:
+                self._in_place = False
                 raise StateError(str(error)) from error
 
     def _digests(self, start: Start, request: Request) -> dict[int, str]:
@@ -280,8 +301,7 @@ class Node:
         except Exception as error:
             self._rewind(agents)
             if len(agents) == 1:
-                trouble = Trouble.STATE if isinstance(error, StateError) else Trouble.ERROR
-                return {}, {agents[0]: (trouble, f"{type(error).__name__}: {error}")}
+                return {}, {agents[0]: (_trouble(error), f"{type(error).__name__}: {error}")}
         fresh: dict[int, AgentState] = {}
         failed: dict[int, tuple[Trouble, str]] = {}
         for agent in agents:

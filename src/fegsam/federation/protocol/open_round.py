@@ -107,6 +107,13 @@ class Round:
         self.pending.difference_update(agents)
         self.idle.difference_update(agents)
 
+    def retire(self, agents: Iterable[int]) -> None:
+        """Expect nothing more of these agents, as if the method had not drawn them."""
+        out = self.pending.intersection(agents)
+        if self.drawn is not None:
+            self.drawn -= len(out)
+        self.drop(out)
+
     def put_off(self, node: str, now: float, retry_after: float) -> None:
         """Schedule the agents outstanding on a node to be asked again later."""
         for agent in self.outstanding.pop(node, set()) & self.pending:

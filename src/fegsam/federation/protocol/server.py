@@ -63,6 +63,8 @@ class Outcome:
     bytes_down: int
     left_out: tuple[int, ...] = ()
     """the agents that were quarantined at the end, of whom some may have taken part before"""
+    used_up: tuple[int, ...] = ()
+    """the agents whose data was used up before the end"""
 
 
 class Server:
@@ -134,11 +136,13 @@ class Server:
                 self._close(current)
                 room = current.params
             left_out = np.flatnonzero(self._quarantined()).tolist()
+            used_up = np.flatnonzero(self._state.used_up).tolist()
             self._ledger.event(
                 "finished",
                 round=self._state.round,
                 left_out=left_out[:_NAMED],
                 count=len(left_out),
+                used_up=used_up[:_NAMED],
             )
             return Outcome(
                 history=self._ledger.history(self._state.average),
@@ -147,6 +151,7 @@ class Server:
                 bytes_up=self._state.bytes_up,
                 bytes_down=self._state.bytes_down,
                 left_out=tuple(left_out),
+                used_up=tuple(used_up),
             )
 
     def _quarantined(self) -> np.ndarray:
@@ -170,6 +175,8 @@ class Server:
             self._ledger.record("output", self._state.average)
         stops = (output - begin, end - begin) if begin < output < end else (end - begin,)
         drawn, start = self._rounds.drawn(number), self._rounds.start(self._state)
+        if drawn is not None:
+            drawn = drawn[~self._state.used_up[drawn]]
         return Round(
             number,
             end - begin,
@@ -186,7 +193,7 @@ class Server:
 
     def _participants(self, number: int, drawn: np.ndarray | None) -> frozenset[int]:
         """The agents to ask in a round, of which the method has `drawn` some."""
-        out = self._quarantined()
+        out = self._quarantined() | self._state.used_up
         good, count = np.flatnonzero(~out), self._rules.participants
         if drawn is not None:
             good = drawn[~out[drawn]]
@@ -256,8 +263,9 @@ class Server:
         if current.drawn is not None:
             quorum = min(quorum, current.drawn)
         if reachable < max(quorum, 1):
+            less = " and have data left" if self._state.used_up.any() else ""
             raise self._gave_up(
-                current, f"only {reachable} of the agents asked are not quarantined"
+                current, f"only {reachable} of the agents asked are not quarantined{less}"
             )
         if not pending:
             return True
@@ -330,7 +338,11 @@ class Server:
 
     def _count_silence(self, current: Round, missing: list[int]) -> None:
         """Count the connected agents that left a round unanswered, or refused to make it."""
-        connected = [agent for agent in missing if self._roster.host(agent) is not None]
+        connected = [
+            agent
+            for agent in missing
+            if self._roster.host(agent) is not None and not self._state.used_up[agent]
+        ]
         self._state.silences[connected] += 1
         silent = [a for a in connected if self._state.silences[a] == self._rules.silences]
         if silent:

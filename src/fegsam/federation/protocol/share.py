@@ -17,6 +17,7 @@ from scipy import sparse
 
 from fegsam.algorithms.installed import algorithm_class, algorithm_name
 from fegsam.algorithms.rule import Algorithm
+from fegsam.data.charter import Charter
 from fegsam.errors import ProblemError
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment
@@ -58,30 +59,21 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
     """
     part = experiment.only(agents)
     problem, (options, own_arrays) = part.problem, _fields(part.algorithm)
-    if not isinstance(problem, Federation):
+    if isinstance(problem, Charter):
+        plain, arrays = problem.to_plain()
+        plain = {"charter": plain}
+    elif isinstance(problem, Federation):
+        plain, arrays = _federation_parts(problem)
+    else:
         raise ProblemError(
             f"{type(part.algorithm).__name__} has no share, because it runs on Markov noise: give "
             "its machines the study."
         )
-    arrays = {_FIELD + name: value for name, value in own_arrays.items()}
-    arrays |= {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
-    for number, mdp in enumerate(problem.mdps):
-        rows = mdp.transitions
-        arrays |= {
-            f"data {number}": rows.data,
-            f"indices {number}": rows.indices,
-            f"indptr {number}": rows.indptr,
-        }
-        arrays[f"rewards {number}"] = mdp.rewards
-        if mdp.discounts is not None:
-            arrays[f"discounts {number}"] = mdp.discounts
-    header = {
+    arrays |= {_FIELD + name: value for name, value in own_arrays.items()}
+    header = plain | {
         "what": "share",
         "fingerprint": part.fingerprint,
         "present": part.present,
-        "num_agents": problem.num_agents,
-        "discount": problem.discount,
-        "num_mdps": len(problem.mdps),
         "algorithm": [algorithm_name(type(part.algorithm)), options],
         "numbers": {
             name: getattr(part, name) for name in ("step_size", "num_steps", "seed", "sampling")
@@ -99,19 +91,11 @@ def save_share(experiment: Experiment, agents: list[int], path: str | pathlib.Pa
 def load_share(path: str | pathlib.Path) -> Experiment:
     """The experiment of a share, with the data of its agents only."""
     header, arrays = _read(path, "share")
-    mdps = []
-    for number in range(header["num_mdps"]):
-        rewards = arrays[f"rewards {number}"]
-        states, actions = rewards.shape
-        parts = tuple(arrays[f"{part} {number}"] for part in ("data", "indices", "indptr"))
-        each = arrays.get(f"discounts {number}")
-        discount = header["discount"] if each is None else each
-        moves = sparse.csr_array(parts, shape=(states * actions, states))
-        mdps.append(MDP(moves, rewards, discount))
+    if "charter" in header:
+        problem = Charter.from_plain(header["charter"], arrays)
+    else:
+        problem = _federation(header, arrays)
     (name, options), own = header["algorithm"], header["own_steps"]
-    problem = Federation(
-        mdps, num_agents=header["num_agents"], **{part: arrays.get(part) for part in _OPTIONAL}
-    )
     return Experiment(
         problem,
         _algorithm(name, options, arrays),
@@ -124,6 +108,43 @@ def load_share(path: str | pathlib.Path) -> Experiment:
         outputs=tuple(header["outputs"]),
         aggregate=header["aggregate"],
         **header["numbers"],
+    )
+
+
+def _federation_parts(problem: Federation) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A federation as plain values and arrays."""
+    arrays = {name: value for name in _OPTIONAL if (value := getattr(problem, name)) is not None}
+    for number, mdp in enumerate(problem.mdps):
+        rows = mdp.transitions
+        arrays |= {
+            f"data {number}": rows.data,
+            f"indices {number}": rows.indices,
+            f"indptr {number}": rows.indptr,
+        }
+        arrays[f"rewards {number}"] = mdp.rewards
+        if mdp.discounts is not None:
+            arrays[f"discounts {number}"] = mdp.discounts
+    plain = {
+        "num_agents": problem.num_agents,
+        "discount": problem.discount,
+        "num_mdps": len(problem.mdps),
+    }
+    return plain, arrays
+
+
+def _federation(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Federation:
+    """The federation of a share."""
+    mdps = []
+    for number in range(header["num_mdps"]):
+        rewards = arrays[f"rewards {number}"]
+        states, actions = rewards.shape
+        parts = tuple(arrays[f"{part} {number}"] for part in ("data", "indices", "indptr"))
+        each = arrays.get(f"discounts {number}")
+        discount = header["discount"] if each is None else each
+        moves = sparse.csr_array(parts, shape=(states * actions, states))
+        mdps.append(MDP(moves, rewards, discount))
+    return Federation(
+        mdps, num_agents=header["num_agents"], **{part: arrays.get(part) for part in _OPTIONAL}
     )
 
 

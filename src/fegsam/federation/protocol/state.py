@@ -316,7 +316,7 @@ class NodeFile:
             "requests": [state.request for state in every],
             "sizes": [len(state.result) for state in every],
         }
-        arrays = {name: np.stack([state.path[name] for state in every]) for name in every[0].path}
+        arrays = {name: _stacked([state.path[name] for state in every]) for name in every[0].path}
         arrays["results"] = np.frombuffer(b"".join(state.result for state in every), np.uint8)
         variates = [state.variates for state in every if state.variates is not None]
         if variates:
@@ -326,3 +326,13 @@ class NodeFile:
         self.before |= {agent: self._states[agent] for agent in fresh if agent in self._states}
         self._states, self._generations[name] = states, header["generation"]
         self._seen = self._mark()
+
+
+def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """The arrays as one, with zeros behind rows that are shorter than others."""
+    if len({array.shape for array in arrays}) == 1:
+        return np.stack(arrays)
+    rows = np.zeros((len(arrays), max(map(len, arrays))), arrays[0].dtype)
+    for row, array in zip(rows, arrays, strict=True):
+        row[: len(array)] = array
+    return rows

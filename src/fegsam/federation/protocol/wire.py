@@ -53,6 +53,7 @@ class Trouble(enum.Enum):
     ERROR = "error"
     BEYOND_TERMS = "beyond the terms"
     UNKNOWN_BASE = "parameters not known"
+    USED_UP = "its data is used up"
 
 
 @dataclass(frozen=True)
