@@ -19,7 +19,7 @@ def main() -> None:
         num_agents=4,
         features=tiles,
         held_out=0.0,
-        evaluation=fg.data.Evaluation(episodes=10, longest=500),
+        evaluation=fg.Evaluation(episodes=10, longest=500),
     )
     history = fg.run(
         data,

@@ -10,7 +10,7 @@ def main() -> None:
         "FrozenLake-v1", fg.policies.uniform(16, 4), options={"is_slippery": False}
     )
     data = fg.DataFederation(
-        lake, discount=0.95, num_agents=10, evaluation=fg.data.Evaluation(episodes=20)
+        lake, discount=0.95, num_agents=10, evaluation=fg.Evaluation(episodes=20)
     )
     history = fg.run(
         data, fg.QLearning(), step_size=0.5, sync_period=50, num_steps=2000, record=[0, 2000]

@@ -490,6 +490,7 @@ def test_what_cannot_be_agreed_on_is_refused(folder):
 def test_a_study_with_a_tail_average_is_refused():
     cell = SimpleNamespace(
         build=lambda: (experiment_of().problem, fg.QLearning()),
+        build_simulated=lambda: (experiment_of().problem, fg.QLearning()),
         arguments=lambda dimension: {"stop_at_output": False, "tail": fg.Tail(0.5), "seeds": (0,)},
     )
     with pytest.raises(fg.ProblemError, match="a federation keeps none"):

@@ -104,7 +104,9 @@ def test_equal_graphs_are_checked_once_and_the_first_bad_kind_is_named(
     checked: list[str] = []
     genuine = chains.check_ergodic
     monkeypatch.setattr(
-        chains, "check_ergodic", lambda chain, who: (checked.append(who), genuine(chain, who))
+        chains,
+        "check_ergodic",
+        lambda chain, who, *cure: (checked.append(who), genuine(chain, who, *cure)),
     )
     stay = fg.MDP([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]], np.zeros((2, 2)), 0.5)
     behavior = np.random.default_rng(4).dirichlet(np.ones(2), (50, 2))

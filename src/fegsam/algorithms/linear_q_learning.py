@@ -49,6 +49,8 @@ class LinearQTables(NamedTuple):
     num_actions: np.uint64
     rows_of_state: np.uint64
     """A where there is a row for each state and action, 1 where each row has its own action"""
+    rows_of_action: np.uint64
+    """1 where there is a row for each state and action, else 0"""
 
 
 def linear_q_rule(
@@ -62,7 +64,7 @@ def linear_q_rule(
         value = action_value(params, tables.features, s_next, other, count)
         best = value if value > best else best
     here = action_value(params, tables.features, s, a, count)
-    row = s * tables.rows_of_state + a * (tables.rows_of_state > ONE)
+    row = s * tables.rows_of_state + a * tables.rows_of_action
     return row, reward(path, tables, t) + discount(path, tables, t) * best - here
 
 
@@ -154,6 +156,7 @@ class LinearQLearning:
             discount_table(federation),
             np.uint64(count),
             np.uint64(count),
+            np.uint64(1),
         )
 
     def on_data(self, data: DataFederation) -> OnData:
@@ -168,6 +171,7 @@ class LinearQLearning:
                 np.float64(data.discount),
                 np.uint64(count),
                 np.uint64(1),
+                np.uint64(0),
             )
 
         return OnData(made.dimension * count, tables, made, control=True)

@@ -88,31 +88,34 @@ def _table_ratio(path, tables, step):
     return tables.ratios[path.policy, path.states[step], path.actions[step]]
 
 
+# None of these asks Numba to inline it: where the call follows a loop, what Numba then makes of the
+# rule for a GPU is wrong. The compilers behind Numba inline them all the same.
+
+
 def _is_recorded(path: types.Type) -> bool:
     return isinstance(path, types.NamedTuple) and path.instance_class is RecordedPath
 
 
-@overload(reward, inline="always")
+@overload(reward)
 def _reward(path, tables, step):
     if _is_recorded(path):
         return _recorded_reward
     return _table_reward(tables.types[tables.fields.index("rewards")])
 
 
-@overload(discount, inline="always")
+@overload(discount)
 def _discount(path, tables, step):
     if _is_recorded(path):
         return _recorded_discount
-    given = tables.types[tables.fields.index("discount")]
-    return _transition_discount if isinstance(given, types.Array) else _one_discount
+    return _table_discount(tables.types[tables.fields.index("discount")])
 
 
-@overload(ratio, inline="always")
+@overload(ratio)
 def _ratio(path, tables, step):
     return _recorded_ratio if _is_recorded(path) else _table_ratio
 
 
-@overload(is_gap, inline="always")
+@overload(is_gap)
 def _is_gap(path, step):
     if _is_recorded(path):
         return lambda path, step: path.gaps[step]

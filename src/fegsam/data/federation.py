@@ -120,6 +120,7 @@ class DataFederation:
     """
 
     kinds: tuple[Kind, ...]
+    num_kinds: int
     discount: float
     num_agents: int
     assignment: IntArray
@@ -157,6 +158,7 @@ class DataFederation:
             )
         values = {
             "kinds": kinds,
+            "num_kinds": len(kinds),
             "discount": fraction(discount, "discount"),
             "num_agents": agents,
             "assignment": read_only(assigned),
@@ -176,11 +178,6 @@ class DataFederation:
             f"DataFederation(agents={self.num_agents}, kinds={self.num_kinds}, "
             f"states={self.num_states}, actions={self.num_actions}, discount={self.discount})"
         )
-
-    @property
-    def num_kinds(self) -> int:
-        """M."""
-        return len(self.kinds)
 
     @property
     def kind_counts(self) -> IntArray:
