@@ -8,7 +8,8 @@ K = 50. The table has the median and the 90th percentile of a round's millisecon
 rounds, the processor time of the server's process, of its gate and of all nodes for a round (on
 two cores, half of their sum is the least that a round can take), the bytes of a round up and down,
 the seconds of the whole run, and the largest difference of its result from the simulator's.
-"latency" delays every message by 50 ms each way.
+"latency" delays every message by 50 ms each way. "4 nodes, Flower" is the same federation by the
+command `fegsam federate run --transport flower`, for comparison; without Flower it is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -44,12 +46,14 @@ from fegsam.federation.grpc.keys import KeyBook
 from fegsam.federation.grpc.listener import addresses, open_port
 from fegsam.federation.grpc.node import Link, stay_connected
 from fegsam.federation.grpc.transport import GrpcTransport, Hall
+from fegsam.federation.local import run_locally
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.server import Server
 from fegsam.federation.protocol.wire import most_bytes
 
 ACTIONS, PERIOD = 5, 50
+FLOWER = "4 nodes, Flower"
 FIRST_ROUNDS = 3
 DELAY = 0.05
 
@@ -78,6 +82,32 @@ SETTINGS = {
     "latency": Setting(4, 4, 10_000, 30, 0.13, processes=4, delay=DELAY),
     "10^4 rounds": Setting(4, 4, 1_000, 10_000, 0.02, processes=4),
 }
+
+
+FLOWER_STUDY = f"""
+[study]
+name = "flower"
+seeds = 1
+[problem]
+generator = "garnet"
+states = {{states}}
+actions = {ACTIONS}
+branching = 3
+discount = 0.9
+seed = 0
+[problem.behavior]
+kind = "uniform"
+[algorithm]
+name = "q_learning"
+[run]
+num_steps = {{steps}}
+output_decay = 0.5
+record = 2
+[grid]
+num_agents = 4
+sync_period = {PERIOD}
+step_size = 0.1
+"""
 
 
 def experiment_of(setting: Setting) -> Experiment:
@@ -209,6 +239,33 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
     ]
 
 
+def measure_flower(folder: pathlib.Path) -> list[str]:
+    """The row of four nodes over Flower, each a process of Flower's with one agent."""
+    rounds = 2 * FIRST_ROUNDS
+    study = folder / "study.toml"
+    study.write_text(FLOWER_STUDY.format(states=10_000 // ACTIONS, steps=PERIOD * rounds))
+    marks: list[tuple[float, ...]] = []
+
+    def mark(event: dict[str, Any]) -> None:
+        if event["event"] == "round":
+            marks.append((time.perf_counter(), event["bytes_up"], event["bytes_down"]))
+
+    stored = run_locally(study, folder / "results", transport="flower", on_event=mark)
+    spent = np.diff(np.array(marks)[1:], axis=0)
+    wall, up, down = 1e3 * np.median(spent, axis=0)
+    experiment = Experiment.from_spec(study, None)
+    return [
+        FLOWER,
+        f"{wall:.1f}",
+        f"{1e3 * np.quantile(spent[:, 0], 0.9):.1f}",
+        *4 * "-",
+        f"{up / 1e6:.1f}",
+        f"{down / 1e6:.1f}",
+        f"{marks[-1][0] - marks[0][0]:.1f}",
+        f"{apart(experiment, fg.load_history(stored)):.0e}",
+    ]
+
+
 def cpu_seconds(process: int | None) -> float:
     """The processor time that a process has used."""
     fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -235,7 +292,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    names = [*SETTINGS, *([FLOWER] if find_spec("flwr") else [])]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument(
         "--directory", help="where to store state; by default the system's temporary directory"
     )
@@ -255,7 +313,8 @@ def main() -> None:
     print(f"{header[0]:<24}" + "".join(f"{each:>10}" for each in header[1:]) + "   (ms a round)")
     for name in given.only:
         with tempfile.TemporaryDirectory(dir=given.directory) as folder:
-            first, *rest = measure(name, pathlib.Path(folder))
+            path = pathlib.Path(folder)
+            first, *rest = measure_flower(path) if name == FLOWER else measure(name, path)
             print(f"{first:<24}" + "".join(f"{each:>10}" for each in rest), flush=True)
 
 
