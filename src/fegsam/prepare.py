@@ -43,7 +43,7 @@ from fegsam.history.settings import Settings
 from fegsam.methods.average import Mean
 from fegsam.methods.method import Method, check_method
 from fegsam.methods.rounds import Rounds
-from fegsam.methods.schedules import Schedule, SyncPeriod, check_schedule, rounds_of
+from fegsam.methods.schedules import StepSchedule, SyncPeriod, check_schedule, rounds_of
 from fegsam.methods.tail import Tail, tail_of
 from fegsam.prepare_data import check_data, data_job
 from fegsam.problem.chains import check_chains, stationary_laws
@@ -69,7 +69,7 @@ def prepare(
     sync_period: SyncPeriod,
     num_steps: int,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     tail: float | Tail | None = None,
     seeds: Iterable[int] = (0,),
     record: int | ArrayLike | None = None,
@@ -166,7 +166,7 @@ def check_rounds(
     problem: Problem | DataFederation,
     algorithm: Algorithm,
     method: Method,
-    schedule: Schedule | None,
+    schedule: StepSchedule | None,
     rounds: Rounds,
     step_size: float,
     num_steps: int,
@@ -206,7 +206,7 @@ def _check_resumed(resume_from: Any) -> None:
 
 
 def _largest_step(
-    step_size: float, schedule: Schedule | None, discount: float | None, num_steps: int
+    step_size: float, schedule: StepSchedule | None, discount: float | None, num_steps: int
 ) -> float:
     """The largest step size of the run: shapes fall, so the first steps and the changes decide."""
     if schedule is None:

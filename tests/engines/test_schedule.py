@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fegsam.engines.schedule import CallSchedule, Limits, between, most_in_a_round
+from fegsam.engines.schedule import CallLimits, CallSchedule, between, most_in_a_round
 
 
 class Asked(NamedTuple):
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     """record points inside one round"""
 
     def schedule(self) -> CallSchedule:
-        limits = Limits(self.steps, self.rows, self.inside)
+        limits = CallLimits(self.steps, self.rows, self.inside)
         record = np.array(self.record, np.int64)
         return CallSchedule(
             record, self.output, self.start, self.end, self.period, self.logged, limits

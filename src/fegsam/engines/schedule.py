@@ -22,7 +22,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Limits:
+class CallLimits:
     """The limits of one call."""
 
     steps: int
@@ -51,7 +51,7 @@ class CallSchedule:
         end: int,
         period: int,
         logged: bool,
-        limits: Limits,
+        limits: CallLimits,
     ) -> None:
         self._start, self._end, self._period, self._limits = start, end, period, limits
         special = np.unique([output, end])

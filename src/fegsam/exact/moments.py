@@ -26,7 +26,7 @@ from fegsam.exact.orders import Computed, TruncationOrders
 from fegsam.exact.results import ExactValue, Moments, TailMoments
 from fegsam.exact.run_system import PlainCourse, run_system
 from fegsam.methods.method import Method
-from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
+from fegsam.methods.schedules import StepSchedule, SyncPeriod, rounds_of
 from fegsam.methods.tail import Tail, tail_of
 from fegsam.problem.checks import LARGEST_COUNT, fraction, integer, positive
 from fegsam.problem.federation import Problem
@@ -52,7 +52,7 @@ def moments(
     sync_period: SyncPeriod,
     times: ArrayLike,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
     sampling: str = "markov",
     order: int | None = None,
@@ -144,7 +144,7 @@ def mean_squared_error(
     sync_period: SyncPeriod,
     num_steps: int,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
 ) -> np.ndarray:
     """The curve E||avg_t - theta*||_2^2 at the times 0, ..., T.
@@ -250,7 +250,7 @@ def weighted_error(
     num_steps: int,
     decay: float,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
     order: int | None = None,
     patience: float = PATIENCE,
@@ -319,7 +319,7 @@ def tail_error(
     num_steps: int,
     tail: float | Tail,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
     sampling: str = "markov",
     order: int | None = None,

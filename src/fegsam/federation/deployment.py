@@ -23,7 +23,7 @@ from fegsam.errors import SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES, load_study
-from fegsam.experiments.spec.tables import Seed, Table, Text
+from fegsam.experiments.spec.tables import Seed, TableModel, Text
 from fegsam.federation.credentials import Tls
 from fegsam.federation.errors import FederationError
 from fegsam.federation.hosting import NodeSettings
@@ -44,14 +44,14 @@ TransportName = Literal["grpc", "flower"]
 TRANSPORTS: tuple[TransportName, ...] = get_args(TransportName)
 
 
-class _ServerTable(Table):
+class _ServerTable(TableModel):
     listen: Text
     # Directories that were written when Flower was the only transport do not name it.
     transport: TransportName = "flower"
     insecure: bool = False
 
 
-class _NodeTable(Table):
+class _NodeTable(TableModel):
     name: Text
     server: Text
     transport: TransportName = "flower"

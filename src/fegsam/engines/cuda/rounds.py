@@ -37,7 +37,7 @@ MORE_ROOM = 8
 _ZERO = np.uint64(0)
 
 
-class Rounding(NamedTuple):
+class IntegerScale(NamedTuple):
     """How differences are rounded in an attempt."""
 
     scale: Any
@@ -80,7 +80,7 @@ def forget_values(thread):
 
 @inlined
 def make_rounding(launch, exponent):
-    return Rounding(
+    return IntegerScale(
         math.ldexp(1.0, int(launch.fraction - exponent)),
         math.ldexp(1.0, int(exponent)),
         math.ldexp(launch.share, int(exponent - launch.fraction)),
@@ -246,7 +246,7 @@ def make_rounds(spec, fix_problem, views, settle, windows, run_agents):
         if logged:
             forget(view)
         cursor, domain = first_cursor(launch, memory, thread), 0 if together else thread.block
-        size, rounding = memory.size[launch.half, thread.seed_index], Rounding(0.0, 0.0, 0.0)
+        size, rounding = memory.size[launch.half, thread.seed_index], IntegerScale(0.0, 0.0, 0.0)
         exponent, extra, reload = -1, 0, True
         alive = thread.present and memory.failed[thread.seed_index] != _ZERO
         while cursor.time < launch.stop:

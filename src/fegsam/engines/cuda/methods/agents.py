@@ -14,7 +14,7 @@ from fegsam.engines.cuda.agents import identify, report_failure
 from fegsam.engines.cuda.memory import StepSpan
 from fegsam.engines.cuda.methods.cells import make_cells
 from fegsam.engines.cuda.methods.draw import key_of_agent
-from fegsam.engines.cuda.methods.report import Report, make_agent_round
+from fegsam.engines.cuda.methods.report import GpuReport, make_agent_round
 from fegsam.engines.cuda.methods.steps import make_direction, make_method_step, make_no_step
 from fegsam.engines.cuda.methods.views import make_view_agent
 from fegsam.engines.cuda.walk import make_walk
@@ -98,7 +98,7 @@ def make_run_agents(spec, features, rule, windows):
                     discard(launch, view, made + 1)
                 else:
                     number, area = launch.number + r, course.areas[r]
-                    ended = Report(seed, agent, own.factors[agent], length, number, area)
+                    ended = GpuReport(seed, agent, own.factors[agent], length, number, area)
                     report(launch, constants, memory, view, ended)
             elif skips:
                 skip(launch, problem, memory, view, window, identity, span)
