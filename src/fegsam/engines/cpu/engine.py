@@ -142,12 +142,12 @@ class _PlainLane(Lane):
 
     def call(self, seed: np.uint64, call: Call) -> None:
         """One call of the compiled loop, by all threads of the team."""
-        fed, problem, shared = self.layout.fed, self._problem, self.shared
+        fed, arrays, shared = self.layout.fed, self._problem, self.shared
         recording = Recording(call.cuts, self.rows, self.omegas)
 
         def run_seat(seat: Seat) -> None:
             own = self._owns[seat.rank]
-            self._advance(fed, problem, shared, own, seat, recording, call.time, call.stop)
+            self._advance(fed, arrays, shared, own, seat, recording, call.time, call.stop)
 
         self.run_team(seed, run_seat)
 
