@@ -43,7 +43,7 @@ from fegsam.experiments.spec.study_tables import (
 )
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
-from fegsam.problem.federation import first_kinds
+from fegsam.problem.federation_checks import first_kinds
 
 FROM_FILE = {
     "behavior": ("policies", "behavior_policies"),
