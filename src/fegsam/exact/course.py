@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.exact.hierarchy import Parts
 from fegsam.exact.method_hierarchy import MethodHierarchy
 from fegsam.exact.method_system import MethodSystem
+from fegsam.exact.parts import Parts
 from fegsam.exact.server_state import RoundSteps
 from fegsam.exact.trajectory import Trajectory
 from fegsam.methods.rounds import Rounds
