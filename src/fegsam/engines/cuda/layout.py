@@ -12,8 +12,6 @@ from fegsam.engines.cuda.memory import SharedPlaces, Where
 from fegsam.engines.job import Job
 from fegsam.errors import ProblemError
 
-LAYOUTS = ("shared", "overlay", "table")
-
 _MOST = 8
 """Warps of a block, at most."""
 _SIDE_BY_SIDE = 4
