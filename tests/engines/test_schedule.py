@@ -60,9 +60,9 @@ def calls(asked: Asked) -> list[Call]:
         Call(
             int(call.time),
             int(call.stop),
-            [int(time) for time in call.cuts],
+            [int(time) for time in call.points],
             call.recorded,
-            [t for t in asked.special if t in call.cuts and schedule.takes(call, t)],
+            [t for t in asked.special if t in call.points and schedule.takes(call, t)],
         )
         for call in schedule
     ]

@@ -48,7 +48,7 @@ class CpuLayout:
             tile, span = 1, room
         self.tile_agents, self.tile_length = tile, max(span, 1) * per_step + self.ahead + 1
         self.limits = self._limits(agents, settings)
-        self.slots = 1 + self.limits.cuts
+        self.slots = 1 + self.limits.points
         wave = self._wave(agents, longest, sparse, touched)
         log_pitch = -(-longest // 128) * 128
         self.sums = 0 if sparse else wave

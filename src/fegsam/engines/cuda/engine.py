@@ -177,11 +177,11 @@ class _PlainGpuRun(GpuSeeds):
         return reached, clock.perf_counter() - begun, (reached - time) * agents * len(members)
 
     def _one_call(self, batch: Any, members: np.ndarray, call: Call) -> None:
-        outputs, recorded = self.job.output_times, np.isin(call.cuts, self.settings.record)
+        outputs, recorded = self.job.output_times, np.isin(call.points, self.settings.record)
         wanted = [
-            call.cuts[
-                (call.cuts <= self.ends[i])
-                & (recorded | np.isin(call.cuts, (outputs[i], self.ends[i])))
+            call.points[
+                (call.points <= self.ends[i])
+                & (recorded | np.isin(call.points, (outputs[i], self.ends[i])))
             ]
             for i in members
         ]

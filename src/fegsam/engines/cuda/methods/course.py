@@ -23,9 +23,9 @@ def make_course(job: Job, call: RoundCall, real: Any, visits: bool) -> LaunchCou
         counts, tails = _tail(job, call, rounds)
     logs = -np.log1p(-sizes) if visits else np.zeros_like(sizes)
     passed = np.concatenate([np.zeros((rounds, 1)), np.cumsum(sizes, axis=1)], axis=1)
-    rows, cuts = np.full(rounds, -1), np.zeros(1, np.int64)
+    rows, points = np.full(rounds, -1), np.zeros(1, np.int64)
     if call.inside:
-        cuts = call.times - call.time
+        points = call.times - call.time
     else:
         rows[(call.times - call.time) // length - 1] = np.arange(len(call.times))
     course = LaunchCourse(
@@ -37,7 +37,7 @@ def make_course(job: Job, call: RoundCall, real: Any, visits: bool) -> LaunchCou
         tail_areas=(sizes * counts).sum(axis=1),
         rows=rows,
         tails=tails,
-        cuts=cuts,
+        points=points,
     )
     return LaunchCourse(*map(cuda.to_device, course))
 

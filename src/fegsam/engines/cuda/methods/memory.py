@@ -87,7 +87,7 @@ class LaunchCourse(NamedTuple):
     """int64 (rounds): where the average after the round is recorded, or -1"""
     tails: Any
     """float64 (rounds): 1 where the average after the round belongs to the tail, else 0"""
-    cuts: Any
+    points: Any
     """int64 (points): local steps after which averages inside the round are recorded"""
 
 

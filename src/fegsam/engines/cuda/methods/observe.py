@@ -62,7 +62,7 @@ def make_look_at(spec, features, rule, windows):
             begin(launch, memory, view, seed, agent)
             made, finite = np.int64(0), True
             for j in range(launch.points):
-                goal = min(course.cuts[j], length)
+                goal = min(course.points[j], length)
                 if finite and goal > made:
                     span = StepSpan(clock + made, clock + goal, clock, 0)
                     reached = walk(launch, arrays, memory, view, window, identity, span) - clock
