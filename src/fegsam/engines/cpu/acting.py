@@ -40,7 +40,7 @@ class ActingArrays(NamedTuple):
     tables: Any
     """what the rule reads"""
     step_size: np.float64
-    code: int
+    code: np.uint64
     amount: np.float64
     """see `problem.acting`"""
 

@@ -101,8 +101,14 @@ class MethodLane(Lane):
 
     def call(self, seed: np.uint64, asked: RoundCall, tail: TailRange) -> None:
         """Whole rounds with some synchronisations recorded, or times inside one round."""
-        numbers = map(np.int64, (asked.number, asked.time, asked.stop, asked.length))
-        call = MethodCall(*numbers, self._step_sizes(asked), tail)
+        call = MethodCall(
+            number=np.int64(asked.number),
+            time=np.int64(asked.time),
+            stop=np.int64(asked.stop),
+            length=np.int64(asked.length),
+            sizes=self._step_sizes(asked),
+            tail=tail,
+        )
         recording = Recording(asked.times, self.rows, self.omegas)
         if asked.inside:
             seat, own = Seat(seed, np.int64(0), np.int64(1)), self._owns[0]
