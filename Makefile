@@ -19,7 +19,7 @@ help:
 	@echo 'make compare   compare the methods, in some minutes'
 	@echo 'make test      run the tests, every example and every code block in the docs; slow tests are left out'
 	@echo 'make test-all  run the slow tests, too'
-	@echo 'make lint      run ruff, import-linter and pyright'
+	@echo 'make lint      run ruff, import-linter and pyright, and check types and structure'
 	@echo 'make docs      build the site in docs/_build/index.html'
 	@echo 'make coverage, make bench, make clean: see CONTRIBUTING.md'
 
@@ -64,6 +64,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 	$(BIN)/python .ci/public_types
+	$(BIN)/python .ci/structure
 
 # Build the site in docs/_build/index.html; a warning or a dead link is an error.
 docs: $(READY)

@@ -49,7 +49,7 @@ from fegsam.federation.grpc.transport import GrpcTransport, Hall
 from fegsam.federation.local import run_locally
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.identity import Claims
-from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.server import FederationServer
 from fegsam.federation.protocol.wire import most_bytes
 
 ACTIONS, PERIOD = 5, 50
@@ -213,7 +213,7 @@ def measure(name: str, folder: pathlib.Path) -> list[str]:
             hosts.append(process.pid)
             stack.callback(process.wait)
             stack.callback(process.kill)
-        server = Server(
+        server = FederationServer(
             experiment.terms(truth=False),
             transport,
             folder / "results",

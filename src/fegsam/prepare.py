@@ -6,10 +6,8 @@ Nothing runs here. `fegsam.run`, the deployed federation and the benchmarks all 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import os
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +21,6 @@ from fegsam.algorithms.structure import (
     structure_of,
 )
 from fegsam.blas_threads import one_blas_thread
-from fegsam.compilation import rule_key
 from fegsam.data.federation import DataFederation
 from fegsam.engines.job import (
     LARGEST,
@@ -37,15 +34,16 @@ from fegsam.engines.job import (
 from fegsam.engines.resume import check_resumable, record_after
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import common_point, policy_value
+from fegsam.fingerprint import content_fingerprint, describe
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
 from fegsam.methods.average import Mean
 from fegsam.methods.method import Method, check_method
 from fegsam.methods.rounds import Rounds
-from fegsam.methods.schedules import Schedule, SyncPeriod, check_schedule, rounds_of
+from fegsam.methods.schedules import StepSchedule, SyncPeriod, check_schedule, rounds_of
 from fegsam.methods.tail import Tail, tail_of
-from fegsam.prepare_data import check_data, data_job
+from fegsam.prepare_data import DataPlan, RunEnds, check_data, data_job
 from fegsam.problem.chains import check_chains, stationary_laws
 from fegsam.problem.checks import flag, flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise, Problem
@@ -69,7 +67,7 @@ def prepare(
     sync_period: SyncPeriod,
     num_steps: int,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     tail: float | Tail | None = None,
     seeds: Iterable[int] = (0,),
     record: int | ArrayLike | None = None,
@@ -93,6 +91,78 @@ def prepare(
     (4, 10)
     """
     _check_resumed(resume_from)
+    course = _check_course(step_size, sync_period, num_steps, method, schedule, tail)
+    check_sampling(sampling)
+    plan, dimension = _check_problem(problem, algorithm, course, sampling)
+    initial = np.zeros(dimension)
+    if initial_params is not None:
+        initial = flat_params(initial_params, "initial_params", dimension)
+    known = None
+    if fixed_point is not None:
+        known = flat_params(fixed_point, "fixed_point", dimension)
+    _check_fit(problem, algorithm, course, dimension, stop_at_output)
+    times = _record_times(record, course.num_steps)
+    settings = Settings(
+        algorithm=describe(algorithm),
+        num_agents=problem.num_agents,
+        **course.settings(),
+        seeds=check_seeds(seeds),
+        record=times if resume_from is None else record_after(resume_from, record, times),
+        record_params=flag(record_params, "record_params"),
+        engine=engine_name,
+        sampling=sampling,
+        output_decay=_decay(output_decay, problem, algorithm, course),
+        stop_at_output=flag(stop_at_output, "stop_at_output"),
+        fingerprint=content_fingerprint(problem, algorithm, initial, known),
+        version=installed_version("fegsam") or "unknown",
+        num_actions=_num_actions(problem, algorithm, dimension),
+    )
+    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
+    if resume_from is not None:
+        start = check_resumable(resume_from, settings)
+    ends = RunEnds(initial, start, _output_times(settings), known)
+    if isinstance(problem, DataFederation):
+        assert plan is not None
+        job = data_job(problem, algorithm, plan, course.method, settings, ends)
+    else:
+        job = _flatten(problem, algorithm, course.method, settings, ends)
+    discount = None if isinstance(problem, MarkovNoise) else problem.discount
+    return dataclasses.replace(job, schedule=course.schedule, discount=discount)
+
+
+class _Course(NamedTuple):
+    """The steps and the rounds of a run, checked."""
+
+    step_size: float
+    rounds: Rounds
+    num_steps: int
+    method: Method
+    schedule: StepSchedule | None
+    tail: Tail
+
+    def settings(self) -> dict[str, Any]:
+        """The fields of `Settings` that follow from it."""
+        return {
+            "step_size": self.step_size,
+            "sync_period": self.rounds.period,
+            "periods": self.rounds.first,
+            "method": "" if self.method.is_plain else repr(self.method),
+            "exchanges": self.method.exchanges,
+            "schedule": "" if self.schedule is None else repr(self.schedule),
+            "tail": self.tail.fraction,
+            "tail_over": self.tail.over,
+            "num_steps": self.num_steps,
+        }
+
+
+def _check_course(
+    step_size: Any,
+    sync_period: SyncPeriod,
+    num_steps: int,
+    method: Method | None,
+    schedule: StepSchedule | None,
+    tail: float | Tail | None,
+) -> _Course:
     if isinstance(step_size, list | tuple | np.ndarray):
         raise ProblemError(
             f"step_size is {shown(step_size)}; give one positive number, and schedule= for sizes "
@@ -103,70 +173,45 @@ def prepare(
     num_steps = integer(num_steps, "num_steps")
     method = Method() if method is None else check_method(method)
     check_schedule(schedule)
-    check_sampling(sampling)
+    return _Course(step_size, rounds, num_steps, method, schedule, averaged)
+
+
+def _check_problem(
+    problem: Problem | DataFederation, algorithm: Algorithm, course: _Course, sampling: Sampling
+) -> tuple[DataPlan | None, int]:
+    """How the algorithm runs on recorded data, if the agents have such, and the dimension d."""
     if sampling == "iid":
         require_fixed_policies(algorithm, "i.i.d. windows have no such policy")
     if isinstance(problem, DataFederation):
-        plan = check_data(problem, algorithm, step_size, num_steps, sampling)
-        dimension, discount = plan.needs.dimension, problem.discount
-    else:
-        check_algorithm(algorithm, problem)
-        check_chains(problem, algorithm.policies(problem))
-        plan, dimension = None, algorithm.dimension(problem)
-        discount = problem.discount if isinstance(problem, Federation) else None
-    initial = np.zeros(dimension)
-    if initial_params is not None:
-        initial = flat_params(initial_params, "initial_params", dimension)
-    known = None
-    if fixed_point is not None:
-        known = flat_params(fixed_point, "fixed_point", dimension)
+        plan = check_data(problem, algorithm, course.step_size, course.num_steps, sampling)
+        return plan, plan.needs.dimension
+    check_algorithm(algorithm, problem)
+    check_chains(problem, algorithm.policies(problem))
+    return None, algorithm.dimension(problem)
+
+
+def _check_fit(
+    problem: Problem | DataFederation,
+    algorithm: Algorithm,
+    course: _Course,
+    dimension: int,
+    stop_at_output: bool,
+) -> None:
+    """Raise `ProblemError` where the steps and rounds fit neither the problem nor each other."""
+    step_size, rounds, num_steps, method, schedule, tail = course
     check_rounds(problem, algorithm, method, schedule, rounds, step_size, num_steps, dimension)
-    averaged.check(rounds, num_steps)
-    if averaged.fraction and stop_at_output:
+    tail.check(rounds, num_steps)
+    if tail.fraction and stop_at_output:
         raise ProblemError(
             "A tail average needs the run to its end; leave out tail or stop_at_output."
         )
-    times = _record_times(record, num_steps)
-    settings = Settings(
-        algorithm=_describe(algorithm),
-        num_agents=problem.num_agents,
-        step_size=step_size,
-        sync_period=rounds.period,
-        periods=rounds.first,
-        method="" if method.is_plain else repr(method),
-        exchanges=method.exchanges,
-        schedule="" if schedule is None else repr(schedule),
-        tail=averaged.fraction,
-        tail_over=averaged.over,
-        num_steps=num_steps,
-        seeds=check_seeds(seeds),
-        record=times if resume_from is None else record_after(resume_from, record, times),
-        record_params=flag(record_params, "record_params"),
-        engine=engine_name,
-        sampling=sampling,
-        output_decay=_decay(output_decay, problem, algorithm, step_size, num_steps),
-        stop_at_output=flag(stop_at_output, "stop_at_output"),
-        fingerprint=content_fingerprint(problem, algorithm, initial, known),
-        version=installed_version("fegsam") or "unknown",
-        num_actions=_num_actions(problem, algorithm, dimension),
-    )
-    start = Checkpoint(0, np.broadcast_to(initial, (len(settings.seeds), dimension)))
-    if resume_from is not None:
-        start = check_resumable(resume_from, settings)
-    if isinstance(problem, DataFederation):
-        assert plan is not None
-        times = _output_times(settings)
-        job = data_job(problem, algorithm, plan, method, settings, initial, start, known, times)
-    else:
-        job = _flatten(problem, algorithm, method, settings, initial, start, known)
-    return dataclasses.replace(job, schedule=schedule, discount=discount)
 
 
 def check_rounds(
     problem: Problem | DataFederation,
     algorithm: Algorithm,
     method: Method,
-    schedule: Schedule | None,
+    schedule: StepSchedule | None,
     rounds: Rounds,
     step_size: float,
     num_steps: int,
@@ -206,7 +251,7 @@ def _check_resumed(resume_from: Any) -> None:
 
 
 def _largest_step(
-    step_size: float, schedule: Schedule | None, discount: float | None, num_steps: int
+    step_size: float, schedule: StepSchedule | None, discount: float | None, num_steps: int
 ) -> float:
     """The largest step size of the run: shapes fall, so the first steps and the changes decide."""
     if schedule is None:
@@ -229,9 +274,7 @@ def _flatten(
     algorithm: Algorithm,
     method: Method,
     settings: Settings,
-    initial: np.ndarray,
-    start: Checkpoint,
-    known: np.ndarray | None,
+    ends: RunEnds,
 ) -> Job:
     """The job of checked settings: the problem and the algorithm as flat arrays."""
     policies = algorithm.policies(problem)
@@ -241,14 +284,14 @@ def _flatten(
         rule=algorithm.rule,
         tables=algorithm.tables(problem),
         window=algorithm.window,
-        dimension=len(initial),
+        dimension=len(ends.initial_params),
         agents=lower_agents(problem, policies),
         chain=lower_chain(problem, policies, settings.sampling),
-        initial_params=initial,
-        start=start,
+        initial_params=ends.initial_params,
+        start=ends.start,
         acting=getattr(algorithm, "acting", None),
-        truth=_truth(problem, algorithm, method, known),
-        output_times=_output_times(settings),
+        truth=_truth(problem, algorithm, method, ends.fixed_point),
+        output_times=ends.output_times,
         method=method,
     )
 
@@ -287,14 +330,13 @@ def _decay(
     decay: Any,
     problem: Problem | DataFederation,
     algorithm: Algorithm,
-    step_size: float,
-    num_steps: int,
+    course: _Course,
 ) -> float:
     if decay is None and isinstance(problem, DataFederation):
-        return 1.0 - 1.0 / max(num_steps, 2)
+        return 1.0 - 1.0 / max(course.num_steps, 2)
     if decay is None:
         assert not isinstance(problem, DataFederation)
-        return decay_at(problem, algorithm, step_size, num_steps)
+        return decay_at(problem, algorithm, course.step_size, course.num_steps)
     if not isinstance(decay, int | float | np.integer | np.floating) or not 0 < decay < 1:
         raise ProblemError(
             f"output_decay is {shown(decay)}; give a number between 0 and 1 (the smaller it is, "
@@ -352,40 +394,3 @@ def _value_form(problem: Problem, algorithm: Algorithm, fixed: np.ndarray) -> Va
     off = phi @ fixed - value
     gram = phi.T @ (weights[:, None] * phi)
     return ValueForm(gram, phi.T @ (weights * off), float(weights @ off**2))
-
-
-def _describe(algorithm: Algorithm) -> str:
-    scalars = [
-        f"{name}={value!r}"
-        for name, value in vars(algorithm).items()
-        if isinstance(value, int | float | str) or dataclasses.is_dataclass(value)
-    ]
-    return f"{type(algorithm).__name__}({', '.join(scalars)})"
-
-
-def content_fingerprint(
-    problem: Problem | DataFederation,
-    algorithm: Algorithm,
-    initial: np.ndarray,
-    known: np.ndarray | None = None,
-) -> str:
-    """A hash of everything that a run depends on and that its settings do not hold."""
-    state = hashlib.sha256(
-        problem.fingerprint().encode() + _describe(algorithm).encode() + initial.tobytes()
-    )
-    for value in vars(algorithm).values():
-        if isinstance(value, np.ndarray):
-            state.update(str(value.shape).encode() + value.tobytes())
-        elif callable(value):
-            state.update(_rule_content(value))
-    # The settings hold the version of the package, and so of its own rules.
-    if not type(algorithm).__module__.startswith("fegsam."):
-        state.update(_rule_content(algorithm.rule))
-    if known is not None:
-        state.update(known.tobytes())
-    return state.hexdigest()
-
-
-def _rule_content(rule: Callable[..., Any]) -> bytes:
-    """A hash of the rule's code; without one, the rule's id in this process."""
-    return (rule_key(rule) or f"{os.getpid()} {id(rule)}").encode()

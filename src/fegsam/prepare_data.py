@@ -30,6 +30,19 @@ class DataPlan(NamedTuple):
     division: Division
 
 
+class RunEnds(NamedTuple):
+    """Where a run begins, where its output is taken, and where it should lead."""
+
+    initial_params: np.ndarray
+    """(d): where every agent starts at time 0"""
+    start: Checkpoint
+    """time 0, or the last synchronisation of the run that this one continues"""
+    output_times: np.ndarray
+    """int64 (seeds,)"""
+    fixed_point: np.ndarray | None
+    """(d): a known theta*; None: it is solved for where the problem has a model"""
+
+
 def check_data(
     data: DataFederation,
     algorithm: Algorithm,
@@ -116,14 +129,13 @@ def data_job(
     plan: DataPlan,
     method: Method,
     settings: Settings,
-    initial: np.ndarray,
-    start: Checkpoint,
-    known: np.ndarray | None,
-    output_times: np.ndarray,
+    ends: RunEnds,
 ) -> Job:
     """The job of checked settings on recorded data."""
     kinds = np.arange(data.num_kinds, dtype=np.uint32)
-    nothing = np.zeros(0, np.uint32)
+    nothing, known = np.zeros(0, np.uint32), ends.fixed_point
+    if known is None:
+        known = np.full_like(ends.initial_params, np.nan)
     return Job(
         settings=settings,
         form=algorithm.form,
@@ -133,10 +145,10 @@ def data_job(
         dimension=plan.needs.dimension,
         agents=Agents(data.assignment.astype(np.uint32), kinds, kinds),
         chain=Chain(nothing, nothing, nothing, nothing, nothing, np.uint64(0), np.uint64(0)),
-        initial_params=initial,
-        start=start,
-        truth=Truth(np.full_like(initial, np.nan) if known is None else known, algorithm.norm),
-        output_times=output_times,
+        initial_params=ends.initial_params,
+        start=ends.start,
+        truth=Truth(known, algorithm.norm),
+        output_times=ends.output_times,
         method=method,
         data=data,
         on_data=plan.needs,

@@ -13,7 +13,7 @@ from fegsam.engines.reference_round import ReferenceServer
 from fegsam.errors import ProblemError
 from fegsam.history.agent_paths import AgentPaths
 from fegsam.methods.method import Method
-from fegsam.methods.schedules import Schedule, SyncPeriod
+from fegsam.methods.schedules import StepSchedule, SyncPeriod
 from fegsam.prepare import prepare
 from fegsam.problem.checks import integer, read_only
 from fegsam.problem.federation import Federation, Problem
@@ -31,7 +31,7 @@ def agent_paths(
     sync_period: SyncPeriod,
     num_steps: int,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     seed: int = 0,
     initial_params: ArrayLike | None = None,
 ) -> AgentPaths:

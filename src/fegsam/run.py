@@ -19,7 +19,7 @@ from fegsam.engines.resume import merge
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import History
 from fegsam.methods.method import Method
-from fegsam.methods.schedules import Schedule, SyncPeriod
+from fegsam.methods.schedules import StepSchedule, SyncPeriod
 from fegsam.methods.tail import Tail
 from fegsam.prepare import prepare
 from fegsam.problem.federation import Problem
@@ -35,7 +35,7 @@ def run(
     sync_period: SyncPeriod,
     num_steps: int,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     tail: float | Tail | None = None,
     seeds: Iterable[int] = (0,),
     record: int | ArrayLike | None = None,

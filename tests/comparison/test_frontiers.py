@@ -14,8 +14,8 @@ from fegsam.cli import main
 from fegsam.comparison import against_plain, compare
 from fegsam.comparison.contest import Contest, Curve, compete, section
 from fegsam.comparison.contestants import CONTESTANTS, contestant
-from fegsam.comparison.frontier import Setting, best_within, grid
-from fegsam.comparison.suite import Entry, entries, entry, refusal
+from fegsam.comparison.frontier import GridPoint, best_within, grid
+from fegsam.comparison.suite import SuiteProblem, entries, entry, refusal
 from fegsam.comparison.trials import Trials
 from fegsam.errors import ProblemError
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
@@ -59,12 +59,12 @@ def test_two_exchanges_in_a_round_are_two_communications() -> None:
     assert {each.key: each.exchanges for each in CONTESTANTS if each.exchanges != 1} == {
         "fedhsa": 2
     }
-    assert Setting(0.1, 4, 64).communications(2) == 32
+    assert GridPoint(0.1, 4, 64).communications(2) == 32
 
 
 def test_one_run_has_the_errors_of_its_shorter_ones() -> None:
     trials = Trials(entry("alike"), contestant("plain"), 2, "reference")
-    settings = [Setting(0.1, 4, 8), Setting(0.1, 4, 4), Setting(0.2, 4, 8)]
+    settings = [GridPoint(0.1, 4, 8), GridPoint(0.1, 4, 4), GridPoint(0.2, 4, 8)]
     together = trials.errors(settings, range(3))
     alone = np.concatenate([trials.errors([each], range(3)) for each in settings])
     np.testing.assert_array_equal(together, alone)
@@ -73,7 +73,7 @@ def test_one_run_has_the_errors_of_its_shorter_ones() -> None:
 
 def test_a_tail_mean_is_of_its_own_run() -> None:
     trials = Trials(entry("alike"), contestant("polynomial"), 2, "reference")
-    settings = [Setting(0.1, 4, 8), Setting(0.1, 4, 16)]
+    settings = [GridPoint(0.1, 4, 8), GridPoint(0.1, 4, 16)]
     together = trials.errors(settings, range(3))
     np.testing.assert_array_equal(together[:1], trials.errors(settings[:1], range(3)))
     assert (together[0] != together[1]).all()
@@ -81,7 +81,7 @@ def test_a_tail_mean_is_of_its_own_run() -> None:
 
 def test_exact_error_is_the_mean_of_many_seeds() -> None:
     trials = Trials(entry("environments"), contestant("fedavgm"), 2, "reference")
-    setting = Setting(0.05, 4, 16)
+    setting = GridPoint(0.05, 4, 16)
     errors = trials.errors([setting], range(300))[0]
     off = errors.mean() - trials.exact(setting, 4)
     assert abs(off) < 4 * errors.std() / np.sqrt(len(errors))
@@ -97,7 +97,7 @@ def contest(factor: float, noise: float = 0.1) -> Contest:
     other = factor * (1 + noise * np.random.default_rng(1).standard_normal(20))
     curves = {
         contestant(key): Curve(
-            np.array([2]), (Setting(0.1, 4, 8),), errors[None], np.array([np.nan])
+            np.array([2]), (GridPoint(0.1, 4, 8),), errors[None], np.array([np.nan])
         )
         for key, errors in (("plain", base), ("scafflsa", other))
     }
@@ -169,7 +169,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
     def run(directory: pathlib.Path, *, quick: bool) -> object:
         assert quick
         refused = dataclasses.replace(entry("alike"), title="Refused", problem=refuse)
-        suite: list[Entry] = [entry("environments"), refused]
+        suite: list[SuiteProblem] = [entry("environments"), refused]
         return compare(
             directory,
             quick=True,

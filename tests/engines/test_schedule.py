@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fegsam.engines.schedule import CallSchedule, Limits, between, most_in_a_round
+from fegsam.engines.schedule import CallLimits, CallSchedule, between, most_in_a_round
 
 
 class Asked(NamedTuple):
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     """record points inside one round"""
 
     def schedule(self) -> CallSchedule:
-        limits = Limits(self.steps, self.rows, self.inside)
+        limits = CallLimits(self.steps, self.rows, self.inside)
         record = np.array(self.record, np.int64)
         return CallSchedule(
             record, self.output, self.start, self.end, self.period, self.logged, limits
@@ -60,9 +60,9 @@ def calls(asked: Asked) -> list[Call]:
         Call(
             int(call.time),
             int(call.stop),
-            [int(time) for time in call.cuts],
+            [int(time) for time in call.points],
             call.recorded,
-            [t for t in asked.special if t in call.cuts and schedule.takes(call, t)],
+            [t for t in asked.special if t in call.points and schedule.takes(call, t)],
         )
         for call in schedule
     ]

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 import fegsam as fg
 from fegsam.exact.method_system import method_system
-from fegsam.exact.server_state import RoundPlan
+from fegsam.exact.server_state import RoundSteps
 from helpers import golden
 from helpers.scalar_problems import pulled, two_unequal
 
@@ -97,7 +97,7 @@ def rate(slopes: tuple[float, ...], step_size: float, period: int) -> float:
     """How fast the mean of last-round control variates forgets its start, per round."""
     problem, algorithm = pulled(slopes, (1.0, -1.0), (0.0, 0.0))
     system = method_system(problem, algorithm, fg.Method(correction=LAST), None, "markov")
-    hierarchy = system.round(RoundPlan.plain((step_size,) * period), 1)
+    hierarchy = system.round(RoundSteps.plain((step_size,) * period), 1)
     (((_, _, means),),) = hierarchy.means(system.maps.stationary).phases
     mean_map = means.total_left[:-1, :-1] / len(slopes)
     return float(np.abs(np.linalg.eigvals(mean_map)).max())

@@ -26,7 +26,7 @@ from flwr.supercore.task_identity import TaskIdentity
 import fegsam as fg
 from fegsam.cli import main
 from fegsam.federation import founding, local
-from fegsam.federation.board import Board, LogSummary, described, table
+from fegsam.federation.board import Board, EventSummary, described, table
 from fegsam.federation.deployment import load_node, load_server
 from fegsam.federation.flower import client as flower_client
 from fegsam.federation.flower import server as flower_server
@@ -248,7 +248,7 @@ def test_a_board_shows_rounds_and_troubles_as_lines_where_there_is_no_terminal()
 def test_on_a_terminal_it_is_a_table_of_agents() -> None:
     from rich.console import Console
 
-    standing = LogSummary()
+    standing = EventSummary()
     for event in (
         STARTED,
         ROUND,

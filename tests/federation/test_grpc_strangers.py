@@ -25,13 +25,13 @@ from fegsam.federation import credentials
 from fegsam.federation.credentials import Tls, make_authority, make_node, private_directory
 from fegsam.federation.grpc.channel import METHOD, Pulse
 from fegsam.federation.grpc.diagnosis import diagnose
-from fegsam.federation.grpc.gate import Limits
+from fegsam.federation.grpc.gate import StrangerLimits
 from fegsam.federation.grpc.listener import open_port
 from fegsam.federation.grpc.transport import GrpcTransport
 from fegsam.federation.protocol.transport import Joined
 from helpers.grpc_federation import Nodes, Site, wait_for
 
-LIMITS = Limits(patience=1.0, grace=0.3, strangers=60, strangers_per_address=40)
+LIMITS = StrangerLimits(patience=1.0, grace=0.3, strangers=60, strangers_per_address=40)
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 """The beginning of a TLS handshake."""
 

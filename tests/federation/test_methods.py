@@ -13,7 +13,7 @@ import fegsam as fg
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Ledger
-from fegsam.federation.protocol.server import Rules, Server
+from fegsam.federation.protocol.server import FederationServer, Rules
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
 from fegsam.federation.protocol.sparse_rows import pack_rows
 from fegsam.federation.protocol.state import NodeFile, read_sealed
@@ -219,7 +219,7 @@ def test_shares_and_terms_hold_the_method(folder, assert_same_bits, name):
     save_terms(experiment.terms(), folder / "terms")
     transport = InMemory(nodes)
     terms = load_terms(folder / "terms")
-    outcome = Server(terms, transport, folder / "server", clock=transport.clock).run()
+    outcome = FederationServer(terms, transport, folder / "server", clock=transport.clock).run()
     undisturbed, _ = deployed(experiment, folder / "whole")
     assert_same_bits(outcome.history, undisturbed.history)
 

@@ -17,7 +17,7 @@ from fegsam.federation.errors import FederationError
 from fegsam.federation.hosting import check_node, node_of
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.identity import Claims
-from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.server import FederationServer
 from fegsam.federation.protocol.share import load_terms
 from helpers import private_data as private
 from helpers.in_memory import InMemory
@@ -52,7 +52,7 @@ def test_the_nodes_of_a_directory_give_the_numbers_of_a_run(folder, log, nodes, 
     hosted = {f"node-{i}": node_of(load_node(node).settings) for i, node in enumerate(nodes)}
     transport = InMemory(hosted)
     assert isinstance(side.claims, Claims)
-    server = Server(
+    server = FederationServer(
         load_terms(side.terms),
         transport,
         folder / "results",

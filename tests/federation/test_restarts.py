@@ -16,7 +16,7 @@ from fegsam.federation.errors import FederationError, StateError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import Ledger, read_events
 from fegsam.federation.protocol.node import Node
-from fegsam.federation.protocol.server import Rules, Server
+from fegsam.federation.protocol.server import FederationServer, Rules
 from fegsam.federation.protocol.sparse_rows import unpack_rows
 from fegsam.federation.protocol.state import HeldError, NodeFile, held, read_sealed, write_sealed
 from fegsam.federation.protocol.transport import Lost
@@ -141,7 +141,9 @@ def test_a_server_that_dies_resumes_at_its_round(
     folder, experiment, undisturbed, assert_same_bits, monkeypatch, point, number
 ):
     transport = InMemory(spread(experiment, folder, HOMES))
-    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+    server = FederationServer(
+        experiment.terms(), transport, folder / "server", clock=transport.clock
+    )
 
     closing = {
         "record": lambda label, *_, **__: label == str(min(PERIOD * (number + 1), STEPS)),
@@ -199,7 +201,9 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before_and_loses_nothing(
     folder, experiment, undisturbed, assert_same_bits, monkeypatch, fate, reborn
 ):
     transport = InMemory(spread(experiment, folder, HOMES))
-    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+    server = FederationServer(
+        experiment.terms(), transport, folder / "server", clock=transport.clock
+    )
     receive = transport.receive
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -228,7 +232,9 @@ def test_answers_to_a_dead_server_are_no_offence_to_the_next(
     folder, experiment, undisturbed, assert_same_bits, monkeypatch
 ):
     transport = InMemory(spread(experiment, folder, HOMES))
-    server = Server(experiment.terms(), transport, folder / "server", clock=transport.clock)
+    server = FederationServer(
+        experiment.terms(), transport, folder / "server", clock=transport.clock
+    )
     receive = transport.receive
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -9,7 +9,7 @@ import cases
 import fegsam as fg
 from fegsam.federation.errors import StateError
 from fegsam.federation.protocol.experiment import Experiment
-from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.server import FederationServer
 from fegsam.federation.protocol.share import load_share, load_terms, save_share, save_terms
 from helpers.in_memory import InMemory, serve
 
@@ -41,7 +41,7 @@ def test_a_federation_of_shares_and_terms_is_the_same_bits(folder, assert_same_b
         nodes[node] = load_share(folder / f"{node}.share").node(agents, folder / node)
     save_terms(experiment.terms(), folder / "terms")
     transport = InMemory(nodes)
-    outcome = Server(
+    outcome = FederationServer(
         load_terms(folder / "terms"), transport, folder / "server", clock=transport.clock
     ).run()
     whole = {

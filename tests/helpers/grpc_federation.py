@@ -19,7 +19,7 @@ from fegsam.federation.credentials import (
     private_directory,
 )
 from fegsam.federation.grpc.channel import Pulse
-from fegsam.federation.grpc.gate import Limits
+from fegsam.federation.grpc.gate import StrangerLimits
 from fegsam.federation.grpc.keys import KeyBook
 from fegsam.federation.grpc.listener import addresses, open_port
 from fegsam.federation.grpc.node import Link, stay_connected
@@ -27,7 +27,7 @@ from fegsam.federation.grpc.transport import GrpcTransport, Hall
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.rules import Rules
-from fegsam.federation.protocol.server import Outcome, Server
+from fegsam.federation.protocol.server import FederationServer, Outcome
 from fegsam.federation.protocol.wire import most_bytes
 
 PATIENCE = 60.0
@@ -45,9 +45,9 @@ class Site:
         dimension: int,
         host: str = "127.0.0.1",
         pulse: Pulse | None = None,
-        limits: Limits | None = None,
+        limits: StrangerLimits | None = None,
     ) -> None:
-        self.limits = Limits() if limits is None else limits
+        self.limits = StrangerLimits() if limits is None else limits
         self.folder, self.host = folder, host
         self.pulse = Pulse() if pulse is None else pulse
         self.homes = {f"n{number}": tuple(home) for number, home in enumerate(homes)}
@@ -146,7 +146,7 @@ def serve(
     rules: Rules | None = None,
     on_event: Callable[[dict[str, Any]], None] | None = None,
 ) -> Outcome:
-    server = Server(
+    server = FederationServer(
         experiment.terms(),
         transport,
         site.folder / "results",

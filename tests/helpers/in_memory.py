@@ -10,7 +10,7 @@ from typing import Any
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.identity import Claims
 from fegsam.federation.protocol.node import Node
-from fegsam.federation.protocol.server import Outcome, Rules, Server
+from fegsam.federation.protocol.server import FederationServer, Outcome, Rules
 from fegsam.federation.protocol.transport import Joined, Lost
 
 Behaviour = Callable[[Node, bytes], "bytes | Lost | Joined | None"]
@@ -79,7 +79,7 @@ def serve(
         if watch is not None:
             watch(event)
 
-    server = Server(
+    server = FederationServer(
         experiment.terms(),
         transport,
         folder / "server",

@@ -13,13 +13,12 @@ import pytest
 import fegsam as fg
 from fegsam.theory.bound import sharper
 from fegsam.theory.bound.bound import bound_from
-from fegsam.theory.bound.sharper import (
+from fegsam.theory.bound.sharper import largest_sharper_step, sharper_from
+from fegsam.theory.bound.sharper_drift import (
     correlated_noise,
     drift_polynomial,
     envelopes,
-    largest_sharper_step,
     movement,
-    sharper_from,
     windows,
 )
 from helpers import golden

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fegsam.comparison.contest import Contest
-from fegsam.comparison.contestants import PLAIN, Contestant
+from fegsam.comparison.contestants import PLAIN, ComparedMethod
 from fegsam.experiments.estimates import Estimate, ratio_estimate
 from fegsam.report import Section, Verdict
 from fegsam.reproduction.thresholds import ClaimSpec, certain
@@ -39,7 +39,7 @@ def examine(spec: ClaimSpec, contests: Sequence[Contest], left_out: Sequence[str
     )
 
 
-def _verdict(spec: ClaimSpec, contest: Contest, each: Contestant) -> Verdict:
+def _verdict(spec: ClaimSpec, contest: Contest, each: ComparedMethod) -> Verdict:
     curves = contest.by_communications
     plain = next(curve for one, curve in curves.items() if one.name == PLAIN)
     budget = spec.sizes.judged

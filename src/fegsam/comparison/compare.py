@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fegsam.comparison import against_plain, contest
-from fegsam.comparison.suite import Entry, entries, refusal
+from fegsam.comparison.suite import SuiteProblem, entries, refusal
 from fegsam.report import Section
 from fegsam.report.drawing import save_figures
 from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
@@ -39,7 +39,7 @@ def compare(
     progress: bool = True,
     engine: str | Engine | None = None,
     spec: ClaimSpec | None = None,
-    suite: Sequence[Entry] | None = None,
+    suite: Sequence[SuiteProblem] | None = None,
     claims: Sequence[str] = CLAIMS,
 ) -> tuple[list[Section], Path]:
     """Compare all methods, and write figures and ``report.html`` to `directory`.
@@ -56,7 +56,7 @@ def compare(
         As for `fegsam.run`; all cores by default.
     spec : ClaimSpec, optional
         Other sizes of the contest than those of the quick or the full run.
-    suite : sequence of Entry, optional
+    suite : sequence of SuiteProblem, optional
         Some of the problems; all by default.
     claims : sequence of str
         Some of the claims; all by default.

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from fegsam.comparison.contestants import CONTESTANTS, Contestant
-from fegsam.comparison.frontier import Setting, best_within, grid
-from fegsam.comparison.suite import Entry
+from fegsam.comparison.contestants import CONTESTANTS, ComparedMethod
+from fegsam.comparison.frontier import GridPoint, best_within, grid
+from fegsam.comparison.suite import SuiteProblem
 from fegsam.comparison.trials import Trials
 from fegsam.progress import Progress
 from fegsam.report import FigureData, Section, Series
@@ -37,7 +37,7 @@ class Curve:
     ----------
     budgets : (points,) array
         The budgets within which some setting runs.
-    settings : tuple of Setting
+    settings : tuple of GridPoint
         The setting that the pilots chose for each.
     errors : (points, seeds) array
         Squared errors on fresh seeds.
@@ -46,11 +46,11 @@ class Curve:
     """
 
     budgets: np.ndarray
-    settings: tuple[Setting, ...]
+    settings: tuple[GridPoint, ...]
     errors: np.ndarray
     exact: np.ndarray
 
-    def at(self, budget: float) -> tuple[Setting, np.ndarray] | None:
+    def at(self, budget: float) -> tuple[GridPoint, np.ndarray] | None:
         """The setting and its errors at the largest budget that is at most `budget`."""
         places = np.flatnonzero(self.budgets <= budget)
         if not places.size:
@@ -62,12 +62,12 @@ class Curve:
 class Contest:
     """All frontiers on one problem, by contestant."""
 
-    entry: Entry
-    by_communications: dict[Contestant, Curve]
-    by_samples: dict[Contestant, Curve]
+    entry: SuiteProblem
+    by_communications: dict[ComparedMethod, Curve]
+    by_samples: dict[ComparedMethod, Curve]
 
 
-def contestants_for(entry: Entry) -> list[Contestant]:
+def contestants_for(entry: SuiteProblem) -> list[ComparedMethod]:
     """The contestants that are defined for the problem's algorithm.
 
     >>> from fegsam.comparison.suite import entry
@@ -77,7 +77,7 @@ def contestants_for(entry: Entry) -> list[Contestant]:
     return [each for each in CONTESTANTS if entry.has_cells or not each.for_cells]
 
 
-def compete(entry: Entry, sizes: SimpleNamespace, engine: str | Engine) -> Contest:
+def compete(entry: SuiteProblem, sizes: SimpleNamespace, engine: str | Engine) -> Contest:
     """Tune every contestant on the pilots' seeds, and run its choices on fresh ones."""
     communications, samples = {}, {}
     everyone = contestants_for(entry)
@@ -117,8 +117,8 @@ def _curves(trials: Trials, sizes: SimpleNamespace) -> tuple[Curve, Curve]:
 
 
 def _choice(
-    settings: Sequence[Setting], costs: Sequence[int], means: np.ndarray, budgets: Sequence[int]
-) -> tuple[np.ndarray, tuple[Setting, ...]]:
+    settings: Sequence[GridPoint], costs: Sequence[int], means: np.ndarray, budgets: Sequence[int]
+) -> tuple[np.ndarray, tuple[GridPoint, ...]]:
     places = best_within(costs, means, budgets)
     kept = places >= 0
     return np.array(budgets)[kept], tuple(settings[place] for place in places[kept])
@@ -161,7 +161,9 @@ def _choices(contest: Contest, sizes: SimpleNamespace) -> str:
     return f"Chosen within {sizes.judged} communications: {'; '.join(parts)}."
 
 
-def _figure(entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str) -> FigureData:
+def _figure(
+    entry: SuiteProblem, curves: dict[ComparedMethod, Curve], axis: str, part: str
+) -> FigureData:
     series = []
     for each, curve in curves.items():
         if len(curve.budgets) and (each.figure == part or each.key == "plain"):
@@ -178,7 +180,7 @@ def _figure(entry: Entry, curves: dict[Contestant, Curve], axis: str, part: str)
     )
 
 
-def _series(each: Contestant, curve: Curve) -> list[Series]:
+def _series(each: ComparedMethod, curve: Curve) -> list[Series]:
     series = [sampled(each.name, curve.budgets.tolist(), list(curve.errors))]
     known = np.isfinite(curve.exact)
     if known.any():

@@ -10,7 +10,7 @@ from fegsam.methods import fedavgm, fedhsa, importance_averaging, scafflsa
 from fegsam.methods.correction import ControlVariates
 from fegsam.methods.method import Method
 from fegsam.methods.participation import Participation
-from fegsam.methods.schedules import Polynomial, Schedule
+from fegsam.methods.schedules import Polynomial, StepSchedule
 from fegsam.methods.server import Server
 
 PLAIN = "plain averaging"
@@ -20,7 +20,7 @@ _MOMENTUM, _STEP, _OFFSET = 0.9, 1.5, 64.0
 
 
 @dataclass(frozen=True)
-class Contestant:
+class ComparedMethod:
     """One method and its output.
 
     Attributes
@@ -30,7 +30,7 @@ class Contestant:
         The figure in which it is drawn: what changes the local steps, or what the server does.
     method : function of N
         The method for N agents.
-    schedule : Schedule or None
+    schedule : StepSchedule or None
     output : {"last", "tail", "extrapolated"}
         The last average, its mean over the tail, or that of two step sizes, extrapolated.
     for_cells : bool
@@ -52,7 +52,7 @@ class Contestant:
     name: str
     figure: Literal["local", "server"]
     method: Callable[[int], Method]
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     output: Literal["last", "tail", "extrapolated"] = "last"
     for_cells: bool = False
     scale: float = 1.0
@@ -87,44 +87,44 @@ def by_kind(agents: int) -> Method:
 
 
 CONTESTANTS = (
-    Contestant("plain", PLAIN, "local", lambda agents: Method()),
-    Contestant("scafflsa", "SCAFFLSA", "local", lambda agents: scafflsa(), has_exact=False),
-    Contestant("by_kind", "SCAFFLSA by kind", "local", by_kind),
-    Contestant("fedhsa", "FedHSA", "local", lambda agents: fedhsa(), has_exact=False),
-    Contestant(
+    ComparedMethod("plain", PLAIN, "local", lambda agents: Method()),
+    ComparedMethod("scafflsa", "SCAFFLSA", "local", lambda agents: scafflsa(), has_exact=False),
+    ComparedMethod("by_kind", "SCAFFLSA by kind", "local", by_kind),
+    ComparedMethod("fedhsa", "FedHSA", "local", lambda agents: fedhsa(), has_exact=False),
+    ComparedMethod(
         "half", "half take part", "local", lambda agents: Method(participation=half(agents))
     ),
-    Contestant(
+    ComparedMethod(
         "half_variates",
         "half take part, variates by kind",
         "local",
         lambda agents: Method(participation=half(agents), correction=ControlVariates(of="kind")),
     ),
-    Contestant(
+    ComparedMethod(
         "fedavgm",
         "FedAvgM, momentum 0.9",
         "server",
         lambda agents: fedavgm(_MOMENTUM),
         scale=1 - _MOMENTUM,
     ),
-    Contestant(
+    ComparedMethod(
         "server_step",
         "server step 1.5",
         "server",
         lambda agents: Method(server=Server(step=_STEP)),
         scale=1 / _STEP,
     ),
-    Contestant(
+    ComparedMethod(
         "importance",
         "importance averaging",
         "server",
         lambda agents: importance_averaging(),
         for_cells=True,
     ),
-    Contestant(
+    ComparedMethod(
         "tail", "tail mean", "server", lambda agents: Method(), output="tail", has_exact=False
     ),
-    Contestant(
+    ComparedMethod(
         "polynomial",
         "falling step size, tail mean",
         "server",
@@ -134,7 +134,7 @@ CONTESTANTS = (
         scale=_OFFSET**0.5,
         has_exact=False,
     ),
-    Contestant(
+    ComparedMethod(
         "extrapolated",
         "extrapolated tail mean",
         "server",
@@ -146,7 +146,7 @@ CONTESTANTS = (
 """All contestants; the first is the one that the others are compared with."""
 
 
-def contestant(key: str) -> Contestant:
+def contestant(key: str) -> ComparedMethod:
     """The contestant of that key.
 
     >>> contestant("plain").name

@@ -13,7 +13,7 @@ import numpy as np
 
 import fegsam as fg
 from fegsam.comparison.contestants import PLAIN, by_kind
-from fegsam.comparison.suite import Entry, entry
+from fegsam.comparison.suite import SuiteProblem, entry
 from fegsam.methods.method import Method
 from fegsam.report import FigureData, Section, Series
 from fegsam.reproduction.thresholds import ClaimSpec, certain
@@ -24,7 +24,7 @@ _LEAST_ROUNDS = 800
 
 
 def bias(
-    one: Entry,
+    one: SuiteProblem,
     agents: int,
     method: Method,
     step_size: float,
@@ -74,7 +74,7 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     )
 
 
-def _verdict(spec: ClaimSpec, check: str, one: Entry, step_size: float, period: int) -> Any:
+def _verdict(spec: ClaimSpec, check: str, one: SuiteProblem, step_size: float, period: int) -> Any:
     sizes = spec.sizes
     sampling: Literal["markov", "iid"] = "iid" if check == "independent" else "markov"
 

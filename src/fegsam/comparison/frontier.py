@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
-class Setting:
+class GridPoint:
     """One point of the grid: a step size, a sync period and the length of the run.
 
     Examples
     --------
-    >>> Setting(0.1, 4, 64).communications(exchanges=2)
+    >>> GridPoint(0.1, 4, 64).communications(exchanges=2)
     32
     """
 
@@ -29,14 +29,14 @@ class Setting:
         return f"α = {self.step_size:g}, K = {self.sync_period}, T = {self.num_steps}"
 
 
-def grid(step_sizes: ArrayLike, sync_periods: ArrayLike, lengths: ArrayLike) -> list[Setting]:
+def grid(step_sizes: ArrayLike, sync_periods: ArrayLike, lengths: ArrayLike) -> list[GridPoint]:
     """Every combination whose run ends at a synchronisation.
 
     >>> len(grid([0.1, 0.2], [1, 8], [4, 16]))
     6
     """
     return [
-        Setting(float(size), int(period), int(length))
+        GridPoint(float(size), int(period), int(length))
         for size in np.asarray(step_sizes)
         for period in np.asarray(sync_periods)
         for length in np.asarray(lengths)

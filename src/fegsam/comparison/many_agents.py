@@ -19,7 +19,7 @@ _MOST_ROUNDS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class CellWindows:
     """The windows (state, action, next state) that an agent can meet.
 
     Attributes
@@ -38,7 +38,7 @@ class Windows:
     follow: np.ndarray
 
 
-def windows(mdp: fg.MDP, policy: np.ndarray) -> Windows:
+def windows(mdp: fg.MDP, policy: np.ndarray) -> CellWindows:
     """The windows of one agent that follows `policy`."""
     states, actions = mdp.num_states, mdp.num_actions
     moves = mdp.transitions.toarray().reshape(states, actions, states)
@@ -51,7 +51,7 @@ def windows(mdp: fg.MDP, policy: np.ndarray) -> Windows:
     )
     chances = joint[state, action, after]
     follow = np.where(after[:, None] == state, chances, 0.0)
-    return Windows(state * actions + action, after, law[state] * chances, follow)
+    return CellWindows(state * actions + action, after, law[state] * chances, follow)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Paths:
     chances: np.ndarray
 
 
-def paths(found: Windows, length: int, sampling: Literal["markov", "iid"]) -> Paths:
+def paths(found: CellWindows, length: int, sampling: Literal["markov", "iid"]) -> Paths:
     """Every path of `length` windows, from the stationary law."""
     count = len(found.law)
     each = np.array(list(itertools.product(range(count), repeat=length)))

@@ -10,14 +10,14 @@ import fegsam as fg
 from fegsam.comparison.contest import ERROR
 from fegsam.comparison.contestants import PLAIN
 from fegsam.comparison.longer_rounds import rounds_to_forget
-from fegsam.comparison.suite import Entry, entry
+from fegsam.comparison.suite import SuiteProblem, entry
 from fegsam.methods import fedavgm
 from fegsam.methods.method import Method
 from fegsam.report import FigureData, Section, Series
 from fegsam.reproduction.thresholds import ClaimSpec, certain
 
 
-def curves(spec: ClaimSpec, one: Entry, step_size: float) -> tuple[np.ndarray, np.ndarray]:
+def curves(spec: ClaimSpec, one: SuiteProblem, step_size: float) -> tuple[np.ndarray, np.ndarray]:
     """(rounds + 1,) twice: the exact errors of plain averaging and of momentum."""
     sizes = spec.sizes
     methods = ((step_size, Method()), (step_size * (1 - sizes.momentum), fedavgm(sizes.momentum)))
@@ -73,7 +73,7 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
 
 
 def _figure(
-    spec: ClaimSpec, one: Entry, size: float, plain: np.ndarray, heavy: np.ndarray
+    spec: ClaimSpec, one: SuiteProblem, size: float, plain: np.ndarray, heavy: np.ndarray
 ) -> FigureData:
     rounds = np.arange(1, 101)
     small = size * (1 - spec.sizes.momentum)

@@ -24,7 +24,7 @@ _STAY = 0.95
 
 
 @dataclass(frozen=True)
-class Entry:
+class SuiteProblem:
     """One problem of the suite, for any number of agents.
 
     Attributes
@@ -104,11 +104,11 @@ def _one_action_each(agents: int) -> Federation:
     return Federation(garnet(), alone, num_agents=agents)
 
 
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[SuiteProblem, ...]:
     """All problems, in the order of the report."""
     q, td = fg.QLearning(), fg.OffPolicyLinearTD()
     return (
-        Entry(
+        SuiteProblem(
             "alike",
             "Agents that are alike",
             "Q-learning on a Garnet, all agents with the uniform policy.",
@@ -116,7 +116,7 @@ def entries() -> tuple[Entry, ...]:
             lambda agents: Federation(garnet(), _uniform(), num_agents=agents),
             False,
         ),
-        Entry(
+        SuiteProblem(
             "policies",
             "Policies that differ",
             "Off-policy linear TD on a Garnet; two kinds of agents prefer opposite actions.",
@@ -124,7 +124,7 @@ def entries() -> tuple[Entry, ...]:
             _linear(garnet(), opposite_policies()),
             True,
         ),
-        Entry(
+        SuiteProblem(
             "cells",
             "Cells that differ",
             "Q-learning on a Garnet; two kinds of agents prefer opposite actions, so each visits "
@@ -133,7 +133,7 @@ def entries() -> tuple[Entry, ...]:
             lambda agents: Federation(garnet(), opposite_policies(), num_agents=agents),
             False,
         ),
-        Entry(
+        SuiteProblem(
             "environments",
             "Environments that differ",
             "On-policy data for linear TD; two kinds of agents have Garnets of their own.",
@@ -141,7 +141,7 @@ def entries() -> tuple[Entry, ...]:
             _linear([garnet(2), garnet(3)], _uniform()),
             True,
         ),
-        Entry(
+        SuiteProblem(
             "joint",
             "Coverage only together",
             "Q-learning on a Garnet; each kind of agents takes one action alone.",
@@ -149,7 +149,7 @@ def entries() -> tuple[Entry, ...]:
             _one_action_each,
             False,
         ),
-        Entry(
+        SuiteProblem(
             "slow",
             "Slow mixing",
             f"Linear TD on two Garnets whose chains stay where they are with probability {_STAY}.",
@@ -160,7 +160,7 @@ def entries() -> tuple[Entry, ...]:
     )
 
 
-def entry(key: str) -> Entry:
+def entry(key: str) -> SuiteProblem:
     """The problem of that key.
 
     >>> entry("slow").has_exact
@@ -169,7 +169,7 @@ def entry(key: str) -> Entry:
     return {each.key: each for each in entries()}[key]
 
 
-def refusal(one: Entry, agents: int) -> str:
+def refusal(one: SuiteProblem, agents: int) -> str:
     """Why the algorithm does not accept the problem; empty if it does.
 
     >>> refusal(entry("alike"), 4)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import fegsam as fg
-from fegsam.comparison.contestants import TAIL, Contestant
-from fegsam.comparison.frontier import Setting
-from fegsam.comparison.suite import Entry
+from fegsam.comparison.contestants import TAIL, ComparedMethod
+from fegsam.comparison.frontier import GridPoint
+from fegsam.comparison.suite import SuiteProblem
 from fegsam.errors import DivergenceWarning
 from fegsam.history import History
 from fegsam.problem.federation import Federation
@@ -32,19 +32,19 @@ class Trials:
     >>> from fegsam.comparison.contestants import contestant
     >>> from fegsam.comparison.suite import entry
     >>> trials = Trials(entry("alike"), contestant("plain"), 2, "cpu")
-    >>> trials.errors([Setting(0.1, 4, 8)], range(3)).shape
+    >>> trials.errors([GridPoint(0.1, 4, 8)], range(3)).shape
     (1, 3)
     """
 
-    entry: Entry
-    contestant: Contestant
+    entry: SuiteProblem
+    contestant: ComparedMethod
     agents: int
     engine: str | Engine
 
-    def errors(self, settings: Iterable[Setting], seeds: Iterable[int]) -> np.ndarray:
+    def errors(self, settings: Iterable[GridPoint], seeds: Iterable[int]) -> np.ndarray:
         """(settings, seeds): the squared error at the end; NaN where a run diverged."""
         wanted, chosen = list(settings), tuple(seeds)
-        found: dict[Setting, np.ndarray] = {}
+        found: dict[GridPoint, np.ndarray] = {}
         families: dict[tuple[float, int], set[int]] = {}
         for each in wanted:
             families.setdefault((each.step_size, each.sync_period), set()).add(each.num_steps)
@@ -55,7 +55,7 @@ class Trials:
                 times = sorted(ends)
                 table = self._run(size, period, times, chosen)
                 for n, errors in zip(times, table, strict=True):
-                    found[Setting(size, period, n)] = errors
+                    found[GridPoint(size, period, n)] = errors
         return np.array([found[each] for each in wanted])
 
     def _run(
@@ -105,7 +105,7 @@ class Trials:
                 fixed_point=self.star,
             )
 
-    def exact(self, setting: Setting, most_rounds: int) -> float:
+    def exact(self, setting: GridPoint, most_rounds: int) -> float:
         """The exact expectation of the squared error.
 
         NaN where none is known, or where the run has more than `most_rounds` rounds.

@@ -13,7 +13,7 @@ import numpy as np
 
 import fegsam as fg
 from fegsam.comparison.contest import ERROR
-from fegsam.comparison.contestants import Contestant, contestant
+from fegsam.comparison.contestants import ComparedMethod, contestant
 from fegsam.errors import DivergenceWarning
 from fegsam.experiments.estimates import curve_estimate, mean_estimate
 from fegsam.report import FigureData, Section, Series
@@ -38,7 +38,7 @@ def two_features(agents: int) -> fg.Federation:
     )
 
 
-def errors(spec: ClaimSpec, each: Contestant, engine: Any) -> np.ndarray:
+def errors(spec: ClaimSpec, each: ComparedMethod, engine: Any) -> np.ndarray:
     """(seeds, rounds + 1): the squared errors of off-policy TD from theta = 1."""
     sizes = spec.sizes
     with warnings.catch_warnings():

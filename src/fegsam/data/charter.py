@@ -81,6 +81,8 @@ class Charter(DataFederation):
             "kinds": (),
             "discount": fraction(discount, "discount"),
             "num_agents": agents,
+            # Nothing is known of agents that are alike.
+            "num_kinds": agents,
             "assignment": read_only(np.arange(agents, dtype=np.int64)),
             "num_states": states,
             "num_actions": actions,
@@ -98,11 +100,6 @@ class Charter(DataFederation):
             f"Charter(agents={self.num_agents}, states={self.num_states}, "
             f"actions={self.num_actions}, discount={self.discount})"
         )
-
-    @property
-    def num_kinds(self) -> int:
-        """N: nothing is known of agents that are alike."""
-        return self.num_agents
 
     def reader(self, *_: Any, **__: Any) -> NoReturn:
         raise ProblemError(

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from fegsam.data.describe import stable
 from fegsam.data.estimates import policy_of
 from fegsam.data.rows import Rows
-from fegsam.data.scanner import Limits
+from fegsam.data.scanner import RowLimits
 from fegsam.data.summary import LogSummary, Tally
 from fegsam.problem.checks import integer
 from fegsam.problem.feature_maps import FeatureMap
@@ -60,7 +60,7 @@ def summarise_rows(
     target = None if target_policy is None else policy_of(rows, target_policy)
     if target is not None:
         num_states, num_actions = target.shape
-    limits = Limits(
+    limits = RowLimits(
         -1 if num_states is None else integer(num_states, "num_states"),
         -1 if num_actions is None else integer(num_actions, "num_actions"),
     )

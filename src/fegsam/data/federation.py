@@ -40,7 +40,7 @@ class Reader(Protocol):
         ...
 
 
-class Spaces(Protocol):
+class SpaceSizes(Protocol):
     """The sizes of an environment's spaces, as far as they are known."""
 
     @property
@@ -50,10 +50,10 @@ class Spaces(Protocol):
     def num_actions(self) -> int: ...
 
 
-class Live(Protocol):
+class LiveRows(Protocol):
     """A source whose rows come into being as they are read, for any number of agents."""
 
-    def spaces(self) -> Spaces: ...
+    def spaces(self) -> SpaceSizes: ...
 
     def make(self) -> Any: ...
 
@@ -62,7 +62,7 @@ class Live(Protocol):
     def fingerprint(self) -> str: ...
 
 
-Source = LogSource | Live
+Source = LogSource | LiveRows
 
 
 @dataclass(frozen=True)

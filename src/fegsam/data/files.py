@@ -22,7 +22,7 @@ ENDINGS = (".parquet", ".csv")
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
-class Batch(NamedTuple):
+class FileBatch(NamedTuple):
     """Some rows of a file."""
 
     first: int
@@ -85,7 +85,9 @@ def schema(file: Path) -> Any:
         return opened.schema
 
 
-def batches(file: Path, names: Sequence[str], types: dict[str, Any], start: int) -> Iterator[Batch]:
+def batches(
+    file: Path, names: Sequence[str], types: dict[str, Any], start: int
+) -> Iterator[FileBatch]:
     """The columns `names` of a file in batches, from row `start` on.
 
     `types` are the types of columns that a CSV file does not state.
@@ -96,26 +98,26 @@ def batches(file: Path, names: Sequence[str], types: dict[str, Any], start: int)
         for batch in _csv_batches(file, names, types) if found is None else found:
             skip = start - batch.first
             if skip < batch.table.num_rows:
-                yield batch if skip <= 0 else Batch(start, batch.table.slice(skip))
+                yield batch if skip <= 0 else FileBatch(start, batch.table.slice(skip))
     except unreadable as error:
         raise ProblemError(f"{file}: {_said(error)}: copy it again or correct it") from error
 
 
-def _parquet_batches(file: Path, names: Sequence[str], start: int) -> Iterator[Batch]:
+def _parquet_batches(file: Path, names: Sequence[str], start: int) -> Iterator[FileBatch]:
     with _parquet(file) as opened:
         groups, first = list(range(opened.num_row_groups)), 0
         while groups and first + opened.metadata.row_group(groups[0]).num_rows <= start:
             first += opened.metadata.row_group(groups.pop(0)).num_rows
         for table in opened.iter_batches(BATCH, row_groups=groups, columns=list(names)):
-            yield Batch(first, table)
+            yield FileBatch(first, table)
             first += table.num_rows
 
 
-def _csv_batches(file: Path, names: Sequence[str], types: dict[str, Any]) -> Iterator[Batch]:
+def _csv_batches(file: Path, names: Sequence[str], types: dict[str, Any]) -> Iterator[FileBatch]:
     with _csv(file, types) as opened:
         first = 0
         for table in opened:
-            yield Batch(first, table.select(list(names)))
+            yield FileBatch(first, table.select(list(names)))
             first += table.num_rows
 
 

@@ -23,7 +23,7 @@ from fegsam.data.content import content_of
 from fegsam.data.environments import Environment, Spaces, make, name_of, spaces_of
 from fegsam.data.live_reader import LiveReader
 from fegsam.data.vector_walks import ConstantWalk, FunctionWalk
-from fegsam.data.walking import Live, StateWalk, Walk
+from fegsam.data.walking import LiveAgent, StateWalk, Walk
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import FloatArray, fraction, integer, real_array
 from fegsam.problem.policies import check_policy
@@ -155,7 +155,7 @@ class LiveSource:
         integer(agent, "agent", least=0, most=2**32 - 1)
         made = self.make()
         spaces = self.spaces(made)
-        live = Live(
+        live = LiveAgent(
             f"{self.env_name}, agent {agent}",
             made,
             spaces,
@@ -165,7 +165,7 @@ class LiveSource:
         )
         return LiveReader(self._walk(live), discount)
 
-    def _walk(self, live: Live) -> Walk:
+    def _walk(self, live: LiveAgent) -> Walk:
         spaces, policy = live.spaces, self.policy
         if spaces.width is None:
             return StateWalk(live, TablePolicy(self._table(spaces)), self._number())

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from fegsam.data import files
 from fegsam.data.columns import Decoder, Layout, Names, check_names, layout_of
 from fegsam.data.rows import Rows, joined, part
-from fegsam.data.scanner import Limits, Scanner
+from fegsam.data.scanner import RowLimits, Scanner
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import finite_array, fraction, integer
 
@@ -126,7 +126,7 @@ class LogSource:
         discount: float = 1.0,
         num_states: int | None = None,
         num_actions: int | None = None,
-    ) -> Limits:
+    ) -> RowLimits:
         """What the rows are held to; -1 stands for a number that is not known."""
         if discount != 1.0:
             discount = fraction(discount, "discount")
@@ -135,7 +135,7 @@ class LogSource:
             if policy.ndim != 2:
                 raise ProblemError(f"policy has shape {policy.shape}: give shape (S, A)")
             num_states, num_actions = policy.shape
-        return Limits(
+        return RowLimits(
             -1 if num_states is None else integer(num_states, "num_states"),
             -1 if num_actions is None else integer(num_actions, "num_actions"),
             discount,
@@ -200,7 +200,7 @@ class LogReader:
     [0.5 2. ] [ True] [ True]
     """
 
-    def __init__(self, source: LogSource, limits: Limits, agent: Any) -> None:
+    def __init__(self, source: LogSource, limits: RowLimits, agent: Any) -> None:
         if source.by is not None and agent not in source.agents():
             raise ProblemError(
                 f"{source.path}: no row has {agent!r} in {source.by!r}: name one of "

@@ -19,7 +19,7 @@ from fegsam.problem.checks import FloatArray
 _NONE = np.zeros(0)
 
 
-class Limits(NamedTuple):
+class RowLimits(NamedTuple):
     """What the rows of a log are held to."""
 
     num_states: int = -1
@@ -55,7 +55,9 @@ class Scanner:
     It holds back the last row until it knows the next one. `files` are the names for messages.
     """
 
-    def __init__(self, files: tuple[Any, ...], limits: Limits, *, from_start: bool = True) -> None:
+    def __init__(
+        self, files: tuple[Any, ...], limits: RowLimits, *, from_start: bool = True
+    ) -> None:
         self._files, self._limits = files, limits
         self._seen = SeenEpisodes() if from_start else None
         self._tail: tuple[Logged, _Piece] | None = None

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from fegsam.data.damage import Place
 from fegsam.data.log import Found, LogSource
 from fegsam.data.rows import Rows, joined, part
-from fegsam.data.scanner import Limits, Scanner
+from fegsam.data.scanner import RowLimits, Scanner
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import FloatArray, IntArray, real_array
 from fegsam.problem.feature_maps import FeatureMap
@@ -82,7 +82,7 @@ class Tally:
     """Adds up the rows of one agent."""
 
     def __init__(
-        self, limits: Limits, target: FloatArray | None, features: FeatureMap | None
+        self, limits: RowLimits, target: FloatArray | None, features: FeatureMap | None
     ) -> None:
         self._target, self._features = target, features
         shape = max(limits.num_states, 1), max(limits.num_actions, 1)
@@ -176,7 +176,7 @@ class Tally:
             self._matrices[0] += now.T @ now
             self._matrices[1] += (after * weights[:, None]).T @ after
 
-    def summary(self, limits: Limits) -> LogSummary:
+    def summary(self, limits: RowLimits) -> LogSummary:
         """What was added up."""
         count, total, squares = self._ratios
         known = count > 0 and total > 0
@@ -201,7 +201,7 @@ class Tally:
         )
 
 
-def _trimmed(counts: IntArray, limits: Limits) -> IntArray:
+def _trimmed(counts: IntArray, limits: RowLimits) -> IntArray:
     """The counts without the states and actions behind the last declared or seen one."""
     states = max(limits.num_states, int(np.flatnonzero(counts.any(axis=1)).max(initial=-1)) + 1)
     actions = max(limits.num_actions, int(np.flatnonzero(counts.any(axis=0)).max(initial=-1)) + 1)

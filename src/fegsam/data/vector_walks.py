@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.data.choosing import FunctionPolicy, TablePolicy
-from fegsam.data.walking import ENDED, Live, Walk, Walked
+from fegsam.data.walking import ENDED, LiveAgent, Walk, Walked
 
 
 class VectorWalk(Walk):
@@ -42,7 +42,7 @@ class VectorWalk(Walk):
 class ConstantWalk(VectorWalk):
     """Walks by the same probabilities everywhere: the one row of a table."""
 
-    def __init__(self, live: Live, policy: TablePolicy) -> None:
+    def __init__(self, live: LiveAgent, policy: TablePolicy) -> None:
         self._policy, self._chance = policy, policy.table[0].tolist()
         super().__init__(live)
 
@@ -87,7 +87,7 @@ class ConstantWalk(VectorWalk):
 class FunctionWalk(VectorWalk):
     """Walks by a function, which is called at every step: the next observation depends on it."""
 
-    def __init__(self, live: Live, policy: FunctionPolicy) -> None:
+    def __init__(self, live: LiveAgent, policy: FunctionPolicy) -> None:
         self._policy = policy
         super().__init__(live)
 

@@ -18,7 +18,7 @@ OPEN, ENDED, RESTARTS = range(3)
 """What follows an observation: an action, nothing (a gap), or the start of the next episode."""
 
 
-class Live(NamedTuple):
+class LiveAgent(NamedTuple):
     """One agent's environment, and the random numbers that it is run with."""
 
     name: str
@@ -49,7 +49,7 @@ class Walked(NamedTuple):
 class Walk:
     """What all walks share: where they are, and how they get from one episode to the next."""
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: LiveAgent) -> None:
         self.live = live
         self._reset, self._seeds = live.made.reset, live.seeds
         self.episode: int = 0
@@ -117,7 +117,7 @@ class Walk:
 class StateWalk(Walk):
     """Walks over state numbers by a table."""
 
-    def __init__(self, live: Live, policy: TablePolicy, number: Callable[[Any], int]) -> None:
+    def __init__(self, live: LiveAgent, policy: TablePolicy, number: Callable[[Any], int]) -> None:
         self._policy, self._number = policy, number
         self._first_state, self._num_states = live.spaces.first_state, live.spaces.num_states or 0
         super().__init__(live)

@@ -20,7 +20,7 @@ from fegsam.history.recorder import Measure, Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method
 from fegsam.methods.rounds import Rounds
-from fegsam.methods.schedules import Schedule
+from fegsam.methods.schedules import StepSchedule
 from fegsam.problem.acting import Acting
 from fegsam.problem.chains import stationary_laws
 from fegsam.problem.checks import several
@@ -91,7 +91,7 @@ class Job:
     acting: Acting | None = None
     """how actions follow from an agent's own parameters; None: by the policies of `chain`"""
     method: Method = field(default_factory=Method)
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     """the shape of the step sizes; None: constant"""
     discount: float | None = None
     """the problem's, for schedules that depend on it"""

@@ -32,7 +32,7 @@ class DataUsedUp(ProblemError):
     """The rows of an agent do not suffice for the steps that are asked of it."""
 
 
-class Windows(NamedTuple):
+class RecordedWindows(NamedTuple):
     """The rows of some steps, and what the rule reads with them."""
 
     path: RecordedPath
@@ -93,7 +93,7 @@ class RecordedStream:
         """The number of steps that have been taken."""
         return self._time
 
-    def take(self, count: int) -> Windows:
+    def take(self, count: int) -> RecordedWindows:
         """The windows of the next `count` steps; `DataUsedUp` if there are fewer."""
         end = self._reach(count)
         held, tables = self._held, self._tables
@@ -114,7 +114,7 @@ class RecordedStream:
             held.ratios,
             held.gaps,
         )
-        return Windows(path, tables, begin)
+        return RecordedWindows(path, tables, begin)
 
     def _reach(self, count: int) -> int:
         """The end of the next `count` steps among the held rows, with their windows behind it."""
@@ -231,7 +231,7 @@ def _after(gaps, at, count):
     return row, found
 
 
-Steps = Callable[[np.ndarray, Windows, np.ndarray, np.ndarray | None], tuple[int, int]]
+Steps = Callable[[np.ndarray, RecordedWindows, np.ndarray, np.ndarray | None], tuple[int, int]]
 """Make a step on `params` for each step size, with a correction or none; return how many left the
 parameters finite, and the cell that the last one wrote."""
 

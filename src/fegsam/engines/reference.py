@@ -18,7 +18,7 @@ from fegsam.engines.acting import ActingStream
 from fegsam.engines.agent import StreamAgent
 from fegsam.engines.job import Job, takes_a_job
 from fegsam.engines.paths import SimulatedStream
-from fegsam.engines.recorded import RecordedAgent, Windows, recorded_agent
+from fegsam.engines.recorded import RecordedAgent, RecordedWindows, recorded_agent
 from fegsam.engines.run_agents import run_agents
 from fegsam.history.history import History
 
@@ -143,7 +143,10 @@ def interpreted_agent(job: Job, index: int, agent: int) -> RecordedAgent:
     runs = Interpreter(job.form, job.rule)
 
     def steps(
-        params: np.ndarray, windows: Windows, sizes: np.ndarray, correction: np.ndarray | None
+        params: np.ndarray,
+        windows: RecordedWindows,
+        sizes: np.ndarray,
+        correction: np.ndarray | None,
     ) -> tuple[int, int]:
         at = windows.begin
         for size in sizes:

@@ -15,21 +15,21 @@ class Call:
     time: int
     """where the call begins: a synchronisation"""
     stop: int
-    cuts: np.ndarray
+    points: np.ndarray
     """int64: the record points, times after `time` and up to `stop` at which it returns averages"""
     recorded: bool = True
     """False for a call that only takes an output or final average, from the start of its round"""
 
 
 @dataclass(frozen=True)
-class Limits:
+class CallLimits:
     """The limits of one call."""
 
     steps: int
     """steps of each agent after which the call returns to Python; this never splits a round"""
     rows: int
     """averages returned by one call"""
-    cuts: int
+    points: int
     """averages inside one round"""
 
 
@@ -51,7 +51,7 @@ class CallSchedule:
         end: int,
         period: int,
         logged: bool,
-        limits: Limits,
+        limits: CallLimits,
     ) -> None:
         self._start, self._end, self._period, self._limits = start, end, period, limits
         special = np.unique([output, end])
@@ -87,21 +87,21 @@ class CallSchedule:
         return min(horizon, time + rounds * self._period)
 
     def _fits(self, time: int, stop: int) -> bool:
-        cuts = between(self._times, time, stop)
+        points = between(self._times, time, stop)
         return (
-            len(cuts) <= self._limits.rows
-            and most_in_a_round(cuts, self._period) <= self._limits.cuts
+            len(points) <= self._limits.rows
+            and most_in_a_round(points, self._period) <= self._limits.points
         )
 
     def _pieces(self, time: int, stop: int) -> Iterator[Call]:
-        cuts = between(self._times, time, stop)
-        most = min(self._limits.cuts, self._limits.rows)
-        while stop - time <= self._period and len(cuts) > most:
+        points = between(self._times, time, stop)
+        most = min(self._limits.points, self._limits.rows)
+        while stop - time <= self._period and len(points) > most:
             # Too many averages for one call: run the round up to some of its record points, then
             # again from its start for the others.
-            yield Call(time, int(cuts[most - 1]), cuts[:most])
-            cuts = cuts[most:]
-        yield Call(time, stop, cuts)
+            yield Call(time, int(points[most - 1]), points[:most])
+            points = points[most:]
+        yield Call(time, stop, points)
 
 
 def between(times: np.ndarray, after: int, until: int) -> np.ndarray:

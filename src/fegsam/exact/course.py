@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.exact.hierarchy import Parts
 from fegsam.exact.method_hierarchy import MethodHierarchy
 from fegsam.exact.method_system import MethodSystem
-from fegsam.exact.server_state import RoundPlan
+from fegsam.exact.parts import Parts
+from fegsam.exact.server_state import RoundSteps
 from fegsam.exact.trajectory import Trajectory
 from fegsam.methods.rounds import Rounds
-from fegsam.methods.schedules import Schedule
+from fegsam.methods.schedules import StepSchedule
 from fegsam.methods.tail import Tail
 
 _KEPT = 16
@@ -27,7 +27,7 @@ class RunPlan:
 
     rounds: Rounds
     step_size: float
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     discount: float | None = None
     tail: Tail | None = None
     num_steps: int = 0
@@ -50,15 +50,15 @@ class RunPlan:
         assert self.tail is not None
         return self.num_steps - round(self.tail.fraction * self.num_steps)
 
-    def round(self, number: int) -> RoundPlan:
+    def round(self, number: int) -> RoundSteps:
         begin, end = self.span(number)
         if self.tail is None:
-            return RoundPlan.plain(self.step_sizes(begin, end))
+            return RoundSteps.plain(self.step_sizes(begin, end))
         is_whole = end <= self.num_steps
         end = min(end, self.num_steps)
         times = np.arange(begin + 1, end + 1)
         counted = (times > self.tail_begin) & (self.tail.over == "steps")
-        return RoundPlan(
+        return RoundSteps(
             self.step_sizes(begin, end),
             tuple(counted.tolist()),
             is_whole,
@@ -98,7 +98,7 @@ class Course:
         self._system, self._plan, self._order = system, plan, order
         self._rounds = plan.rounds.count(last) + 1
         self._report = report or (lambda rounds: None)
-        self._known: dict[RoundPlan, MethodHierarchy] = {}
+        self._known: dict[RoundSteps, MethodHierarchy] = {}
         self.rounds_taken = 0
         first = self._hierarchy(0)
         self._open(0, first.start(system.start), first.round.maps.initial)

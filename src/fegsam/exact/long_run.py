@@ -18,7 +18,8 @@ from scipy.linalg import LinAlgWarning, lu_factor, lu_solve
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigs, gmres
 
 from fegsam.errors import ProblemError
-from fegsam.exact.hierarchy import Hierarchy, Parts
+from fegsam.exact.hierarchy import Hierarchy
+from fegsam.exact.parts import Parts
 
 DENSE_ENTRIES = 1600
 """Up to this many moments the round is stored as a matrix."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.exact.hierarchy import AgentMeans, Hierarchy, Parts, Reading, RoundMeans
+from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.method_round import Phase
+from fegsam.exact.parts import AgentMeans, Parts, Reading, RoundMeans
 from fegsam.exact.rounds import PathRound
 
 
@@ -126,7 +127,7 @@ class MethodHierarchy(Hierarchy):
         change = self._change(offset)
         square = self._square(offset, change)
         once = (seen.mean[kind])[:, None, None] * (seen.start.T @ change)
-        mean_change = self._by_kind(before[:, None, None] * change)
+        mean_change = self.by_kind(before[:, None, None] * change)
         pairs = seen.pair * (n[:, None] * n - np.diag(n))
         others = np.tensordot(pairs / n[:, None], mean_change, 1)[kind]
         other = change.swapaxes(1, 2) @ others

@@ -23,7 +23,7 @@ from fegsam.exact.moment_system import (
     step_maps_of,
 )
 from fegsam.exact.rounds import PathRound, RoundMaps, StepMeans
-from fegsam.exact.server_state import RoundPlan, ServerState
+from fegsam.exact.server_state import RoundSteps, StateLayout
 from fegsam.exact.shares import (
     Shares,
     attendance,
@@ -45,7 +45,7 @@ class MethodSystem(MomentSystem):
 
     method: Method
     agents: AgentGroups
-    server: ServerState
+    server: StateLayout
     local: LocalState
     lazy: float | None
     """the probability with which an agent moves in a round, if it waits otherwise"""
@@ -78,9 +78,9 @@ class MethodSystem(MomentSystem):
         return self.shared[counted]
 
     def hierarchy(self, steps: StepMeans, length: int, order: int) -> MethodHierarchy:
-        return self.round(RoundPlan.plain((steps.step_size,) * length), order)
+        return self.round(RoundSteps.plain((steps.step_size,) * length), order)
 
-    def round(self, plan: RoundPlan, order: int) -> MethodHierarchy:
+    def round(self, plan: RoundSteps, order: int) -> MethodHierarchy:
         """The map of one round of the server's state."""
         self.require_memory(order)
         order = min(order, self.num_agents)
@@ -91,14 +91,14 @@ class MethodSystem(MomentSystem):
 
     # --- The agents' steps ------------------------------------------------------------------------
 
-    def _path(self, plan: RoundPlan, order: int) -> PathRound:
+    def _path(self, plan: RoundSteps, order: int) -> PathRound:
         if self.agents.steps is None:
             return self._path_of(plan, plan.length, order)
         own = np.minimum(self.agents.steps, plan.length)
         rounds = {int(k): self._path_of(plan, int(k), order) for k in np.unique(own)}
         return UnequalRound(rounds, own, plan.length)
 
-    def _path_of(self, plan: RoundPlan, steps: int, order: int) -> PathRound:
+    def _path_of(self, plan: RoundSteps, steps: int, order: int) -> PathRound:
         every = list(zip(plan.step_sizes[:steps], plan.counted[:steps], strict=True))
         if len(set(every)) == 1:
             return RoundMaps(self._step_means(*every[0]), steps, order)
@@ -174,7 +174,7 @@ class MethodSystem(MomentSystem):
         before = np.zeros((1, len(after), size, size))
         return Phase(path, lift, kept[None], after[None], before, moments)
 
-    def _last_exchange(self, plan: RoundPlan, order: int) -> Phase:
+    def _last_exchange(self, plan: RoundSteps, order: int) -> Phase:
         path, fixed, families = self._path(plan, order), [self._still(plan)], []
         if self.lazy is not None:
             path = LazyRound(path, self.lazy)
@@ -204,7 +204,7 @@ class MethodSystem(MomentSystem):
     def _keeps_variates(self) -> bool:
         return self.method.correction is not None and self.increments is None
 
-    def _inject(self, plan: RoundPlan) -> np.ndarray:
+    def _inject(self, plan: RoundSteps) -> np.ndarray:
         """(Dz, d): how z moves by the mean change."""
         server, step = self.server, self.method.server.step
         if not plan.is_whole:
@@ -212,7 +212,7 @@ class MethodSystem(MomentSystem):
         end = step * server.total.T if plan.counts_end else 0.0
         return step * server.params.T + server.velocity.T + end
 
-    def _still(self, plan: RoundPlan) -> np.ndarray:
+    def _still(self, plan: RoundSteps) -> np.ndarray:
         """(Dz, Dz): where z goes if no agent moves, without control variates."""
         server, rule = self.server, self.method.server
         within = plan.within() * server.total.T @ self._sent
@@ -224,12 +224,12 @@ class MethodSystem(MomentSystem):
         whole += server.total.T @ server.total
         return whole + server.total.T @ params if plan.counts_end else whole
 
-    def _moved(self, plan: RoundPlan) -> tuple[np.ndarray, np.ndarray]:
+    def _moved(self, plan: RoundSteps) -> tuple[np.ndarray, np.ndarray]:
         """C and E of the reported changes."""
         inject = self.agents.factors[:, None, None] * self._inject(plan)
         return inject @ self.local.params, -inject @ self._sent
 
-    def _new_variates(self, plan: RoundPlan) -> tuple[np.ndarray, np.ndarray]:
+    def _new_variates(self, plan: RoundSteps) -> tuple[np.ndarray, np.ndarray]:
         """C and E of the new control variates: the mean increment without the correction."""
         variate = self.agents.groups.variate
         inject = np.stack([self.server.variate(int(number)).T for number in variate])
@@ -239,7 +239,7 @@ class MethodSystem(MomentSystem):
             -inject @ (self._sent / time + self._corrections()),
         )
 
-    def _sums(self, plan: RoundPlan) -> tuple[np.ndarray, np.ndarray]:
+    def _sums(self, plan: RoundSteps) -> tuple[np.ndarray, np.ndarray]:
         """C and E of the sum of the agents' changes over the counted times of a round."""
         groups, read = len(self.counts), self.local.params
         own = self.agents.steps
@@ -294,7 +294,7 @@ class MethodSystem(MomentSystem):
             found.pair[1:, 1:] / agents**2,
         )
 
-    def _noise(self, plan: RoundPlan, moments: Shares) -> ReportNoise | None:
+    def _noise(self, plan: RoundSteps, moments: Shares) -> ReportNoise | None:
         rounding, dim = self.method.rounding, self.local.dimension
         if rounding is None:
             return None
@@ -341,7 +341,7 @@ def method_system(
     if variates is not None:
         alone = increments is not None and variates.of == "agent"
         number = 1 if alone else agents.groups.num_variates
-    server = ServerState(len(root), method.server.momentum > 0, number, with_sum)
+    server = StateLayout(len(root), method.server.momentum > 0, number, with_sum)
     local = LocalState(len(root), variates is not None, with_sum)
     start = np.zeros(server.size - 1)
     start[: len(root)] = first_params(initial_params, root) - root

@@ -21,12 +21,12 @@ from fegsam.errors import DivergenceWarning, ProblemError, shown
 from fegsam.exact import stability
 from fegsam.exact.course import Course
 from fegsam.exact.long_run import LongRun
-from fegsam.exact.moment_system import MomentSystem
 from fegsam.exact.orders import Computed, TruncationOrders
 from fegsam.exact.results import ExactValue, Moments, TailMoments
-from fegsam.exact.run_system import PlainCourse, run_system
+from fegsam.exact.run_system import run_system
+from fegsam.exact.squared_errors import along, require_squares, squares
 from fegsam.methods.method import Method
-from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
+from fegsam.methods.schedules import StepSchedule, SyncPeriod, rounds_of
 from fegsam.methods.tail import Tail, tail_of
 from fegsam.problem.checks import LARGEST_COUNT, fraction, integer, positive
 from fegsam.problem.federation import Problem
@@ -34,10 +34,6 @@ from fegsam.progress import Notice, Progress
 
 PATIENCE = 20.0
 """A further order is computed if it takes at most this many seconds."""
-_ROUNDING = 1e-9
-_STATE_ROUNDING = 1e-5
-"""Times `_ROUNDING`: the rounding of a squared error, relative to the square of the server's whole
-state."""
 _MOST_TIMES = 10**6
 """The longest curve of `mean_squared_error`; `moments` computes longer ones at selected times."""
 _SOLVE_ROUNDS = 30
@@ -52,7 +48,7 @@ def moments(
     sync_period: SyncPeriod,
     times: ArrayLike,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
     sampling: str = "markov",
     order: int | None = None,
@@ -117,11 +113,11 @@ def moments(
 
     def at_order(r: int) -> Computed:
         with Progress(rounds, "round", orders.label(r, rounds)) as progress:
-            return _along(run.course(r, last, progress.show), when)
+            return along(run.course(r, last, progress.show), when)
 
     system = run.system
     found, used, gap, note = orders.compute(at_order, rounds)
-    _require_squares(found.mse, used, system)
+    require_squares(found.mse, used, system)
     if not np.all(np.isfinite(found.mse)):
         first = int(when[np.argmin(np.isfinite(found.mse))])
         warnings.warn(
@@ -144,7 +140,7 @@ def mean_squared_error(
     sync_period: SyncPeriod,
     num_steps: int,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
 ) -> np.ndarray:
     """The curve E||avg_t - theta*||_2^2 at the times 0, ..., T.
@@ -250,7 +246,7 @@ def weighted_error(
     num_steps: int,
     decay: float,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
     order: int | None = None,
     patience: float = PATIENCE,
@@ -295,10 +291,10 @@ def weighted_error(
             course = run.course(r, num_steps, progress.show)
             with np.errstate(over="ignore", invalid="ignore"):
                 total = course.weighted_sum(num_steps, decay)
-        return Computed(_squares(np.array([total])), course.all_taken())
+        return Computed(squares(np.array([total])), course.all_taken())
 
     found, used, gap, note = orders.compute(at_order, rounds)
-    _require_squares(found.mse, used, run.system)
+    require_squares(found.mse, used, run.system)
     error = float(found.mse[0]) * (1 - decay) / -math.expm1(num_steps * math.log(decay))
     if math.isinf(error):
         warnings.warn(
@@ -319,7 +315,7 @@ def tail_error(
     num_steps: int,
     tail: float | Tail,
     method: Method | None = None,
-    schedule: Schedule | None = None,
+    schedule: StepSchedule | None = None,
     initial_params: ArrayLike | None = None,
     sampling: str = "markov",
     order: int | None = None,
@@ -370,10 +366,10 @@ def tail_error(
             assert isinstance(course, Course)
             with np.errstate(over="ignore", invalid="ignore"):
                 mse, mean = course.tail()
-        return Computed(_squares(np.array([mse])), course.all_taken(), mean[None])
+        return Computed(squares(np.array([mse])), course.all_taken(), mean[None])
 
     found, used, gap, note = orders.compute(at_order, rounds)
-    _require_squares(found.mse, used, run.system)
+    require_squares(found.mse, used, run.system)
     assert found.mean is not None
     mean = run.system.fixed_point + found.mean[0]
     return TailMoments(float(found.mse[0]), mean, used, gap, note)
@@ -391,38 +387,3 @@ def _times(times: ArrayLike) -> np.ndarray:
             f"times is {shown(times)}; give whole numbers from 0 to {LARGEST_COUNT}."
         )
     return asked.astype(np.int64)
-
-
-def _along(course: Course | PlainCourse, times: np.ndarray) -> Computed:
-    """The moments at sorted times; infinite once they overflow."""
-    found, scale = [], 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for time in times.tolist():
-            found.append(course.at(time))
-            scale = max(scale, course.state_scale())
-    mse, mean, apart = (np.array(each) for each in zip(*found, strict=True))
-    mse = _squares(mse, apart[np.isfinite(apart)].max(initial=0.0) + _STATE_ROUNDING * scale)
-    mean, apart = (np.where(np.isfinite(each), each, np.inf) for each in (mean, apart))
-    return Computed(mse, course.all_taken(), mean, apart)
-
-
-def _squares(mse: np.ndarray, spread: float = 0.0) -> np.ndarray:
-    """Clean squared errors: infinite where they overflow, all NaN if one is truly negative.
-
-    A squared error is negative if the truncation leaves out too much. Rounding may make it
-    negative too, by a small fraction of itself and of the agents' `spread`; such values become
-    zero.
-    """
-    finite = np.isfinite(mse)
-    least = -_ROUNDING * (np.abs(mse[finite]).max(initial=0.0) + spread)
-    if np.any(mse[finite] < least):
-        return np.full(mse.shape, np.nan)
-    return np.where(finite, np.maximum(mse, 0.0), np.inf)
-
-
-def _require_squares(mse: np.ndarray, order: int, system: MomentSystem) -> None:
-    if np.any(np.isnan(mse)):
-        raise ProblemError(
-            f"At order {order} the squared error becomes "
-            f"negative{stability.why_not_positive(order, system)}"
-        )

@@ -12,7 +12,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class RoundPlan:
+class RoundSteps:
     """The steps of one round, and which of its averages enter a tail average."""
 
     step_sizes: tuple[float, ...]
@@ -24,8 +24,8 @@ class RoundPlan:
     """whether the parameters at the synchronisation count"""
 
     @staticmethod
-    def plain(step_sizes: tuple[float, ...]) -> RoundPlan:
-        return RoundPlan(step_sizes, (False,) * len(step_sizes))
+    def plain(step_sizes: tuple[float, ...]) -> RoundSteps:
+        return RoundSteps(step_sizes, (False,) * len(step_sizes))
 
     @property
     def length(self) -> int:
@@ -37,7 +37,7 @@ class RoundPlan:
 
 
 @dataclass(frozen=True)
-class ServerState:
+class StateLayout:
     """Where the parts of z are; each property reads one, as a matrix of Dz columns."""
 
     dimension: int

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fegsam.exact.hierarchy import Hierarchy, Parts, Reading, RoundMeans
+from fegsam.exact.hierarchy import Hierarchy
 from fegsam.exact.long_run import DENSE_ENTRIES, LongRun, apply_power
+from fegsam.exact.parts import Parts, Reading, RoundMeans
 
 _MIXED = 1e-13
 """A distribution of the modes this close to the stationary one (in L1) counts as stationary."""

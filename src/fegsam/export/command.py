@@ -12,7 +12,7 @@ from fegsam.data.command import features_of_text
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.data_builds import action_count, build_features
-from fegsam.experiments.spec.data_tables import Data
+from fegsam.experiments.spec.data_tables import DataTable
 from fegsam.experiments.spec.foreign_code import check_trust
 from fegsam.experiments.sweep.store import describe
 from fegsam.experiments.sweep.sweep import load_results
@@ -72,7 +72,7 @@ def _axis(text: str) -> tuple[str, Any]:
 
 def _of_problem(cell: Cell) -> tuple[int | None, FeatureMap | None]:
     environment, features = cell.problem.environment, cell.problem.features
-    if isinstance(environment, Data):
+    if isinstance(environment, DataTable):
         check_trust(cell)
         return action_count(environment), None if features is None else build_features(features)
     problem, _ = cell.build_simulated()

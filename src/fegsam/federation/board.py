@@ -25,7 +25,7 @@ _SHOWN_TROUBLES = 8
 
 
 @dataclass
-class LogSummary:
+class EventSummary:
     """A summary of a log of events."""
 
     rounds: int | None = None
@@ -104,7 +104,7 @@ class Board:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._summary = LogSummary()
+        self._summary = EventSummary()
         self._live: Any = None
         self._shown_at = -math.inf
         self._unseen = False
@@ -150,7 +150,7 @@ class Board:
         return table(self._summary)
 
 
-def table(summary: LogSummary) -> Any:
+def table(summary: EventSummary) -> Any:
     """The summary as a rich table."""
     from rich.console import Group
     from rich.table import Table
@@ -173,7 +173,7 @@ def clock_of(event: Event) -> str:
     return time.strftime("%H:%M:%S", time.localtime(event["clock"]))
 
 
-def read_summary(directory: Path) -> LogSummary:
+def read_summary(directory: Path) -> EventSummary:
     """The summary of the log in a directory of results."""
     try:
         events = read_events(directory)
@@ -194,9 +194,9 @@ def read_summary(directory: Path) -> LogSummary:
         ) from None
 
 
-def summary_of(events: Iterable[Event]) -> LogSummary:
+def summary_of(events: Iterable[Event]) -> EventSummary:
     """The summary of some events."""
-    summary = LogSummary()
+    summary = EventSummary()
     for event in events:
         summary.take(event)
     return summary

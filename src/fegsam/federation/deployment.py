@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from fegsam.errors import SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES, load_study
-from fegsam.experiments.spec.tables import Seed, Table, Text
+from fegsam.experiments.spec.tables import Seed, TableModel, Text
 from fegsam.federation.credentials import Tls
 from fegsam.federation.errors import FederationError
 from fegsam.federation.hosting import NodeSettings
@@ -41,17 +41,16 @@ SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = (
 
 
 TransportName = Literal["grpc", "flower"]
-TRANSPORTS: tuple[TransportName, ...] = get_args(TransportName)
 
 
-class _ServerTable(Table):
+class _ServerTable(TableModel):
     listen: Text
     # Directories that were written when Flower was the only transport do not name it.
     transport: TransportName = "flower"
     insecure: bool = False
 
 
-class _NodeTable(Table):
+class _NodeTable(TableModel):
     name: Text
     server: Text
     transport: TransportName = "flower"

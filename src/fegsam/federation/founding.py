@@ -13,6 +13,7 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.spec.study import load_study
 from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.federation.credentials import (
+    Authority,
     make_authority,
     make_flower_key,
     make_node,
@@ -112,24 +113,36 @@ def init(
     for name, agents in zip(names, dealt, strict=True):
         node = private_directory(directory / "nodes" / name)
         if authority is not None:
-            if entrance.transport == "flower":
-                make_flower_key(node / "node.key", keys / f"{name}.pub")
-            else:
-                make_node(node, keys / f"{name}.pub", authority)
+            _make_credentials(node, keys / f"{name}.pub", entrance.transport, authority)
             write_new(node / "ca.pem", (server / "ca.pem").read_bytes())
-        head = {
-            "name": name,
-            "server": address(entrance.hosts[0], entrance.port),
-            "transport": entrance.transport,
-            "agents": agents,
-            "insecure": insecure,
-        }
+        head = _node_head(name, agents, entrance)
         text = toml_text({"node": head | hand_over(experiment, spec, agents, node)})
         if isinstance(experiment.problem, Charter):
             text += TEMPLATE
         write_new(node / NODE_FILE, text.encode())
         nodes.append(node)
     return nodes
+
+
+def _make_credentials(
+    node: Path, public_key: Path, transport: TransportName, authority: Authority
+) -> None:
+    """A node's key and what proves whose it is; the server keeps its public key."""
+    if transport == "flower":
+        make_flower_key(node / "node.key", public_key)
+    else:
+        make_node(node, public_key, authority)
+
+
+def _node_head(name: str, agents: list[int], entrance: Entrance) -> dict[str, Any]:
+    """The keys of a node's file that do not depend on its experiment."""
+    return {
+        "name": name,
+        "server": address(entrance.hosts[0], entrance.port),
+        "transport": entrance.transport,
+        "agents": agents,
+        "insecure": entrance.insecure,
+    }
 
 
 def hand_over(experiment: Experiment, spec: Path, agents: list[int], node: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_values import load_array
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study import MOST_BYTES
-from fegsam.experiments.spec.tables import Array, BeforeValidator, Count, Field, Table, Text
+from fegsam.experiments.spec.tables import Array, BeforeValidator, Count, Field, TableModel, Text
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.experiment import Experiment
 from fegsam.safe_files import read_plain
@@ -55,7 +55,7 @@ def _names(value: Any) -> Any:
 Names = Annotated[Any, BeforeValidator(_names)]
 
 
-class _Source(Table):
+class _Source(TableModel):
     tag = "source"
     source: str
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fegsam.errors import ProblemError
-from fegsam.federation.board import LogSummary, clock_of, described, summary_of
+from fegsam.federation.board import EventSummary, clock_of, described, summary_of
 from fegsam.federation.errors import FederationError
 from fegsam.federation.protocol.ledger import Event, read_events
 from fegsam.federation.protocol.state import printable
@@ -84,14 +84,14 @@ def _rounds(rounds: Sequence[Event]) -> str:
     return _table(header, rows[-_SHOWN:][::-1])
 
 
-def _missed(summary: LogSummary) -> str:
+def _missed(summary: EventSummary) -> str:
     if not summary.missed:
         return ""
     most = summary.missed.most_common(_SHOWN)
     return "<h2>Rounds without an agent</h2>" + _table(("agent", "rounds missed"), most)
 
 
-def _troubles(summary: LogSummary) -> str:
+def _troubles(summary: EventSummary) -> str:
     lines = [
         f"<li>{clock_of(event)} <code>{escape(printable(described(event)))}</code>"
         for event in summary.troubles[-_SHOWN:]

@@ -20,7 +20,7 @@ from fegsam.methods.local_steps import LocalSteps
 from fegsam.methods.method import Method, check_method
 from fegsam.methods.participation import Participation
 from fegsam.methods.rounding import Rounding, SomeCells
-from fegsam.methods.schedules import Growing, Polynomial, Rescaled, Schedule, Steps, SyncPeriod
+from fegsam.methods.schedules import Growing, Polynomial, Rescaled, Steps, StepSchedule, SyncPeriod
 from fegsam.methods.server import Server
 
 VERSION = 1
@@ -72,7 +72,7 @@ def method_from_plain(plain: Any) -> Method:
     return Method(**{name: _from_plain(each, _PARTS, name) for name, each in given.items()})
 
 
-def schedule_to_plain(schedule: Schedule | None) -> dict[str, Any] | None:
+def schedule_to_plain(schedule: StepSchedule | None) -> dict[str, Any] | None:
     """A schedule of this package as plain data.
 
     >>> schedule_to_plain(Polynomial(power=1))
@@ -81,7 +81,7 @@ def schedule_to_plain(schedule: Schedule | None) -> dict[str, Any] | None:
     return None if schedule is None else _to_plain(schedule, _SCHEDULES, "schedule")
 
 
-def schedule_from_plain(plain: Any) -> Schedule | None:
+def schedule_from_plain(plain: Any) -> StepSchedule | None:
     """The schedule that `schedule_to_plain` wrote.
 
     >>> schedule_from_plain({"name": "rescaled"})

@@ -27,7 +27,7 @@ _MOST_LENGTHS = 10**6
 """Rounds of different lengths, at most."""
 
 
-class Schedule(Protocol):
+class StepSchedule(Protocol):
     """A shape of step sizes."""
 
     def factors(self, times: np.ndarray, discount: float | None) -> np.ndarray:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from fegsam.algorithms.rule import Algorithm, check_algorithm
-from fegsam.algorithms.structure import Linear, structure_of
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.experiments.estimates import Estimate
 from fegsam.methods.method import Method, check_method
-from fegsam.planning.exact_search import ExactSearch
 from fegsam.planning.measured import verified
-from fegsam.planning.pilots import PilotSearch
-from fegsam.planning.round_law import RoundLaw
-from fegsam.planning.search import Search
+from fegsam.planning.proposals import Proposal, proposer
 from fegsam.planning.settings import Goal, Setting, frontier
 from fegsam.problem.checks import integer, positive
 from fegsam.problem.federation import Problem
@@ -25,11 +20,6 @@ from fegsam.progress import Progress
 from fegsam.run import Engine
 from fegsam.text import html_table, text_table
 
-_LAW_PARAMETERS = 100
-"""Up to this many parameters the round law takes milliseconds."""
-_SIGMAS = 2.5
-"""A plan aims this many standard errors of its verification below the accuracy, so that the
-verification seldom fails by chance."""
 _ATTEMPTS = 5
 _MISLED = 3.0
 """If the error exceeds its prediction by this factor, the step size was too large."""
@@ -146,14 +136,6 @@ class Plan:
         return html_table(self._title, ["", ""], self._rows()) + html_table(_CURVE, *self._curve())
 
 
-class _Proposal(NamedTuple):
-    chosen: Setting
-    source: str
-    settings: list[Setting]
-    caution: float
-    """the least caution that allows the chosen step size"""
-
-
 def plan(
     problem: Problem,
     algorithm: Algorithm,
@@ -218,7 +200,7 @@ def plan(
         )
     level, caution, found = accuracy, 1.0, None
     with Progress(None, "settings", "searching") as progress:
-        propose = _proposer(problem, algorithm, wanted, seeds, engine, method, progress.one_more)
+        propose = proposer(problem, algorithm, wanted, seeds, engine, method, progress.one_more)
         for attempt in range(_ATTEMPTS):
             proposal = propose(level, caution)
             if isinstance(proposal, Setting):
@@ -239,7 +221,7 @@ def plan(
     return found
 
 
-def _shown(proposal: _Proposal, estimate: Estimate) -> float:
+def _shown(proposal: Proposal, estimate: Estimate) -> float:
     """An error that another run over as many seeds would rarely exceed.
 
     It is the mean plus half a 95 percent interval, about two standard errors. The margin that a
@@ -278,7 +260,7 @@ def _goal(goal: str, budget: int | None, exchanges: int) -> Goal:
 
 
 def _plan(
-    proposal: _Proposal,
+    proposal: Proposal,
     accuracy: float,
     goal: str,
     budget: int | None,
@@ -323,79 +305,4 @@ def _out_of_reach(accuracy: float, goal: Goal, best: Setting, exchanges: int) ->
     return (
         f"A squared error of {accuracy:.3g} is out of reach within {within}, where about "
         f"{best.error:.3g} is the least found; ask for a larger accuracy or give a larger budget."
-    )
-
-
-def _proposer(
-    problem: Problem,
-    algorithm: Algorithm,
-    goal: Goal,
-    seeds: int,
-    engine: str | Engine,
-    method: Method | None,
-    tried: Callable[[], None],
-) -> Callable[[float, float], _Proposal | Setting]:
-    """A function that proposes a setting for an accuracy and a caution.
-
-    It calls `tried` for every setting that it looks at. If the accuracy is out of reach, the
-    function returns the best setting within reach.
-    """
-    linear = isinstance(structure_of(algorithm, problem), Linear)
-    if method is None and linear and algorithm.dimension(problem) <= _LAW_PARAMETERS:
-        law = RoundLaw(problem, algorithm)
-        return lambda accuracy, caution: _by_law(
-            problem, algorithm, law, accuracy, caution, goal, seeds, tried
-        )
-    return lambda accuracy, caution: _by_pilots(
-        PilotSearch(problem, algorithm, accuracy, engine, caution, method, tried), goal
-    )
-
-
-def _by_pilots(search: PilotSearch, goal: Goal) -> _Proposal | Setting:
-    settings = search.settings(goal)
-    return (
-        _Proposal(goal.best(settings), "pilot", settings, search.caution)
-        if settings
-        else search.within_reach(goal)
-    )
-
-
-def _by_law(
-    problem: Problem,
-    algorithm: Algorithm,
-    law: RoundLaw,
-    accuracy: float,
-    caution: float,
-    goal: Goal,
-    seeds: int,
-    tried: Callable[[], None],
-) -> _Proposal | Setting:
-    """Search by the round law, then near its answer by exact moments if these are fast."""
-    deviations = _SIGMAS / math.sqrt(seeds)
-    search = Search(law, accuracy, deviations, caution, tried)
-    settings = search.settings(goal)
-    start = goal.best(settings) if settings else search.within_reach(goal)
-    exact = ExactSearch(problem, algorithm, law, accuracy, deviations, tried)
-    known = exact.nearest_known(goal, start, search.most_steps)
-    chosen = None if known is None else exact.fewest(goal, known, search.most_steps)
-    if (
-        chosen is None
-        and settings
-        and (known is None or known.communications < start.communications)
-    ):
-        share = start.step_size / law.largest_step(start.sync_period)
-        bare = law.error(start.step_size, start.sync_period, start.communications)
-        return _Proposal(replace(start, error=bare), "small_step", settings, share)
-    if chosen is None:
-        return start if known is None else exact.best_seen()
-    # The curve comes from the round law, at an accuracy for which the law agrees with the chosen
-    # setting.
-    level = (
-        accuracy
-        * law.error(chosen.step_size, chosen.sync_period, chosen.communications)
-        / chosen.error
-    )
-    curve = Search(law, level, deviations, caution, tried).settings(goal)
-    return _Proposal(
-        chosen, "exact", curve, chosen.step_size / law.largest_step(chosen.sync_period)
     )

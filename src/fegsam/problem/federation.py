@@ -7,7 +7,6 @@ states of a Markov chain and nothing else.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import (
     FloatArray,
     IntArray,
@@ -25,11 +23,14 @@ from fegsam.problem.checks import (
     agent_kinds,
     chain_kernels,
     distribution,
-    finite_array,
     read_only,
-    real_array,
-    several,
-    stochastic_rows,
+)
+from fegsam.problem.federation_checks import (
+    check_behaviors,
+    check_features,
+    check_mdps,
+    count_kinds,
+    warn_of_idle_kinds,
 )
 from fegsam.problem.mdp import MDP
 from fegsam.problem.policies import check_policy
@@ -134,17 +135,17 @@ class Federation(_Assigned):
         features: ArrayLike | None = None,
         initial_distribution: ArrayLike | None = None,
     ) -> None:
-        mdps = _check_mdps(mdp)
+        mdps = check_mdps(mdp)
         states, actions = mdps[0].num_states, mdps[0].num_actions
         policies = (
             None
             if behavior_policies is None
-            else _check_behaviors(behavior_policies, states, actions)
+            else check_behaviors(behavior_policies, states, actions)
         )
-        kinds = _count_kinds(len(mdps), 1 if policies is None else len(policies))
+        kinds = count_kinds(len(mdps), 1 if policies is None else len(policies))
         agents = agent_count(num_agents)
         if assignment is None:
-            _warn_of_idle_kinds(agents, kinds, "behavior_policies or MDPs")
+            warn_of_idle_kinds(agents, kinds, "behavior_policies or MDPs")
         target = (
             None
             if target_policy is None
@@ -157,7 +158,7 @@ class Federation(_Assigned):
             "num_kinds": kinds,
             "_assignment": None if assignment is None else agent_kinds(assignment, agents, kinds),
             "target_policy": target,
-            "features": None if features is None else _check_features(features, states),
+            "features": None if features is None else check_features(features, states),
             "initial_distribution": distribution(
                 initial_distribution, states, "initial_distribution"
             ),
@@ -329,7 +330,7 @@ class MarkovNoise(_Assigned):
         chains = chain_kernels(kernels)
         agents = agent_count(num_agents)
         if assignment is None:
-            _warn_of_idle_kinds(agents, len(chains), "kernels")
+            warn_of_idle_kinds(agents, len(chains), "kernels")
         values = {
             "kernels": chains,
             "num_agents": agents,
@@ -373,92 +374,6 @@ class MarkovNoise(_Assigned):
 
 Problem = Federation | MarkovNoise
 """What is learned and by which agents: agents in MDPs, or on Markov chains without actions."""
-
-
-def _check_mdps(mdp: MDP | Sequence[MDP]) -> tuple[MDP, ...]:
-    cure = "but a federation needs an MDP or a sequence of them: build them with MDP"
-    mdps = (mdp,) if isinstance(mdp, MDP) else several(mdp, "mdp", cure)
-    if not mdps or not all(isinstance(one, MDP) for one in mdps):
-        raise ProblemError(f"mdp is {shown(mdp)}, {cure}")
-    first = mdps[0]
-    for kind, other in enumerate(mdps):
-        for name in ("num_states", "num_actions", "discount"):
-            given, expected = getattr(other, name), getattr(first, name)
-            if given != expected:
-                raise ProblemError(
-                    f"MDP {kind} has {name} {given} and MDP 0 has {expected}, but the agents "
-                    f"share their parameters: give MDPs of equal {name}"
-                )
-    return mdps
-
-
-def _check_behaviors(policies: ArrayLike, states: int, actions: int) -> FloatArray:
-    table = real_array(policies, "behavior_policies", "(M, S, A) or (S, A)")
-    if table.ndim == 2:
-        table = table[None]
-    if table.ndim != 3 or len(table) == 0 or table.shape[1:] != (states, actions):
-        raise ProblemError(
-            f"behavior_policies has shape {np.shape(policies)}, but the MDP has {states} states "
-            f"and {actions} actions: give shape (M, {states}, {actions}), or ({states}, {actions}) "
-            "for all agents"
-        )
-    rows = stochastic_rows(
-        sparse.csr_array(table.reshape(-1, actions)),
-        lambda row: f"behavior_policies of agent kind {row // states} in state {row % states}",
-    )
-    return read_only(rows.toarray().reshape(table.shape))
-
-
-def _count_kinds(mdps: int, policies: int) -> int:
-    kinds = max(mdps, policies)
-    if mdps not in (1, kinds) or policies not in (1, kinds):
-        raise ProblemError(
-            f"there are {mdps} MDPs and {policies} behavior_policies, but agent kind k has the "
-            "k-th of each: give one of either, or as many of both"
-        )
-    return kinds
-
-
-def _warn_of_idle_kinds(agents: int, kinds: int, what: str) -> None:
-    if kinds > agents:
-        idle = (
-            f"kind {agents} has" if kinds == agents + 1 else f"kinds {agents} to {kinds - 1} have"
-        )
-        warnings.warn(
-            f"There are {kinds} {what} and num_agents is {agents}, so {idle} no agent: give "
-            f"num_agents={kinds} or more, or fewer {what}; assignment= says that it is meant.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def first_kinds(agents: int, kinds: int) -> IntArray | None:
-    """The assignment of a federation that may have fewer agents than kinds, as a sweep over N has.
-
-    It is the default assignment; given, it says that kinds without an agent are meant.
-
-    >>> first_kinds(2, 3), first_kinds(4, 3)
-    (array([0, 1]), None)
-    """
-    return np.arange(agents) if agents < kinds else None
-
-
-def _check_features(features: ArrayLike, states: int) -> FloatArray:
-    table = finite_array(features, "features", "(S, d)")
-    if table.ndim != 2 or table.shape[0] != states or table.shape[1] == 0:
-        raise ProblemError(
-            f"features has shape {table.shape}, but needs one row for each of the {states} "
-            f"states: give shape ({states}, d) with d at least 1"
-        )
-    columns = table.shape[1]
-    # The triangular factor has the same singular values, and its size does not grow with S.
-    rank = int(np.linalg.matrix_rank(np.linalg.qr(table, mode="r")))
-    if rank < columns:
-        raise ProblemError(
-            f"features has {columns} columns but rank {rank}, so the parameters are not "
-            "determined: drop the columns that are combinations of others"
-        )
-    return read_only(table)
 
 
 def _csr_parts(matrix: sparse.csr_array) -> list[NDArray[Any]]:

@@ -10,7 +10,7 @@ import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.spec.foreign_code import code_of
-from fegsam.experiments.spec.study_tables import OwnRule
+from fegsam.experiments.spec.study_tables import OwnRuleTable
 from fegsam.experiments.sweep.sweep import Results
 from fegsam.methods.schedules import rounds_of
 
@@ -55,7 +55,7 @@ class ExactAnswers:
     def curve(self, cell: Cell) -> np.ndarray | None:
         """E||avg - theta*||^2 of a cell at its recorded times."""
         # Data and the user's own rules have no exact curves, so nothing is left out for them.
-        if cell.on_data or isinstance(cell.algorithm, OwnRule) or not self._may_build(cell):
+        if cell.on_data or isinstance(cell.algorithm, OwnRuleTable) or not self._may_build(cell):
             return None
         if cell.key not in self._curves:
             self._curves[cell.key] = _exact_curve(cell, self._times(cell))

@@ -32,7 +32,7 @@ _MARKERS = {
 """Plotly's markers in a box of 28 by 14."""
 
 
-class Entry(NamedTuple):
+class LegendEntry(NamedTuple):
     """One name of a legend.
 
     `key` is that of the curves that it hides and shows; `swatch` is an SVG of how they are drawn.
@@ -61,7 +61,7 @@ def key_of(series: Series) -> str:
     return reference_name(series) if series.style == "reference" else str(series.group)
 
 
-def entries(figure: FigureData) -> list[Entry]:
+def entries(figure: FigureData) -> list[LegendEntry]:
     """The legend: one entry per group, then one per reference line.
 
     Examples
@@ -76,9 +76,9 @@ def entries(figure: FigureData) -> list[Entry]:
     found = []
     for group, look in looks(figure).items():
         styles = {s.style for s in figure.series if s.group == group and s.style != "reference"}
-        found.append(Entry(group, group, _group_swatch(look, styles)))
+        found.append(LegendEntry(group, group, _group_swatch(look, styles)))
     for name, (_, dash) in reference_dashes(figure).items():
-        found.append(Entry(name, name, swatch(GREY, dash)))
+        found.append(LegendEntry(name, name, swatch(GREY, dash)))
     return found
 
 
@@ -105,7 +105,7 @@ def fit_beside(figure: FigureData) -> bool:
     return len(names) <= MOST_LABELS and max(map(len, names), default=0) <= LONGEST_LABEL
 
 
-def style_entries(figure: FigureData) -> list[Entry]:
+def style_entries(figure: FigureData) -> list[LegendEntry]:
     """What markers, lines and dashes mean in a figure."""
     drawn: dict[Style, str] = {
         "sampled": swatch(GREY, None, "circle"),
@@ -114,7 +114,8 @@ def style_entries(figure: FigureData) -> list[Entry]:
         "reference": swatch(GREY, "dash"),
     }
     return [
-        Entry(MEANING[style].partition(": ")[2], style, drawn[style]) for style in figure.styles
+        LegendEntry(MEANING[style].partition(": ")[2], style, drawn[style])
+        for style in figure.styles
     ]
 
 

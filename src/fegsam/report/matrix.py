@@ -12,7 +12,7 @@ EXAMPLES = "Examples"
 """The column of checks that are about no algorithm."""
 
 
-class Cell(NamedTuple):
+class MatrixCell(NamedTuple):
     """The verdicts of one check on one algorithm, together."""
 
     outcome: Outcome
@@ -20,11 +20,11 @@ class Cell(NamedTuple):
     identity: bool
 
 
-class Row(NamedTuple):
+class MatrixRow(NamedTuple):
     """One check; `cells` has None where it was not made."""
 
     verdicts: tuple[Verdict, ...]
-    cells: tuple[Cell | None, ...]
+    cells: tuple[MatrixCell | None, ...]
 
     @property
     def sentence(self) -> str:
@@ -35,7 +35,7 @@ class Matrix(NamedTuple):
     """The checks of a claim by algorithm."""
 
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MatrixRow, ...]
 
 
 def matrix(section: Section, order: Sequence[str] = ()) -> Matrix:
@@ -54,7 +54,7 @@ def matrix(section: Section, order: Sequence[str] = ()) -> Matrix:
     places = {name: place for place, name in enumerate(order)}
     columns = tuple(sorted(columns_of([section]), key=lambda name: places.get(name, len(places))))
     rows = [
-        Row(
+        MatrixRow(
             tuple(group),
             tuple(cell([one for one in group if _column(one) == name]) for name in columns),
         )
@@ -83,17 +83,17 @@ def columns_of(sections: Sequence[Section]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: name == EXAMPLES))
 
 
-def cell(group: Sequence[Verdict]) -> Cell | None:
+def cell(group: Sequence[Verdict]) -> MatrixCell | None:
     """The verdicts of one cell together; None if there are none."""
     if not group:
         return None
     if all(one.kind == "identity" and one.outcome == "holds" for one in group):
-        return Cell("holds", "identity", True)
+        return MatrixCell("holds", "identity", True)
     outcome = joint_outcome(group)
     within = max((one.within for one in group if one.role != "support"), default=0)
     if all(one.role == "support" for one in group):
         within = max(one.within for one in group)
-    return Cell(outcome, outcome_words(outcome, within), False)
+    return MatrixCell(outcome, outcome_words(outcome, within), False)
 
 
 def _column(verdict: Verdict) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fegsam.report.axes import Axis, axes_of
 from fegsam.report.figure_data import FigureData
-from fegsam.report.legend import Entry, entries, fit_beside, style_entries
+from fegsam.report.legend import LegendEntry, entries, fit_beside, style_entries
 
 
 class Panel(NamedTuple):
@@ -27,8 +27,8 @@ class FigureSet(NamedTuple):
     panels: tuple[Panel, ...]
     direct: bool
     """whether names stand beside their curves; a legend lists them otherwise"""
-    legend: tuple[Entry, ...]
-    styles: tuple[Entry, ...]
+    legend: tuple[LegendEntry, ...]
+    styles: tuple[LegendEntry, ...]
 
     @property
     def x_label(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from fegsam.errors import ProblemError
 from fegsam.experiments.estimates import Estimate, curve_estimate, speed_up
 from fegsam.experiments.spec.cells import Cell
-from fegsam.experiments.spec.study_tables import POINT, FigureSpec
+from fegsam.experiments.spec.study_tables import POINT, FigureTable
 from fegsam.experiments.sweep.sweep import Results, load_results
 from fegsam.report.drawing import save_figures
 from fegsam.report.figure_data import FigureData, Series
@@ -52,7 +52,7 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
 
 def _errors(results: Results, title: str, directory: str | os.PathLike[str]) -> Section:
     """The figures that the study asks for, by default its error over time."""
-    wanted = results.study.figures or (FigureSpec(kind="error_curves"),)
+    wanted = results.study.figures or (FigureTable(kind="error_curves"),)
     late = Late(results, lambda cell: _label(results, cell))
     figures = tuple(
         figure
@@ -80,7 +80,7 @@ def _seeds_text(results: Results) -> str:
 
 
 def _error_curves(
-    results: Results, spec: FigureSpec, place: int, late: Late
+    results: Results, spec: FigureTable, place: int, late: Late
 ) -> tuple[FigureData, ...]:
     """The error over time: one panel for each value of the axes other than `by`."""
     notice = late.notice(spec.exact)
@@ -117,7 +117,7 @@ def _error_curves(
     return tuple(figures)
 
 
-def _curves(results: Results, spec: FigureSpec, late: Late, cell: Cell, name: str) -> list[Series]:
+def _curves(results: Results, spec: FigureTable, late: Late, cell: Cell, name: str) -> list[Series]:
     """The sampled error of a cell, the exact one, and the theorem's bound unless it is vacuous."""
     history, name = results.history(cell), name or "error"
     times = history.data.time.values
@@ -134,7 +134,7 @@ def _curves(results: Results, spec: FigureSpec, late: Late, cell: Cell, name: st
 
 
 def _vacuous(
-    results: Results, spec: FigureSpec, late: Late, cell: Cell, name: str
+    results: Results, spec: FigureTable, late: Late, cell: Cell, name: str
 ) -> list[tuple[str, float]]:
     """The bound of a cell if it exceeds the error of the start, which needs no theorem."""
     total = late.exact.bound(cell) if spec.bound else None
@@ -156,7 +156,9 @@ def _vacuous_text(found: list[tuple[str, float]]) -> str:
     )
 
 
-def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[FigureData, ...]:
+def _speed_up(
+    results: Results, spec: FigureTable, place: int, late: Late
+) -> tuple[FigureData, ...]:
     if spec.accuracy is not None:
         return _time_gain(results, spec, place, spec.accuracy)
     series, most = [], [1.0]
@@ -189,7 +191,7 @@ def _speed_up(results: Results, spec: FigureSpec, place: int, late: Late) -> tup
 
 
 def _time_gain(
-    results: Results, spec: FigureSpec, place: int, accuracy: float
+    results: Results, spec: FigureTable, place: int, accuracy: float
 ) -> tuple[FigureData, ...]:
     """How many times sooner more agents reach an accuracy than the fewest."""
     series, missed = [], []
@@ -213,7 +215,9 @@ def _time_gain(
     return (figure,)
 
 
-def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[FigureData, ...]:
+def _tradeoff(
+    results: Results, spec: FigureTable, place: int, late: Late
+) -> tuple[FigureData, ...]:
     series = []
     for name, cells in _families(results, "sync_period", _rarely_first).items():
         met = [cell.communications for cell in cells]
@@ -233,7 +237,7 @@ def _tradeoff(results: Results, spec: FigureSpec, place: int, late: Late) -> tup
     return (figure,)
 
 
-def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[FigureData, ...]:
+def _floor(results: Results, spec: FigureTable, place: int, late: Late) -> tuple[FigureData, ...]:
     axis, series = spec.by or "sync_period", []
     for name, cells in _families(results, axis).items():
         series += _late_errors(name, [_number(cell, axis) for cell in cells], late, cells, spec)
@@ -247,7 +251,7 @@ def _floor(results: Results, spec: FigureSpec, place: int, late: Late) -> tuple[
     return (figure,)
 
 
-def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, str]:
+def _what(late: Late, spec: FigureTable, plateau: str, last: str) -> tuple[str, str]:
     """What a figure shows, in words, and the notice that its caption must have."""
     if late.settled(spec.exact):
         return plateau, late.notice(spec.exact)
@@ -257,7 +261,7 @@ def _what(late: Late, spec: FigureSpec, plateau: str, last: str) -> tuple[str, s
     )
 
 
-_FIGURES: dict[str, Callable[[Results, FigureSpec, int, Late], tuple[FigureData, ...]]] = {
+_FIGURES: dict[str, Callable[[Results, FigureTable, int, Late], tuple[FigureData, ...]]] = {
     "error_curves": _error_curves,
     "speed_up": _speed_up,
     "tradeoff": _tradeoff,
@@ -266,7 +270,7 @@ _FIGURES: dict[str, Callable[[Results, FigureSpec, int, Late], tuple[FigureData,
 
 
 def _figure(
-    spec: FigureSpec,
+    spec: FigureTable,
     place: int,
     title: str,
     words: tuple[str, str],
@@ -296,7 +300,7 @@ def _measured(name: str, x: Any, found: list[Estimate], exact: np.ndarray | None
 
 
 def _late_errors(
-    name: str, x: Any, late: Late, cells: list[Cell], spec: FigureSpec
+    name: str, x: Any, late: Late, cells: list[Cell], spec: FigureTable
 ) -> list[Series]:
     return _measured(
         name, x, late.errors(cells, spec.exact), late.exact_errors(cells) if spec.exact else None

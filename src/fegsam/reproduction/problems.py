@@ -17,7 +17,8 @@ import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.exact.fixed_points import fixed_point
 from fegsam.problem import examples, policies
-from fegsam.problem.federation import Federation, MarkovNoise, Problem, first_kinds
+from fegsam.problem.federation import Federation, MarkovNoise, Problem
+from fegsam.problem.federation_checks import first_kinds
 from fegsam.problem.mdp import MDP
 from fegsam.reproduction.mean_q_learning import MeanQLearning
 from fegsam.reproduction.names import ALGORITHMS

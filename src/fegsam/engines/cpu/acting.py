@@ -9,7 +9,7 @@ the parameters. Seeds run in parallel.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
@@ -18,7 +18,7 @@ from fegsam.algorithms.rule import Path
 from fegsam.compilation import compiled, explained, renewed, rule_key
 from fegsam.engines.acting import ActingStream
 from fegsam.engines.cpu.seeds import COMPILING
-from fegsam.engines.job import LARGEST, Job, require_plain
+from fegsam.engines.job import LARGEST, Agents, Chain, Job, require_plain
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Recorder
@@ -32,15 +32,46 @@ _NEVER = np.iinfo(np.int64).max
 _ZERO = np.uint64(0)
 
 
+class ActingArrays(NamedTuple):
+    """A problem, and how its agents act."""
+
+    chain: Chain
+    agents: Agents
+    tables: Any
+    """what the rule reads"""
+    step_size: np.float64
+    code: np.uint64
+    amount: np.float64
+    """see `problem.acting`"""
+
+
+class ActingMemory(NamedTuple):
+    """The memory of one seed."""
+
+    seed: np.uint64
+    params: np.ndarray
+    """(N, d): the parameters of each agent"""
+    average: np.ndarray
+    """(d)"""
+    cells: np.ndarray
+    """uint32 (N): the state and action of each agent"""
+    states: np.ndarray
+    """uint64 (2): the window of the agent that runs now"""
+    actions: np.ndarray
+    failed: np.ndarray
+    """int64 (2): time and agent of the first parameter that was not finite"""
+
+
 def make_run_rounds(rule, key):
     """The compiled loop over rounds for one rule of the form "cell"."""
     rule = register_jitable(rule)
 
     @compiled(key=key)
-    def run_agent(problem, seed, i, params, cells, path, begin, end, failed):
-        """Steps begin..end-1 of agent `i`; `failed` notes the first step that was not finite."""
-        chain, _, tables, step_size, code, amount = problem
-        count, cell, agent = chain.num_actions, np.uint64(cells[i]), np.uint64(i)
+    def run_agent(arrays, memory, path, i, begin, end):
+        """Steps begin..end-1 of agent `i`, along `path`."""
+        chain, _, tables, step_size, code, amount = arrays
+        seed, params, failed = memory.seed, memory.params[i], memory.failed
+        count, cell, agent = chain.num_actions, np.uint64(memory.cells[i]), np.uint64(i)
         start = np.uint64(path.mdp) * chain.num_states * count
         for t in range(np.uint64(begin), np.uint64(end)):
             _, word = words(seed, agent, t, PATH)
@@ -58,25 +89,21 @@ def make_run_rounds(rule, key):
                 if np.int64(t) + 1 < failed[0]:
                     failed[0], failed[1] = np.int64(t) + 1, i
                 break
-        cells[i] = cell
+        memory.cells[i] = cell
 
     @compiled(key=key)
-    def run_rounds(
-        problem, seed, params, average, cells, states, actions, begin, end, period, failed
-    ):
-        """Run all agents from `begin` to `end`; return their squared distance from the average.
-
-        `params` (N, d) are the agents', and `average` (d) receives their average at `end`.
-        """
-        agents = problem[1]
+    def run_rounds(arrays, memory, begin, end, period):
+        """Run all agents from `begin` to `end`; return their squared distance from the average."""
+        agents, params, average = arrays.agents, memory.params, memory.average
         num_agents, time = params.shape[0], begin
         while time < end:
             stop = min(end, (time // period + 1) * period)
             for i in range(num_agents):
                 kind = agents.kinds[i]
-                path = Path(states, actions, kind, agents.mdps[kind], agents.policies[kind])
-                run_agent(problem, seed, i, params[i], cells, path, time, stop, failed)
-            if failed[0] < _NEVER:
+                mdp, policy = agents.mdps[kind], agents.policies[kind]
+                path = Path(memory.states, memory.actions, kind, mdp, policy)
+                run_agent(arrays, memory, path, i, time, stop)
+            if memory.failed[0] < _NEVER:
                 return 0.0
             time = stop
             mean_of(params, average)
@@ -152,7 +179,7 @@ class _ActingRun:
             _rounds_of_rule[slot] = make_run_rounds(renewed(job.rule), key)
         self._run_rounds = _rounds_of_rule[slot]
         assert job.acting is not None
-        self._problem = (
+        self._arrays = ActingArrays(
             job.chain,
             job.agents,
             job.tables,
@@ -202,9 +229,8 @@ class _ActingRun:
         # One agent never averages.
         period = self.job.settings.sync_period if self.job.num_agents > 1 else _NEVER
         states, actions = np.zeros((2, 2), np.uint64)
-        spread = self._run_rounds(
-            self._problem, seed, params, average, cells, states, actions, begin, end, period, failed
-        )
+        memory = ActingMemory(seed, params, average, cells, states, actions, failed)
+        spread = self._run_rounds(self._arrays, memory, begin, end, period)
         return spread, int(failed[0]), int(failed[1])
 
     def one_seed(self, index: int) -> None:

@@ -54,7 +54,7 @@ def _make_rounds(run_tile, key):
     run_blocks = _make_run_blocks(run_tile, key)
 
     @compiled(key=key)
-    def advance(fed, problem, shared, own, seat, recording, time, stop):
+    def advance(fed, arrays, shared, own, seat, recording, time, stop):
         """Run from `time` to `stop` and record; all threads of a team call it together.
 
         `time` is a synchronisation. A round that `stop` interrupts leaves the average as it was at
@@ -69,7 +69,7 @@ def _make_rounds(run_tile, key):
             own.squares[:num_points] = 0.0
             for first in range(0, num_blocks, fed.wave):
                 blocks = min(fed.wave, num_blocks - first)
-                run_blocks(fed, problem, shared, own, seat, part, first, blocks)
+                run_blocks(fed, arrays, shared, own, seat, part, first, blocks)
                 barrier(shared.sync, seat.team)
                 reduce_wave(fed, shared, own, seat, part, first, blocks, cells)
                 if seat.rank == 0:
@@ -109,7 +109,7 @@ def next_part(fed, times, row, time, stop):
 
 def _make_run_blocks(run_tile, key):
     @compiled(key=key, inline="always")
-    def run_block(fed, problem, shared, own, seat, part, wave_first, b):
+    def run_block(fed, arrays, shared, own, seat, part, wave_first, b):
         """All agents of block `b` of the wave that begins with block `wave_first`, tile by tile."""
         sync, length, num_points = shared.sync, part.length, len(part.points)
         first = (wave_first + b) * BLOCK
@@ -135,8 +135,8 @@ def _make_run_blocks(run_tile, key):
                     break
                 end, apart = min(begin + fed.span, length), length if keep_log else 0
                 piece = Piece(tile_first, count, begin, end, entry, apart)
-                draw_piece(fed, problem, own.tile, shared.carried, seat.seed, part.time, piece)
-                run_tile(fed, problem, shared, own, part, piece, block)
+                draw_piece(fed, arrays, own.tile, shared.carried, seat.seed, part.time, piece)
+                run_tile(fed, arrays, shared, own, part, piece, block)
                 if length > fed.span:
                     add_done(sync, seat.team, end - begin)
             if part.synced:
@@ -146,11 +146,11 @@ def _make_run_blocks(run_tile, key):
             add_done(sync, seat.team, (last - first) * length)
 
     @compiled(key=key, inline="always")
-    def run_blocks(fed, problem, shared, own, seat, part, wave_first, blocks):
+    def run_blocks(fed, arrays, shared, own, seat, part, wave_first, blocks):
         """The blocks of a wave that this thread takes."""
         b = next_block(shared.sync, seat.team, -1)
         while b < blocks and shared.sync[ABORT] == 0:
-            run_block(fed, problem, shared, own, seat, part, wave_first, b)
+            run_block(fed, arrays, shared, own, seat, part, wave_first, b)
             b = next_block(shared.sync, seat.team, b)
 
     return run_blocks
@@ -195,7 +195,7 @@ def any_failed(failed):
 
 def _make_alone(run_tile, key):
     @compiled(key=key)
-    def advance_alone(fed, problem, shared, own, seat, recording, time, stop):
+    def advance_alone(fed, arrays, shared, own, seat, recording, time, stop):
         """One agent never averages: its steps go from `time` to `stop` and stay."""
         times, row = recording.times, 0
         while time < stop and shared.sync[ABORT] == 0:
@@ -203,8 +203,8 @@ def _make_alone(run_tile, key):
             part, piece = RoundPart(time, length, False, times[:0]), Piece(0, 1, 0, length, 0, 0)
             write = Write(False, False, False)
             block = BlockSums(shared.total, shared.squares[0], shared.failed[0], write)
-            draw_piece(fed, problem, own.tile, shared.carried, seat.seed, time, piece)
-            run_tile(fed, problem, shared, own, part, piece, block)
+            draw_piece(fed, arrays, own.tile, shared.carried, seat.seed, time, piece)
+            run_tile(fed, arrays, shared, own, part, piece, block)
             if shared.failed[0, 0] < NEVER:
                 return
             carry(fed, own.tile, shared.carried, 0, 1, length)

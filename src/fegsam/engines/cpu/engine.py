@@ -142,12 +142,12 @@ class _PlainLane(Lane):
 
     def call(self, seed: np.uint64, call: Call) -> None:
         """One call of the compiled loop, by all threads of the team."""
-        fed, problem, shared = self.layout.fed, self._problem, self.shared
-        recording = Recording(call.cuts, self.rows, self.omegas)
+        fed, arrays, shared = self.layout.fed, self._problem, self.shared
+        recording = Recording(call.points, self.rows, self.omegas)
 
         def run_seat(seat: Seat) -> None:
             own = self._owns[seat.rank]
-            self._advance(fed, problem, shared, own, seat, recording, call.time, call.stop)
+            self._advance(fed, arrays, shared, own, seat, recording, call.time, call.stop)
 
         self.run_team(seed, run_seat)
 
@@ -185,15 +185,15 @@ class _PlainRun(SeedRun[_PlainLane]):
 
         lane.begin(seed, index)
         begun = Call(start, start, np.array([start]))
-        hand_over(begun, begun.cuts, lane.shared.average[None], np.zeros(1))
+        hand_over(begun, begun.points, lane.shared.average[None], np.zeros(1))
         for call in schedule:
             lane.call(seed, call)
             if self.stopped.is_set():
                 return
-            rows, omegas = lane.rows[: len(call.cuts)], lane.omegas[: len(call.cuts)]
+            rows, omegas = lane.rows[: len(call.points)], lane.omegas[: len(call.points)]
             failure, kind = self._failure(lane)
-            whole = call.cuts < failure
-            hand_over(call, call.cuts[whole], rows[whole], omegas[whole])
+            whole = call.points < failure
+            hand_over(call, call.points[whole], rows[whole], omegas[whole])
             if failure < NEVER and call.recorded:
                 self.recorder.add_divergence(index, failure, kind)
                 return

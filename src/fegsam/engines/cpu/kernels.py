@@ -31,15 +31,15 @@ def copy(target, source):
 
 
 @compiled(forceinline=True)
-def draw_piece(fed, problem, tile, carried, seed, time, piece):
+def draw_piece(fed, arrays, tile, carried, seed, time, piece):
     """Paths for a piece of a round that starts at `time`; a later piece continues the one before
     it."""
     begin, first, count = piece.begin, piece.first, piece.num_agents
     draw = Draw(seed, first, count, time + begin, piece.end - begin)
     if begin == 0:
-        enter(tile, problem.chain, problem.agents, first, count)
+        enter(tile, arrays.chain, arrays.agents, first, count)
     if fed.iid:
-        draw_windows(tile, problem.chain, problem.agents, draw, fed.window)
+        draw_windows(tile, arrays.chain, arrays.agents, draw, fed.window)
         return
     states, actions = tile.states, tile.actions
     for a in range(count):
@@ -49,7 +49,7 @@ def draw_piece(fed, problem, tile, carried, seed, time, piece):
             actions[a, j] = (
                 carried.actions[first + a, j] if begin == 0 else actions[a, fed.span + j]
             )
-    extend(tile, problem.chain, draw, fed.ahead)
+    extend(tile, arrays.chain, draw, fed.ahead)
 
 
 @compiled(forceinline=True)

@@ -9,7 +9,7 @@ from fegsam.engines.cpu.memory import Carried, Federated, Own, Shared, StepLog
 from fegsam.engines.cpu.sampling import TILE, make_tile
 from fegsam.engines.cpu.team import make_sync, private
 from fegsam.engines.job import Job
-from fegsam.engines.schedule import Limits, most_in_a_round
+from fegsam.engines.schedule import CallLimits, most_in_a_round
 from fegsam.history.settings import Settings
 
 BLOCK = 64
@@ -48,7 +48,7 @@ class CpuLayout:
             tile, span = 1, room
         self.tile_agents, self.tile_length = tile, max(span, 1) * per_step + self.ahead + 1
         self.limits = self._limits(agents, settings)
-        self.slots = 1 + self.limits.cuts
+        self.slots = 1 + self.limits.points
         wave = self._wave(agents, longest, sparse, touched)
         log_pitch = -(-longest // 128) * 128
         self.sums = 0 if sparse else wave
@@ -71,14 +71,14 @@ class CpuLayout:
             log_pitch=np.int64(log_pitch),
         )
 
-    def _limits(self, agents: int, settings: Settings) -> Limits:
+    def _limits(self, agents: int, settings: Settings) -> CallLimits:
         """What one call can hold."""
         # A round's recorded times, an output time and an end. The number of slots must not depend
         # on the number of threads, or rounding would.
         wanted = 2 + most_in_a_round(settings.record, settings.sync_period) if agents > 1 else 1
         most_points = max(1, min(wanted, SLOT_BYTES // (16 * self.dim) - 1))
         rows = max(1, ROW_BYTES // (8 * self.dim))
-        return Limits(max(1, STEPS_PER_CALL // agents), rows, most_points)
+        return CallLimits(max(1, STEPS_PER_CALL // agents), rows, most_points)
 
     def _wave(self, agents: int, longest: int, sparse: bool, touched: bool) -> int:
         """Blocks between two reductions."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from fegsam.algorithms.rule import Path
 from fegsam.compilation import compiled, renewed, rule_key
-from fegsam.engines.cpu.memory import StepRange
+from fegsam.engines.cpu.memory import LocalScratch, StepRange
 from fegsam.engines.cpu.sampling import Draw, Tile, draw_windows, enter, extend
 from fegsam.engines.cpu.steps import make_steps
 from fegsam.engines.job import Agents, Chain
@@ -53,12 +53,6 @@ class Todo(NamedTuple):
     """(d): what a dense rule fills"""
     at_once: int
     """steps whose path is drawn ahead of the updates"""
-
-
-class _Scratch(NamedTuple):
-    params: np.ndarray
-    out: np.ndarray
-    """(d): what a dense rule fills"""
 
 
 @compiled
@@ -120,7 +114,8 @@ def make_local_steps(form, rule, key):
         stride = np.uint64(source.window + 1 if source.iid else 1)
         for row in range(todo.places.shape[0]):
             place, done, finite = todo.places[row], 0, True
-            path, scratch = _path_of(positions, source, place), _Scratch(todo.params[row], todo.out)
+            path = _path_of(positions, source, place)
+            scratch = LocalScratch(todo.params[row], todo.out)
             while done < todo.counts[row]:
                 count = min(todo.counts[row] - done, todo.at_once)
                 read_path(positions, source, place, positions.states.shape[1], count)
@@ -136,7 +131,8 @@ def make_local_steps(form, rule, key):
         stride = np.uint64(source.window + 1 if source.iid else 1)
         for row in range(todo.places.shape[0]):
             place, done, finite = todo.places[row], 0, True
-            path, scratch = _path_of(positions, source, place), _Scratch(todo.params[row], todo.out)
+            path = _path_of(positions, source, place)
+            scratch = LocalScratch(todo.params[row], todo.out)
             while done < todo.counts[row]:
                 count = min(todo.counts[row] - done, todo.at_once)
                 read_path(positions, source, place, positions.states.shape[1], count)

@@ -102,6 +102,15 @@ class Own(NamedTuple):
     tile: Tile
 
 
+class LocalScratch(NamedTuple):
+    """Memory of local steps that are made one agent at a time."""
+
+    params: np.ndarray
+    """(d)"""
+    out: np.ndarray
+    """(d): what a dense rule fills"""
+
+
 class Recording(NamedTuple):
     """When one call hands over the average, and where to."""
 

@@ -4,22 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fegsam.algorithms.rule import ONE
 from fegsam.compilation import compiled, explained, renewed, rule_key
-from fegsam.engines.cpu.memory import StepLog, StepRange, Trace, Write
+from fegsam.engines.cpu.memory import LocalScratch, StepLog, StepRange, Trace, Write
 from fegsam.engines.cpu.steps import make_steps
 from fegsam.engines.job import Job
-from fegsam.engines.recorded import RecordedAgent, Windows, recorded_agent
-
-
-class _Scratch(NamedTuple):
-    params: np.ndarray
-    out: np.ndarray
-    """(d): what a dense rule fills"""
+from fegsam.engines.recorded import RecordedAgent, RecordedWindows, recorded_agent
 
 
 class RecordedSteps:
@@ -34,11 +28,11 @@ class RecordedSteps:
     def __call__(
         self,
         params: np.ndarray,
-        windows: Windows,
+        windows: RecordedWindows,
         sizes: np.ndarray,
         correction: np.ndarray | None,
     ) -> tuple[int, int]:
-        scratch = _Scratch(params, self._out)
+        scratch = LocalScratch(params, self._out)
         added = self._none if correction is None else correction
         with explained(self._rule):
             finite = self._loop(

@@ -79,16 +79,16 @@ def make_run_tile(steps, key):
         return True
 
     @compiled(key=key, forceinline=True)
-    def run_tile(fed, problem, shared, own, part, piece, block):
+    def run_tile(fed, arrays, shared, own, part, piece, block):
         """A piece of each agent in the tile; at the round's end, the agent's difference from the
         average goes into the sums and the scratch copy is restored."""
         average, params = shared.average, own.params
         pitch = own.tile.states.shape[1]
         for a in range(piece.num_agents):
             agent, entry = piece.first + a, piece.entry + a * piece.apart
-            path = agent_path(problem.agents, own.tile, agent)
+            path = agent_path(arrays.agents, own.tile, agent)
             runner = _Runner(agent, path, np.uint64(a * pitch), entry)
-            if not run_agent(fed, problem.tables, shared, own, part, piece, block, runner):
+            if not run_agent(fed, arrays.tables, shared, own, part, piece, block, runner):
                 copy(params, average)
             elif piece.end == part.length and fed.num_agents > 1:
                 if fed.logged:

@@ -85,7 +85,7 @@ def make_run_agents(spec, walk, settle, windows):
     make_window, load, store = windows.make, windows.load, windows.store
 
     @cuda.jit(device=True)
-    def run_agents(launch, problem, memory, view, sums, thread, attempt):
+    def run_agents(launch, arrays, memory, view, sums, thread, attempt):
         """Whether all differences fit, and whether all parameters stayed finite.
 
         All threads of a block call it together; one without an agent only takes part in barriers.
@@ -106,14 +106,14 @@ def make_run_agents(spec, walk, settle, windows):
             begin(launch, view, thread)
             identity, now = thread.identity, attempt.time
             if not producers:
-                identity = identify(problem.agents, memory.seeds[seed], agent)
+                identity = identify(arrays.agents, memory.seeds[seed], agent)
             for j in range(most + 1):
                 at_point = attempt.alive and j < attempt.points
                 at_end = attempt.alive and j == most
                 stop = next_stop(memory, seed, attempt, j, now)
                 if running:
                     span = StepSpan(now, stop, attempt.time, ring_row)
-                    now = walk(launch, problem, memory, view, window, identity, span)
+                    now = walk(launch, arrays, memory, view, window, identity, span)
                     if now < stop:
                         report_failure(launch, memory, seed, agent, now + 1)
                         forget(view)

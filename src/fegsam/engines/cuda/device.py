@@ -153,7 +153,7 @@ def allow_shared(kernel: Any, shared_bytes: int, args: tuple[Any, ...]) -> None:
             )
 
 
-class Batch:
+class SeedBatch:
     """Some seeds, from their start on."""
 
     def __init__(self, run: Any, members: np.ndarray) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from fegsam.compilation import explained, renewed, rule_key
 from fegsam.engines.cuda.seeds import FIRST_STEPS, PRECISIONS, GpuSeeds, next_steps
 from fegsam.engines.job import Job, require_simulated, takes_a_job
-from fegsam.engines.schedule import Call, CallSchedule, Limits, most_in_a_round
+from fegsam.engines.schedule import Call, CallLimits, CallSchedule, most_in_a_round
 from fegsam.errors import ProblemError, shown
 from fegsam.history.history import History
 from fegsam.progress import AGENT_STEPS, Notice, Progress
@@ -69,7 +69,7 @@ class Cuda:
                 "parameters; use engine='cpu'."
             )
         _require_gpu()
-        run = _PlainRun(job, self) if job.is_plain else _method_run(job, self)
+        run = _PlainGpuRun(job, self) if job.is_plain else _method_run(job, self)
         run.all_seeds()
         return run.recorder.history(job.output_times, run.checkpoint())
 
@@ -94,7 +94,7 @@ _kernels: dict[Any, Any] = {}
 """Compiled kernels, kept per process, since a rule can be compiled only once."""
 
 
-class _PlainRun(GpuSeeds):
+class _PlainGpuRun(GpuSeeds):
     """All seeds of one call with plain averaging, in batches that run at once."""
 
     def __init__(self, job: Job, engine: Cuda) -> None:
@@ -131,7 +131,7 @@ class _PlainRun(GpuSeeds):
         return _kernels[slot]
 
     def all_seeds(self) -> None:
-        from fegsam.engines.cuda.device import Batch
+        from fegsam.engines.cuda.device import SeedBatch
 
         start = self.job.start.time
         total = int(np.maximum(self.ends - start, 0).sum()) * self.job.num_agents
@@ -141,7 +141,7 @@ class _PlainRun(GpuSeeds):
             for first in range(0, len(seeds), self.layout.seeds):
                 members = seeds[first : first + self.layout.seeds]
                 with Notice("fegsam: compiling for this GPU", once=True), explained(self.job.rule):
-                    batch = Batch(self, members)
+                    batch = SeedBatch(self, members)
                     batch.launch(start, start, [np.zeros(0, np.int64)] * len(members))
                 self._hand_over(
                     members,
@@ -167,7 +167,7 @@ class _PlainRun(GpuSeeds):
         agents = self.job.num_agents
         period = self.settings.sync_period if agents > 1 else 1
         most = min(int(steps / agents / len(members)), self.layout.most_rounds * period)
-        limits = Limits(max(1, most), self.layout.rows, self.layout.points)
+        limits = CallLimits(max(1, most), self.layout.rows, self.layout.points)
         begun, reached = clock.perf_counter(), time
         for call in CallSchedule(self.times, end, time, end, period, False, limits):
             if call.time > time:
@@ -177,11 +177,11 @@ class _PlainRun(GpuSeeds):
         return reached, clock.perf_counter() - begun, (reached - time) * agents * len(members)
 
     def _one_call(self, batch: Any, members: np.ndarray, call: Call) -> None:
-        outputs, recorded = self.job.output_times, np.isin(call.cuts, self.settings.record)
+        outputs, recorded = self.job.output_times, np.isin(call.points, self.settings.record)
         wanted = [
-            call.cuts[
-                (call.cuts <= self.ends[i])
-                & (recorded | np.isin(call.cuts, (outputs[i], self.ends[i])))
+            call.points[
+                (call.points <= self.ends[i])
+                & (recorded | np.isin(call.points, (outputs[i], self.ends[i])))
             ]
             for i in members
         ]

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.engines.cuda.memory import Place, Where
+from fegsam.engines.cuda.memory import SharedPlaces, Where
 from fegsam.engines.job import Job
 from fegsam.errors import ProblemError
-
-LAYOUTS = ("shared", "overlay", "table")
 
 _MOST = 8
 """Warps of a block, at most."""
@@ -91,7 +89,7 @@ class GpuLayout:
 
     name: str
     where: Where
-    place: Place
+    place: SharedPlaces
     threads: int
     """of a block"""
     lanes: int
@@ -235,7 +233,7 @@ class _Block(NamedTuple):
     registers: int
     lanes: int
     slots: int
-    place: Place
+    place: SharedPlaces
     shared_bytes: int
 
 
@@ -360,7 +358,9 @@ def resident_blocks(device: Device, threads: int, shared_bytes: int, registers: 
     )
 
 
-def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> tuple[Place, int]:
+def _bytes(
+    shape: Shape, name: str, where: Where, threads: int, slots: int
+) -> tuple[SharedPlaces, int]:
     """Where things lie in a block's shared memory, and how much they take."""
     at = 0
     begins: dict[str, int] = {}
@@ -381,7 +381,8 @@ def _bytes(shape: Shape, name: str, where: Where, threads: int, slots: int) -> t
     put("log", shape.sync_period * threads if where.near_log else 0, 4)
     put("box", 2, 4)
     put("size", 2 * slots, 4)
-    return Place(**{what: np.int64(begin) for what, begin in begins.items()}), -(-at // 8) * 8
+    places = SharedPlaces(**{what: np.int64(begin) for what, begin in begins.items()})
+    return places, -(-at // 8) * 8
 
 
 class _MemorySizes(NamedTuple):

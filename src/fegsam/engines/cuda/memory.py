@@ -119,7 +119,7 @@ class BlockMemory(NamedTuple):
     """where the sums of the thread's seed begin"""
     box: Any
     sizes: Any
-    """see `Place`"""
+    """see `SharedPlaces`"""
 
 
 class Memory(NamedTuple):
@@ -177,7 +177,7 @@ class Memory(NamedTuple):
     values: Any
 
 
-class Place(NamedTuple):
+class SharedPlaces(NamedTuple):
     """Where things begin in a block's shared memory, each in entries of its own type."""
 
     sums: Any

@@ -37,7 +37,7 @@ MORE_ROOM = 8
 _ZERO = np.uint64(0)
 
 
-class Rounding(NamedTuple):
+class IntegerScale(NamedTuple):
     """How differences are rounded in an attempt."""
 
     scale: Any
@@ -80,7 +80,7 @@ def forget_values(thread):
 
 @inlined
 def make_rounding(launch, exponent):
-    return Rounding(
+    return IntegerScale(
         math.ldexp(1.0, int(launch.fraction - exponent)),
         math.ldexp(1.0, int(exponent)),
         math.ldexp(launch.share, int(exponent - launch.fraction)),
@@ -185,10 +185,10 @@ def _make_add_round(spec, run_agents):
     barrier = make_barrier(together, spec.where.producers)
 
     @inlined
-    def add_round(launch, problem, memory, view, block, thread, attempt, rounding):
+    def add_round(launch, arrays, memory, view, block, thread, attempt, rounding):
         """Whether any thread had a difference that did not fit, or a non-finite parameter."""
         sums = make_sums(launch, memory, block, thread, attempt.buffer, rounding)
-        fits, finite = run_agents(launch, problem, memory, view, sums, thread, attempt)
+        fits, finite = run_agents(launch, arrays, memory, view, sums, thread, attempt)
         if not fits:
             memory.overflow[attempt.buffer, thread.seed_index] = 1
             memory.again[attempt.buffer, 0 if together else thread.block] = 1
@@ -232,11 +232,11 @@ def make_rounds(spec, fix_problem, views, settle, windows, run_agents):
     def advance(launch, given_chain, agents, given_tables, memory, place):
         """Rounds from `begin`, a synchronisation, to `stop`. A round that `stop` interrupts leaves
         the average as it was."""
-        problem = fix_problem(given_chain, agents, given_tables)
+        arrays = fix_problem(given_chain, agents, given_tables)
         thread = locate(launch, agents, memory)
         if producers:
             if cuda.blockIdx.x < launch.agent_blocks:
-                produce(launch, problem.chain, memory, thread)
+                produce(launch, arrays.chain, memory, thread)
                 last_barrier()
                 return
             if cuda.threadIdx.x == 0 and launch.begin < launch.stop:
@@ -246,7 +246,7 @@ def make_rounds(spec, fix_problem, views, settle, windows, run_agents):
         if logged:
             forget(view)
         cursor, domain = first_cursor(launch, memory, thread), 0 if together else thread.block
-        size, rounding = memory.size[launch.half, thread.seed_index], Rounding(0.0, 0.0, 0.0)
+        size, rounding = memory.size[launch.half, thread.seed_index], IntegerScale(0.0, 0.0, 0.0)
         exponent, extra, reload = -1, 0, True
         alive = thread.present and memory.failed[thread.seed_index] != _ZERO
         while cursor.time < launch.stop:
@@ -257,7 +257,7 @@ def make_rounds(spec, fix_problem, views, settle, windows, run_agents):
             if not producers or exponent != size + ROOM + extra:
                 exponent = size + ROOM + extra
                 rounding = make_rounding(launch, exponent)
-            flagged = add_round(launch, problem, memory, view, block, thread, attempt, rounding)
+            flagged = add_round(launch, arrays, memory, view, block, thread, attempt, rounding)
             repeat = flagged and memory.again[attempt.buffer, domain] != 0
             if repeat:
                 extra += MORE_ROOM * memory.overflow[attempt.buffer, thread.seed_index]

@@ -44,8 +44,8 @@ def make_walk(spec, step):
     draw_window, move = make_draw_window(look, arrive, spec.window), make_move(ahead)
 
     @cuda.jit(device=True)
-    def walk(launch, problem, memory, view, window, identity, span):
-        chain, states, actions = problem.chain, window.states, window.actions
+    def walk(launch, arrays, memory, view, window, identity, span):
+        chain, states, actions = arrays.chain, window.states, window.actions
         path = Path(states, actions, identity.kind, identity.mdp, identity.policy)
         mdp = np.uint64(identity.mdp) * chain.num_states
         policy = np.uint64(identity.policy) * chain.num_states
@@ -76,7 +76,7 @@ def make_walk(spec, step):
                     action, word, threshold, outcomes = look(
                         chain, mdp, policy, state, first, second
                     )
-            if not step(launch, view, path, problem.tables, entry):
+            if not step(launch, view, path, arrays.tables, entry):
                 return np.int64(t)
             if not iid:
                 move(window)
@@ -96,7 +96,7 @@ def make_follow(spec, step):
     move = make_move(ahead)
 
     @cuda.jit(device=True)
-    def follow(launch, problem, memory, view, window, identity, span):
+    def follow(launch, arrays, memory, view, window, identity, span):
         path = Path(window.states, window.actions, identity.kind, identity.mdp, identity.policy)
         ring, stride = memory.ring, opaque(np.uint64(launch.agent_blocks * cuda.blockDim.x))
         t, end, passed = (
@@ -126,7 +126,7 @@ def make_follow(spec, step):
                 if t + np.uint64(i) < end:
                     window.actions[ahead - 1] = drawn[i] >> HALF
                     window.states[ahead] = drawn[i] & MASK
-                    finite = step(launch, view, path, problem.tables, entry) and finite
+                    finite = step(launch, view, path, arrays.tables, entry) and finite
                     taken += ONE if finite else _ZERO
                     move(window)
                     entry += view.log.width

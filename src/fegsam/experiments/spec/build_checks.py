@@ -14,10 +14,10 @@ import fegsam as fg
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.cells import Cell, dimension_of
-from fegsam.experiments.spec.data_tables import Log
+from fegsam.experiments.spec.data_tables import LogTable
 from fegsam.experiments.spec.foreign_code import TrustError
 from fegsam.experiments.spec.spec_text import SpecText
-from fegsam.experiments.spec.study_tables import OwnAlgorithm
+from fegsam.experiments.spec.study_tables import OwnAlgorithmTable
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
 from fegsam.methods.method import Method
@@ -134,7 +134,7 @@ def _require_tables(cell: Cell, problem: Problem) -> None:
     Other algorithms check the problem themselves.
     """
     spec = cell.algorithm
-    if isinstance(spec, OwnAlgorithm):
+    if isinstance(spec, OwnAlgorithmTable):
         return
     if isinstance(problem, fg.MarkovNoise) != spec.on_noise:
         wanted = "generator = 'noise'" if spec.on_noise else "the generator of an MDP"
@@ -152,7 +152,7 @@ def _require_tables(cell: Cell, problem: Problem) -> None:
 def _require_data_tables(cell: Cell, problem: fg.DataFederation) -> None:
     """Check that [problem] has what an algorithm of the package needs to run on data."""
     spec = cell.algorithm
-    if isinstance(spec, OwnAlgorithm):
+    if isinstance(spec, OwnAlgorithmTable):
         return
     if spec.on_noise:
         raise ProblemError(f"{spec.name} needs a [problem] with generator = 'noise': choose one")
@@ -183,7 +183,7 @@ def _blame(source: SpecText, cell: Cell, message: str) -> tuple[Key, str]:
         if source.has((*table, *names)):
             return (*table, *names), rest
     environment = cell.problem.environment
-    if isinstance(environment, Log) and message.startswith(environment.path.paths):
+    if isinstance(environment, LogTable) and message.startswith(environment.path.paths):
         return ("problem", "path"), f"cannot be used ({message})"
     if word == cell.algorithm.name:
         return ("algorithm", "name"), f"is {word!r}, which {rest}"

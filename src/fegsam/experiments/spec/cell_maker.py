@@ -16,12 +16,12 @@ import fegsam as fg
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.build_checks import build_checked, inner
 from fegsam.experiments.spec.cells import Cell
-from fegsam.experiments.spec.grid import Axis, moves, overridden
+from fegsam.experiments.spec.grid import GridAxis, moves, overridden
 from fegsam.experiments.spec.method_tables import chosen_method, read_methods, value_of
 from fegsam.experiments.spec.own_algorithms import read_algorithm
 from fegsam.experiments.spec.problems import ProblemSpec, read_problem
 from fegsam.experiments.spec.spec_text import SpecText
-from fegsam.experiments.spec.study_tables import AlgorithmSpec, RunTable
+from fegsam.experiments.spec.study_tables import AlgorithmTable, RunTable
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
 from fegsam.methods.method import Method
@@ -47,19 +47,19 @@ class CellMaker:
         self.source, self.seeds, self.engine = source, seeds, engine
         self.made: dict[Any, Any] = {}
 
-    def cells(self, grids: tuple[tuple[Axis, ...], ...]) -> Iterator[Cell]:
+    def cells(self, grids: tuple[tuple[GridAxis, ...], ...]) -> Iterator[Cell]:
         """The cells of each grid in turn: the product of its axes, the last varying fastest."""
         for axes in grids:
             for indices in itertools.product(*(range(len(axis.values)) for axis in axes)):
                 yield self._cell(axes, indices)
 
-    def _cell(self, axes: tuple[Axis, ...], indices: tuple[int, ...]) -> Cell:
+    def _cell(self, axes: tuple[GridAxis, ...], indices: tuple[int, ...]) -> Cell:
         point = {axis.name: axis.values[index] for axis, index in zip(axes, indices, strict=True)}
         places = {
             axis.target: axis.places[index] for axis, index in zip(axes, indices, strict=True)
         }
         problem: ProblemSpec = self._table("problem", axes, indices)
-        algorithm: AlgorithmSpec = self._table("algorithm", axes, indices)
+        algorithm: AlgorithmTable = self._table("algorithm", axes, indices)
         run: RunTable = self._table("run", axes, indices)
         methods: dict[str, Method] = self._table("methods", axes, indices)
         self._check_times(run)
@@ -87,7 +87,7 @@ class CellMaker:
             step_size=self._scheduled(cell, *steps),
         )
 
-    def _table(self, root: str, axes: tuple[Axis, ...], indices: tuple[int, ...]) -> Any:
+    def _table(self, root: str, axes: tuple[GridAxis, ...], indices: tuple[int, ...]) -> Any:
         changes = list(moves(axes, indices, root))
         memo = (root, *((id(axis), index) for axis, index in changes))
         if memo not in self.made:

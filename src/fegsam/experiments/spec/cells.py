@@ -17,13 +17,13 @@ from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_sizes import require_memory
 from fegsam.experiments.spec.array_values import load_array
-from fegsam.experiments.spec.data_tables import Data
+from fegsam.experiments.spec.data_tables import DataTable
 from fegsam.experiments.spec.foreign_code import Trust, check_trust
 from fegsam.experiments.spec.problems import ProblemSpec, build_algorithm
-from fegsam.experiments.spec.study_tables import AlgorithmSpec, Record
+from fegsam.experiments.spec.study_tables import AlgorithmTable, RecordTable
 from fegsam.experiments.spec.tables import canonical
 from fegsam.methods.method import Method
-from fegsam.methods.schedules import Growing, Schedule, rounds_of
+from fegsam.methods.schedules import Growing, StepSchedule, rounds_of
 from fegsam.methods.tail import Tail
 from fegsam.problem.federation import Problem
 
@@ -50,7 +50,7 @@ class Cell:
         As in `fegsam.run`; None for plain averaging, a constant step size and no tail.
     seeds : tuple of int
     engine : str
-    record : Record or None
+    record : RecordTable or None
         The times to record; `record_times` gives them in the form that `fegsam.run` takes.
     record_params, sampling, output_decay, stop_at_output, initial_params, fixed_point
         As in `fegsam.run`. Arrays are nested tuples or files; a single number for initial_params
@@ -72,7 +72,7 @@ class Cell:
     """
 
     problem: ProblemSpec
-    algorithm: AlgorithmSpec
+    algorithm: AlgorithmTable
     num_agents: int
     sync_period: int | tuple[int, ...] | Growing
     step_size: float
@@ -80,9 +80,9 @@ class Cell:
     seeds: tuple[int, ...]
     engine: str = "cpu"
     method: Method | None = None
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     tail: Tail | None = None
-    record: Record | None = None
+    record: RecordTable | None = None
     record_params: bool = False
     sampling: Literal["markov", "iid"] = "markov"
     output_decay: float | None = None
@@ -176,7 +176,7 @@ class Cell:
     @property
     def on_data(self) -> bool:
         """Whether its agents learn from logs or live environments."""
-        return isinstance(self.problem.environment, Data)
+        return isinstance(self.problem.environment, DataTable)
 
     def arguments(self, dimension: int) -> dict[str, Any]:
         """The arguments of `fegsam.run` other than problem, algorithm and engine.

@@ -24,19 +24,19 @@ Sizes = tuple[int | None, int | None]
 
 
 def build_data(
-    environment: data.Data,
-    behavior: tables.Policies | None,
-    target: tables.Policies | None,
-    features: tables.Features | None,
+    environment: data.DataTable,
+    behavior: tables.PolicyTable | None,
+    target: tables.PolicyTable | None,
+    features: tables.FeaturesTable | None,
     evaluation: data.EvaluationTable | None,
     num_agents: int,
     assignment: np.ndarray | None,
 ) -> fg.DataFederation:
     """The federation of `num_agents` agents on a log or in a live environment."""
-    if isinstance(environment, data.Live):
+    if isinstance(environment, data.LiveTable):
         sizes, sources = _live(environment, behavior, num_agents)
     else:
-        assert isinstance(environment, data.Log)
+        assert isinstance(environment, data.LogTable)
         sizes = environment.states, environment.actions
         sources = _log(environment, behavior, sizes)
     return fg.DataFederation(
@@ -53,7 +53,7 @@ def build_data(
     )
 
 
-def _log(spec: data.Log, behavior: tables.Policies | None, sizes: Sizes) -> Source:
+def _log(spec: data.LogTable, behavior: tables.PolicyTable | None, sizes: Sizes) -> Source:
     policy = None if behavior is None else _tables(behavior, sizes, "problem.behavior", 1)[0]
     return fg.LogSource(
         spec.path.source,
@@ -66,7 +66,7 @@ def _log(spec: data.Log, behavior: tables.Policies | None, sizes: Sizes) -> Sour
 
 
 def _live(
-    spec: data.Live, behavior: tables.Policies | None, num_agents: int
+    spec: data.LiveTable, behavior: tables.PolicyTable | None, num_agents: int
 ) -> tuple[Sizes, Sequence[Source]]:
     """S and A, and a source for each kind of agents, which differ in their policies."""
     if behavior is None:
@@ -75,7 +75,7 @@ def _live(
     # One row of a table serves all observations that are not state numbers.
     rows = 1 if spaces.num_states is None else spaces.num_states
     policies: list[Any]
-    if isinstance(behavior, data.FunctionPolicy):
+    if isinstance(behavior, data.FunctionPolicyTable):
         policies = [load_function(behavior.function, "function")]
     else:
         shape = rows, spaces.num_actions
@@ -87,17 +87,19 @@ def _live(
     return (spaces.num_states, spaces.num_actions), sources
 
 
-def _target(spec: tables.Policies, sizes: Sizes) -> np.ndarray | Callable[[np.ndarray], ArrayLike]:
+def _target(
+    spec: tables.PolicyTable, sizes: Sizes
+) -> np.ndarray | Callable[[np.ndarray], ArrayLike]:
     """(S, A), or a function of observations."""
-    if isinstance(spec, data.FunctionPolicy):
+    if isinstance(spec, data.FunctionPolicyTable):
         return load_function(spec.function, "function")
     return _tables(spec, sizes, "problem.target", 1)[0]
 
 
-def _tables(spec: tables.Policies, sizes: Sizes, key: str, num_agents: int) -> np.ndarray:
+def _tables(spec: tables.PolicyTable, sizes: Sizes, key: str, num_agents: int) -> np.ndarray:
     """(M, S, A)"""
     states, actions = sizes
-    if isinstance(spec, tables.PolicyTable):
+    if isinstance(spec, tables.GivenPolicyTable):
         states, actions = 1, 1
     if states is None or actions is None:
         raise ProblemError(
@@ -110,19 +112,19 @@ def _tables(spec: tables.Policies, sizes: Sizes, key: str, num_agents: int) -> n
     return build_policies(spec, (states, actions), unknown, None, num_agents)
 
 
-def action_count(environment: data.Data) -> int | None:
+def action_count(environment: data.DataTable) -> int | None:
     """A, as far as it is known; a live environment is made for this."""
-    if isinstance(environment, data.Live):
+    if isinstance(environment, data.LiveTable):
         made = make(environment.env_id, environment.options)
         return spaces_of(environment.env_id, made, None).num_actions
-    return environment.actions if isinstance(environment, data.Log) else None
+    return environment.actions if isinstance(environment, data.LogTable) else None
 
 
-def build_features(spec: tables.Features) -> FeatureMap:
+def build_features(spec: tables.FeaturesTable) -> FeatureMap:
     """The features of observations that a spec describes."""
-    if isinstance(spec, data.FunctionFeatures):
+    if isinstance(spec, data.FunctionFeaturesTable):
         return fg.features.function(load_function(spec.function, "function"), spec.dim)
-    if isinstance(spec, tables.FeatureTable):
+    if isinstance(spec, tables.GivenFeaturesTable):
         return fg.features.table(load_array(spec.features))
-    assert isinstance(spec, data.MapFeatures)
+    assert isinstance(spec, data.MapFeaturesTable)
     return spec.map()

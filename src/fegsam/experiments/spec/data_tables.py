@@ -15,7 +15,7 @@ from fegsam.experiments.spec.tables import (
     Open,
     Positive,
     Seed,
-    Table,
+    TableModel,
     Text,
     model_validator,
 )
@@ -33,7 +33,7 @@ def _columns(value: Any) -> Any:
     return value
 
 
-class Data(tables.Environment):
+class DataTable(tables.ProblemTable):
     """The keys that every kind of data has."""
 
     discount: Open
@@ -42,7 +42,7 @@ class Data(tables.Environment):
     """The share of episodes that measure what is learned instead of teaching it."""
 
 
-class Log(Data):
+class LogTable(DataTable):
     """A log, or the parts of one: agent i reads the part with the i-th value of `by`."""
 
     path: Logged
@@ -59,7 +59,7 @@ class Log(Data):
     """What to do with a truncated episode that lacks its last observation."""
 
 
-class Live(Data):
+class LiveTable(DataTable):
     """A Gymnasium environment that runs while its agents learn; any number of agents use it."""
 
     env_id: Text
@@ -69,11 +69,11 @@ class Live(Data):
     """What follows an episode that terminated: nothing, or the next episode."""
 
 
-DATA: dict[str, type[tables.Environment]] = {"log": Log, "live": Live}
+DATA: dict[str, type[tables.ProblemTable]] = {"log": LogTable, "live": LiveTable}
 """The generators of data."""
 
 
-class EvaluationTable(Table):
+class EvaluationTable(TableModel):
     """[problem.evaluation]: episodes of the greedy policy in the live environment."""
 
     episodes: Annotated[int, Field(ge=2, le=10**6)] = 200
@@ -84,39 +84,39 @@ class EvaluationTable(Table):
     """An episode that has not ended is cut after this number of steps."""
 
 
-class FunctionPolicy(tables.Policies):
+class FunctionPolicyTable(tables.PolicyTable):
     """Probabilities (L, A) by a function of observations (L, k)."""
 
     function: Function
 
 
-LOG_BEHAVIORS: dict[str, type[tables.Policies]] = {
-    "uniform": tables.Uniform,
-    "table": tables.PolicyTable,
+LOG_BEHAVIORS: dict[str, type[tables.PolicyTable]] = {
+    "uniform": tables.UniformTable,
+    "table": tables.GivenPolicyTable,
 }
 """The policy that chose the actions of a log without `behavior_probability`."""
-LIVE_BEHAVIORS: dict[str, type[tables.Policies]] = {
-    "uniform": tables.Uniform,
-    "random": tables.RandomPolicies,
-    "epsilon_greedy": tables.EpsilonGreedy,
-    "table": tables.PolicyTable,
-    "function": FunctionPolicy,
+LIVE_BEHAVIORS: dict[str, type[tables.PolicyTable]] = {
+    "uniform": tables.UniformTable,
+    "random": tables.RandomPoliciesTable,
+    "epsilon_greedy": tables.EpsilonGreedyTable,
+    "table": tables.GivenPolicyTable,
+    "function": FunctionPolicyTable,
 }
 """The policies by which agents act in a live environment, one per kind of agent."""
-DATA_TARGETS: dict[str, type[tables.Policies]] = {
+DATA_TARGETS: dict[str, type[tables.PolicyTable]] = {
     **tables.TARGETS,
-    "function": FunctionPolicy,
+    "function": FunctionPolicyTable,
 }
 
 Numbers = float | list[float]
 Whole = Annotated[int, Field(ge=1, le=2**31)]
 
 
-class MapFeatures(tables.Features):
+class MapFeaturesTable(tables.FeaturesTable):
     """Features whose keys are those of `fegsam.features.from_dict`."""
 
     @model_validator(mode="after")
-    def _is_a_map(self) -> MapFeatures:
+    def _is_a_map(self) -> MapFeaturesTable:
         try:
             self.map()
         except ProblemError as error:
@@ -128,7 +128,7 @@ class MapFeatures(tables.Features):
         return features.from_dict(self.model_dump())
 
 
-class Fourier(MapFeatures):
+class FourierTable(MapFeaturesTable):
     """Cosines of whole frequencies on a box."""
 
     low: Numbers
@@ -136,7 +136,7 @@ class Fourier(MapFeatures):
     order: Annotated[int, Field(ge=0, le=10**6)]
 
 
-class Tiles(MapFeatures):
+class TilesTable(MapFeaturesTable):
     """Tile coding: `tilings` shifted grids over a box."""
 
     low: Numbers
@@ -145,38 +145,38 @@ class Tiles(MapFeatures):
     tilings: Whole
 
 
-class Radial(MapFeatures):
+class RadialTable(MapFeaturesTable):
     """Gaussian bumps around centers."""
 
     centers: list[float] | list[list[float]]
     width: Positive
 
 
-class Columns(MapFeatures):
+class ColumnsTable(MapFeaturesTable):
     """The numbers of an observation themselves."""
 
     width: Whole = 1
 
 
-class OneHotStates(MapFeatures):
+class OneHotStatesTable(MapFeaturesTable):
     """One parameter per state."""
 
     states: Whole
 
 
-class FunctionFeatures(tables.Features):
+class FunctionFeaturesTable(tables.FeaturesTable):
     """Features (L, dim) by a function of observations (L, k)."""
 
     function: Function
     dim: Whole
 
 
-DATA_FEATURES: dict[str, type[tables.Features]] = {
-    "fourier": Fourier,
-    "tiles": Tiles,
-    "radial": Radial,
-    "columns": Columns,
-    "one_hot": OneHotStates,
-    "table": tables.FeatureTable,
-    "function": FunctionFeatures,
+DATA_FEATURES: dict[str, type[tables.FeaturesTable]] = {
+    "fourier": FourierTable,
+    "tiles": TilesTable,
+    "radial": RadialTable,
+    "columns": ColumnsTable,
+    "one_hot": OneHotStatesTable,
+    "table": tables.GivenFeaturesTable,
+    "function": FunctionFeaturesTable,
 }

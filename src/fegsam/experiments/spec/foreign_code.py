@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fegsam.errors import ProblemError
-from fegsam.experiments.spec.data_tables import FunctionFeatures, FunctionPolicy, Live
-from fegsam.experiments.spec.problem_tables import Gymnasium
-from fegsam.experiments.spec.study_tables import AlgorithmSpec, OwnAlgorithm, OwnRule
+from fegsam.experiments.spec.data_tables import (
+    FunctionFeaturesTable,
+    FunctionPolicyTable,
+    LiveTable,
+)
+from fegsam.experiments.spec.problem_tables import GymnasiumTable
+from fegsam.experiments.spec.study_tables import AlgorithmTable, OwnAlgorithmTable, OwnRuleTable
 
 if TYPE_CHECKING:
     from fegsam.experiments.spec.cells import Cell
@@ -49,22 +53,22 @@ def code_of(cell: Cell) -> Iterator[Code]:
     yield from algorithm_code(cell.algorithm)
     problem = cell.problem
     for table in (problem.behavior, problem.target, problem.features):
-        if isinstance(table, FunctionPolicy | FunctionFeatures):
+        if isinstance(table, FunctionPolicyTable | FunctionFeaturesTable):
             named = table.function
             yield Code(f"{named.path}:{named.name}", own=not named.stored)
-    if isinstance(problem.environment, Gymnasium | Live):
+    if isinstance(problem.environment, GymnasiumTable | LiveTable):
         env_id = problem.environment.env_id
         yield Code(f"the Gymnasium environment {env_id}", own=":" not in env_id)
 
 
-def algorithm_code(spec: AlgorithmSpec) -> Iterator[Code]:
+def algorithm_code(spec: AlgorithmTable) -> Iterator[Code]:
     """The code that building an algorithm would run.
 
     An entry point does not count: the operator installed it, as they installed this package.
     """
-    if isinstance(spec, OwnRule):
+    if isinstance(spec, OwnRuleTable):
         yield Code(f"{spec.rule.path}:{spec.rule.name}", own=not spec.rule.stored)
-    if isinstance(spec, OwnAlgorithm) and ":" in spec.name:
+    if isinstance(spec, OwnAlgorithmTable) and ":" in spec.name:
         yield Code(spec.name, own=not spec.stored)
 
 

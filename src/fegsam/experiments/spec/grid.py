@@ -41,7 +41,7 @@ ROOTS = ("problem", "algorithm", "run", "methods")
 
 
 @dataclass(frozen=True)
-class Axis:
+class GridAxis:
     """One axis of a grid."""
 
     name: str
@@ -52,7 +52,7 @@ class Axis:
     """the key of each value in the text"""
 
 
-def read_grids(source: SpecText) -> tuple[tuple[Axis, ...], ...]:
+def read_grids(source: SpecText) -> tuple[tuple[GridAxis, ...], ...]:
     """The axes of [grid], or of each [[grid]], in order."""
     given = source.tables["grid"]
     several = isinstance(given, list)
@@ -85,8 +85,8 @@ def flat_grids(given: Any) -> Any:
 
 
 def moves(
-    axes: tuple[Axis, ...], indices: tuple[int, ...], root: str
-) -> Iterator[tuple[Axis, int]]:
+    axes: tuple[GridAxis, ...], indices: tuple[int, ...], root: str
+) -> Iterator[tuple[GridAxis, int]]:
     """The axes that set keys of the table `root`, each with the index of its value."""
     return (
         (axis, index) for axis, index in zip(axes, indices, strict=True) if axis.target[0] == root
@@ -94,7 +94,7 @@ def moves(
 
 
 def overridden(
-    source: SpecText, table: Any, changes: list[tuple[Axis, int]]
+    source: SpecText, table: Any, changes: list[tuple[GridAxis, int]]
 ) -> tuple[Any, Mapping[Key, Key]]:
     """A table with the values of some axes, and the keys of those values in the text."""
     if not changes or not isinstance(table, dict):
@@ -114,7 +114,7 @@ def overridden(
     return changed, {axis.target: axis.places[index] for axis, index in changes}
 
 
-def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[Axis, ...]:
+def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[GridAxis, ...]:
     axes = tuple(_axis(source, name, value, place) for name, value, place in _flat(table, key))
     run = source.tables.get("run", {})
     run = run if isinstance(run, dict) else {}
@@ -133,7 +133,7 @@ def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[Axis, ...]
     return axes
 
 
-def _check_methods_used(source: SpecText, axes: tuple[Axis, ...], run: dict[str, Any]) -> None:
+def _check_methods_used(source: SpecText, axes: tuple[GridAxis, ...], run: dict[str, Any]) -> None:
     """Check that axes over keys of methods change some cell."""
     chosen = next((axis.values for axis in axes if axis.target == SHORT["method"]), None)
     used = (run.get("method"),) if chosen is None else chosen
@@ -160,7 +160,7 @@ def _flat(
             yield name, value, (*key, name)
 
 
-def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
+def _axis(source: SpecText, name: str, value: Any, place: Key) -> GridAxis:
     first, *rest = name.split(".")
     if first not in SHORT and (first not in ROOTS or not rest):
         raise source.error(place, f"is not a known axis{nearest(name, SHORT)}")
@@ -193,4 +193,4 @@ def _axis(source: SpecText, name: str, value: Any, place: Key) -> Axis:
                 where, f"is {show(entry)}, which the list already has: name each value once"
             )
         seen.add(shown)
-    return Axis(name, (*SHORT.get(first, (first,)), *rest), values, places)
+    return GridAxis(name, (*SHORT.get(first, (first,)), *rest), values, places)

@@ -25,7 +25,7 @@ TABLES: dict[str, Any] = {
     "problem.behavior": data_tables.LIVE_BEHAVIORS | problem_tables.BEHAVIORS,
     "problem.target": data_tables.DATA_TARGETS,
     "problem.features": problem_tables.FEATURES | _ON_DATA,
-    "problem.environments": problem_tables.Environments,
+    "problem.environments": problem_tables.EnvironmentsTable,
     "problem.evaluation": data_tables.EvaluationTable,
     "algorithm": study_tables.ALGORITHMS,
     "methods.NAME": method_tables.MethodTable,
@@ -36,11 +36,11 @@ TABLES: dict[str, Any] = {
     "methods.NAME.rounding": method_tables.RoundingTable,
     "methods.NAME.local_steps": method_tables.LocalStepsTable,
     "run": study_tables.RunTable,
-    "run.record": study_tables.Record,
+    "run.record": study_tables.RecordTable,
     "run.schedule": method_tables.ScheduleTable,
     "run.tail": method_tables.TailTable,
     "grid": study_tables.POINT,
-    "figures": study_tables.FigureSpec,
+    "figures": study_tables.FigureTable,
 }
 """The model of each table of a study, or a dict of them by the word that chooses one."""
 _WIDTH, _INDENT = 79, 24

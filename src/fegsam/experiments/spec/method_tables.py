@@ -19,7 +19,7 @@ from fegsam.experiments.spec.tables import (
     Long,
     Open,
     Positive,
-    Table,
+    TableModel,
     WrapValidator,
     either,
     model_validator,
@@ -37,7 +37,7 @@ from fegsam.methods.server import Server
 from fegsam.methods.tail import Tail
 
 
-class Built(Table):
+class BuiltTable(TableModel):
     """A table that stands for a value of the library, which checks what the types cannot."""
 
     @abc.abstractmethod
@@ -45,7 +45,7 @@ class Built(Table):
         """The value."""
 
     @model_validator(mode="after")
-    def _can_be_built(self) -> Built:
+    def _can_be_built(self) -> BuiltTable:
         try:
             self.build()
         except ProblemError as error:
@@ -54,7 +54,7 @@ class Built(Table):
         return self
 
 
-class MeanTable(Built):
+class MeanTable(BuiltTable):
     """A weighted mean."""
 
     weights: Annotated[
@@ -66,7 +66,7 @@ class MeanTable(Built):
         return Mean(self.weights)
 
 
-class CorrectionTable(Built):
+class CorrectionTable(BuiltTable):
     """Control variates."""
 
     of: Literal["agent", "kind"] = "agent"
@@ -76,7 +76,7 @@ class CorrectionTable(Built):
         return ControlVariates(self.of, self.source)
 
 
-class ServerTable(Built):
+class ServerTable(BuiltTable):
     """How the server moves."""
 
     step: Positive = 1.0
@@ -87,7 +87,7 @@ class ServerTable(Built):
         return Server(self.step, self.momentum, self.nesterov)
 
 
-class ParticipationTable(Built):
+class ParticipationTable(BuiltTable):
     """Which agents take part in a round: a number of them, or each with a probability."""
 
     agents: Count | None = None
@@ -99,7 +99,7 @@ class ParticipationTable(Built):
         return Participation(self.agents, self.probability, self.others, self.divide_by)
 
 
-class RoundingTable(Built):
+class RoundingTable(BuiltTable):
     """What agents report: changes rounded at random, or some cells of them."""
 
     step: Positive | None = None
@@ -115,7 +115,7 @@ class RoundingTable(Built):
         return SomeCells(self.cells)
 
 
-class LocalStepsTable(Built):
+class LocalStepsTable(BuiltTable):
     """Unequal numbers of local steps."""
 
     by_kind: Annotated[tuple[Count, ...], Field(strict=False, min_length=1, max_length=10**6)]
@@ -125,7 +125,7 @@ class LocalStepsTable(Built):
         return LocalSteps(self.by_kind, self.normalised)
 
 
-class MethodTable(Built):
+class MethodTable(BuiltTable):
     """[methods.NAME]: the parts of `fegsam.Method`."""
 
     average: Annotated[MeanTable, either("by_visits", other="a table")] = MeanTable()
@@ -204,7 +204,7 @@ def _merged(base: dict[str, Any], given: Any) -> Any:
     return {**base, **merged}
 
 
-class PolynomialTable(Built):
+class PolynomialTable(BuiltTable):
     """``(t + offset)^-power``."""
 
     power: Positive
@@ -214,7 +214,7 @@ class PolynomialTable(Built):
         return schedules.Polynomial(self.power, self.offset)
 
 
-class StepsTable(Built):
+class StepsTable(BuiltTable):
     """1 until the first of the times, then the value that belongs to the last time reached."""
 
     times: Annotated[tuple[Long, ...], Field(strict=False, min_length=1, max_length=10**6)]
@@ -224,14 +224,14 @@ class StepsTable(Built):
         return schedules.Steps(self.times, self.values)
 
 
-class RescaledTable(Built):
+class RescaledTable(BuiltTable):
     """``1 / (1 + (1 - discount) (t + 1))``; it has no keys."""
 
     def build(self) -> schedules.Rescaled:
         return schedules.Rescaled()
 
 
-class ScheduleTable(Built):
+class ScheduleTable(BuiltTable):
     """The shape of the step sizes over time, one of the following; it multiplies `step_size`."""
 
     polynomial: PolynomialTable | None = None
@@ -241,14 +241,14 @@ class ScheduleTable(Built):
     rescaled: RescaledTable | None = None
     """an empty table: ``1 / (1 + (1 - discount) (t + 1))``"""
 
-    def build(self) -> schedules.Schedule:
+    def build(self) -> schedules.StepSchedule:
         given = [each for each in (self.polynomial, self.steps, self.rescaled) if each is not None]
         if len(given) != 1:
             raise ProblemError("give one of polynomial, steps and rescaled")
         return given[0].build()
 
 
-class GrowingTable(Built):
+class GrowingTable(BuiltTable):
     """Rounds that grow."""
 
     first: Count
@@ -259,7 +259,7 @@ class GrowingTable(Built):
         return schedules.Growing(self.first, self.factor, self.most)
 
 
-class RoundsTable(Built):
+class RoundsTable(BuiltTable):
     """Rounds of different lengths."""
 
     growing: GrowingTable
@@ -269,7 +269,7 @@ class RoundsTable(Built):
         return self.growing.build()
 
 
-class TailTable(Built):
+class TailTable(BuiltTable):
     """The mean over the last part of a run."""
 
     fraction: Annotated[float, Field(gt=0, le=1)]
@@ -330,4 +330,4 @@ def value_of(value: Any) -> Any:
     """
     if value == "rescaled":
         return schedules.Rescaled()
-    return value.build() if isinstance(value, Built) else value
+    return value.build() if isinstance(value, BuiltTable) else value

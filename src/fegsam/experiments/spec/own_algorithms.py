@@ -21,23 +21,23 @@ from fegsam.errors import ProblemError
 from fegsam.experiments.spec.array_values import CELLS
 from fegsam.experiments.spec.foreign_code import algorithm_code
 from fegsam.experiments.spec.spec_text import SpecText
-from fegsam.experiments.spec.study_tables import ALGORITHMS, AlgorithmSpec, OwnAlgorithm
-from fegsam.experiments.spec.tables import Numbers, Table, create_model
+from fegsam.experiments.spec.study_tables import ALGORITHMS, AlgorithmTable, OwnAlgorithmTable
+from fegsam.experiments.spec.tables import Numbers, TableModel, create_model
 from fegsam.experiments.spec.toml_lines import Key
 
 
-def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> AlgorithmSpec:
+def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> AlgorithmTable:
     """[algorithm] from its raw table; `moved` locates the values that a grid put there."""
     name = table.get("name") if isinstance(table, dict) else None
     if not isinstance(name, str) or name in ALGORITHMS:
         return source.choose(table, ALGORITHMS, ("algorithm",), moved)
     is_path, others = ":" in name, provided()
     if not is_path and name not in others:
-        known = {**ALGORITHMS, **dict.fromkeys(others, OwnAlgorithm)}
+        known = {**ALGORITHMS, **dict.fromkeys(others, OwnAlgorithmTable)}
         return source.choose(table, known, ("algorithm",), moved)
     stored = is_path and (source.directory / CELLS).is_dir()
     options = {key: value for key, value in table.items() if key != "name"}
-    spec = OwnAlgorithm(name=name, options=options, stored=stored)
+    spec = OwnAlgorithmTable(name=name, options=options, stored=stored)
     if all(code.may_run(source.trust) for code in algorithm_code(spec)):
         try:
             model = _fields_model(name)
@@ -48,7 +48,7 @@ def read_algorithm(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Al
     return spec
 
 
-def build_own(spec: OwnAlgorithm) -> Algorithm:
+def build_own(spec: OwnAlgorithmTable) -> Algorithm:
     """The algorithm that a table describes, of which the class may be imported."""
     try:
         kind, model = _class(spec.name), _fields_model(spec.name)
@@ -88,7 +88,7 @@ def _reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
 
 
-def _fields_model(name: str) -> type[Table]:
+def _fields_model(name: str) -> type[TableModel]:
     """The fields of the class as a table."""
     kind = _class(name)
     try:
@@ -102,4 +102,4 @@ def _fields_model(name: str) -> type[Table]:
         is_needed = field.default is field.default_factory is dataclasses.MISSING
         if field.init:
             fields[field.name] = (Numbers if is_array else hint, ... if is_needed else None)
-    return create_model(f"{kind.__name__}Fields", __base__=Table, **fields)
+    return create_model(f"{kind.__name__}Fields", __base__=TableModel, **fields)

@@ -16,7 +16,7 @@ from fegsam.experiments.spec.array_values import FileRef, load_array
 
 
 def build_policies(
-    spec: tables.Policies,
+    spec: tables.PolicyTable,
     shape: tuple[int, int],
     best: Callable[[], np.ndarray],
     target: np.ndarray | None,
@@ -24,11 +24,11 @@ def build_policies(
 ) -> np.ndarray:
     """(M, S, A), for `shape` (S, A); `best` computes the action values (S, A) of the problem.
 
-    >>> build_policies(tables.Uniform(kind="uniform"), (1, 4), dict, None, 3)
+    >>> build_policies(tables.UniformTable(kind="uniform"), (1, 4), dict, None, 3)
     array([[[0.25, 0.25, 0.25, 0.25]]])
     """
     uniform = fg.policies.uniform(*shape)
-    if isinstance(spec, tables.RandomPolicies):
+    if isinstance(spec, tables.RandomPoliciesTable):
         if spec.kind == "mixed" and target is None:
             raise ProblemError(
                 "problem.behavior mixes random policies with the target policy: add "
@@ -39,14 +39,14 @@ def build_policies(
         require_memory(8 * kinds * shape[0] * shape[1], "problem.behavior")
         drawn = fg.policies.random(*shape, kinds, spec.seed)
         return (1.0 - spec.heterogeneity) * base + spec.heterogeneity * drawn
-    if isinstance(spec, tables.RandomPolicy):
+    if isinstance(spec, tables.RandomPolicyTable):
         return fg.policies.random(*shape, 1, spec.seed)
-    if isinstance(spec, tables.EpsilonGreedy | tables.Greedy):
+    if isinstance(spec, tables.EpsilonGreedyTable | tables.GreedyTable):
         q = best() if spec.q is None else load_array(spec.q)
         several = spec.epsilon if isinstance(spec.epsilon, tuple) else (spec.epsilon,)
         require_memory(8 * len(several) * shape[0] * shape[1], "problem.behavior")
         return np.stack([fg.policies.epsilon_greedy(q, epsilon) for epsilon in several])
-    if isinstance(spec, tables.PolicyTable):
+    if isinstance(spec, tables.GivenPolicyTable):
         given = load_array(spec.policies)
         return given if given.ndim == 3 else given[None]
     return uniform[None]

@@ -15,7 +15,7 @@ from fegsam.experiments.spec.tables import Field, Open, model_validator
 from fegsam.problem.feature_maps import FeatureMap
 
 
-class Private(tables.Environment):
+class PrivateTable(tables.ProblemTable):
     """The spaces and the discount; each node has data of its own."""
 
     states: Annotated[int, Field(ge=1, le=10**9)] | None = None
@@ -23,11 +23,11 @@ class Private(tables.Environment):
     discount: Open
 
 
-class PlainFeatures(tables.Features, extra="allow"):
+class PlainFeaturesTable(tables.FeaturesTable, extra="allow"):
     """Features whose keys are those of `fegsam.features.from_dict`."""
 
     @model_validator(mode="after")
-    def _is_a_map(self) -> PlainFeatures:
+    def _is_a_map(self) -> PlainFeaturesTable:
         try:
             self.map()
         except ProblemError as error:
@@ -39,33 +39,33 @@ class PlainFeatures(tables.Features, extra="allow"):
         return fg.features.from_dict(self.model_dump())
 
 
-TARGETS: dict[str, type[tables.Policies]] = {
-    "uniform": tables.Uniform,
-    "random": tables.RandomPolicy,
-    "table": tables.PolicyTable,
+TARGETS: dict[str, type[tables.PolicyTable]] = {
+    "uniform": tables.UniformTable,
+    "random": tables.RandomPolicyTable,
+    "table": tables.GivenPolicyTable,
 }
-FEATURES: dict[str, type[tables.Features]] = {
-    **dict.fromkeys(("fourier", "tiles", "radial", "columns", "one_hot"), PlainFeatures),
-    "table": tables.FeatureTable,
+FEATURES: dict[str, type[tables.FeaturesTable]] = {
+    **dict.fromkeys(("fourier", "tiles", "radial", "columns", "one_hot"), PlainFeaturesTable),
+    "table": tables.GivenFeaturesTable,
 }
 
 
 def build_charter(
-    environment: Private,
-    target: tables.Policies | None,
-    features: tables.Features | None,
+    environment: PrivateTable,
+    target: tables.PolicyTable | None,
+    features: tables.FeaturesTable | None,
     num_agents: int,
 ) -> Charter:
     """The charter of `num_agents` agents.
 
-    >>> spaces = Private(generator="private", states=5, actions=2, discount=0.9)
-    >>> build_charter(spaces, tables.Uniform(kind="uniform"), None, 3)
+    >>> spaces = PrivateTable(generator="private", states=5, actions=2, discount=0.9)
+    >>> build_charter(spaces, tables.UniformTable(kind="uniform"), None, 3)
     Charter(agents=3, states=5, actions=2, discount=0.9)
     """
     made = None
-    if isinstance(features, PlainFeatures):
+    if isinstance(features, PlainFeaturesTable):
         made = features.map()
-    elif isinstance(features, tables.FeatureTable):
+    elif isinstance(features, tables.GivenFeaturesTable):
         made = fg.features.table(load_array(features.features))
     return Charter(
         num_agents=num_agents,
@@ -77,15 +77,15 @@ def build_charter(
     )
 
 
-def _target(spec: tables.Policies, spaces: Private) -> np.ndarray:
+def _target(spec: tables.PolicyTable, spaces: PrivateTable) -> np.ndarray:
     """(S, A)"""
-    if isinstance(spec, tables.PolicyTable):
+    if isinstance(spec, tables.GivenPolicyTable):
         return load_array(spec.policies)
     if spaces.states is None or spaces.actions is None:
         raise ProblemError(
             "problem.target needs the numbers of states and actions: add states and actions to "
             "[problem]"
         )
-    if isinstance(spec, tables.RandomPolicy):
+    if isinstance(spec, tables.RandomPolicyTable):
         return fg.policies.random(spaces.states, spaces.actions, 1, spec.seed)[0]
     return fg.policies.uniform(spaces.states, spaces.actions)

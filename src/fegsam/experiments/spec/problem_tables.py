@@ -17,7 +17,7 @@ from fegsam.experiments.spec.tables import (
     Open,
     Seed,
     Share,
-    Table,
+    TableModel,
     Text,
 )
 
@@ -26,7 +26,7 @@ def _several(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-class Environment(Table):
+class ProblemTable(TableModel):
     """The keys that every kind of [problem] may have."""
 
     tag = "generator"
@@ -35,13 +35,13 @@ class Environment(Table):
     """The kinds of the agents in order; N agents take the first N."""
 
 
-class Simulated(Environment):
+class SimulatedTable(ProblemTable):
     """The keys of every environment that is simulated."""
 
     initial_distribution: Array | None = None
 
 
-class Garnet(Simulated):
+class GarnetTable(SimulatedTable):
     states: Annotated[int, Field(ge=1, le=10**7)]
     actions: Annotated[int, Field(ge=1, le=10**4)]
     branching: Annotated[int, Field(ge=1, le=10**4)]
@@ -50,35 +50,35 @@ class Garnet(Simulated):
     connected: bool = False
 
 
-class RandomWalk(Simulated):
+class RandomWalkTable(SimulatedTable):
     states: Annotated[int, Field(ge=3, le=5000)]
     discount: Open
 
 
-class RiverSwim(Simulated):
+class RiverSwimTable(SimulatedTable):
     states: Annotated[int, Field(ge=2, le=5000)] = 6
     discount: Open = 0.95
 
 
-class GridWorld(Simulated):
+class GridWorldTable(SimulatedTable):
     rows: Annotated[int, Field(ge=1, le=2000)]
     columns: Annotated[int, Field(ge=1, le=2000)]
     discount: Open
     slip: Share = 0.1
 
 
-class TwoState(Simulated):
+class TwoStateTable(SimulatedTable):
     to_second: Array | None = None
     rewards: Array | None = None
     discount: Open = 0.5
 
 
-class Bandit(Simulated):
+class BanditTable(SimulatedTable):
     rewards: Array
     discount: Open
 
 
-class Gymnasium(Simulated):
+class GymnasiumTable(SimulatedTable):
     env_id: Text
     discount: Open
     ends: Literal["restart", "stop"] | None = None
@@ -86,7 +86,7 @@ class Gymnasium(Simulated):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class Arrays(Simulated):
+class ArraysTable(SimulatedTable):
     """An MDP, or one per kind, as arrays; ``generator = "file"`` reads them from an .npz file."""
 
     transitions: Array
@@ -95,7 +95,7 @@ class Arrays(Simulated):
     """A number, or an array with a discount for each transition."""
 
 
-class Noise(Simulated):
+class NoiseTable(SimulatedTable):
     """Markov chains for Algorithm 1, and the arrays of its linear form."""
 
     kernels: Array
@@ -103,34 +103,34 @@ class Noise(Simulated):
     offsets: Array | None = None
 
 
-ENVIRONMENTS: dict[str, type[Environment]] = {
-    "garnet": Garnet,
-    "random_walk": RandomWalk,
-    "river_swim": RiverSwim,
-    "grid_world": GridWorld,
-    "two_state": TwoState,
-    "bandit": Bandit,
-    "gymnasium": Gymnasium,
-    "arrays": Arrays,
-    "file": Arrays,
-    "noise": Noise,
+ENVIRONMENTS: dict[str, type[ProblemTable]] = {
+    "garnet": GarnetTable,
+    "random_walk": RandomWalkTable,
+    "river_swim": RiverSwimTable,
+    "grid_world": GridWorldTable,
+    "two_state": TwoStateTable,
+    "bandit": BanditTable,
+    "gymnasium": GymnasiumTable,
+    "arrays": ArraysTable,
+    "file": ArraysTable,
+    "noise": NoiseTable,
 }
 
 
-class Policies(Table):
+class PolicyTable(TableModel):
     tag = "kind"
     kind: str
 
 
-class Uniform(Policies):
+class UniformTable(PolicyTable):
     """Every action has the same probability."""
 
 
-class Target(Policies):
+class TargetTable(PolicyTable):
     """The agents follow the target policy."""
 
 
-class RandomPolicies(Policies):
+class RandomPoliciesTable(PolicyTable):
     """Policies ``pi^k = (1 - h) base + h random_k``, k < count.
 
     The base is the uniform policy for kind "random" and the target policy for kind "mixed".
@@ -142,11 +142,11 @@ class RandomPolicies(Policies):
     heterogeneity: Share = 1.0
 
 
-class RandomPolicy(Policies):
+class RandomPolicyTable(PolicyTable):
     seed: Seed
 
 
-class EpsilonGreedy(Policies):
+class EpsilonGreedyTable(PolicyTable):
     """A uniformly random action with probability epsilon, else the best action.
 
     The best action is that of `q`, by default Q* of the first environment before perturbation.
@@ -161,49 +161,49 @@ class EpsilonGreedy(Policies):
     q: Array | None = None
 
 
-class Greedy(Policies):
+class GreedyTable(PolicyTable):
     epsilon: Share
     q: Array | None = None
 
 
-class PolicyTable(Policies):
+class GivenPolicyTable(PolicyTable):
     policies: Array
     """(S, A), or (M, S, A) for behaviour."""
 
 
-BEHAVIORS: dict[str, type[Policies]] = {
-    "uniform": Uniform,
-    "target": Target,
-    "random": RandomPolicies,
-    "mixed": RandomPolicies,
-    "epsilon_greedy": EpsilonGreedy,
-    "table": PolicyTable,
+BEHAVIORS: dict[str, type[PolicyTable]] = {
+    "uniform": UniformTable,
+    "target": TargetTable,
+    "random": RandomPoliciesTable,
+    "mixed": RandomPoliciesTable,
+    "epsilon_greedy": EpsilonGreedyTable,
+    "table": GivenPolicyTable,
 }
-TARGETS: dict[str, type[Policies]] = {
-    "uniform": Uniform,
-    "random": RandomPolicy,
-    "epsilon_greedy": Greedy,
-    "table": PolicyTable,
+TARGETS: dict[str, type[PolicyTable]] = {
+    "uniform": UniformTable,
+    "random": RandomPolicyTable,
+    "epsilon_greedy": GreedyTable,
+    "table": GivenPolicyTable,
 }
 
 
-class Features(Table):
+class FeaturesTable(TableModel):
     tag = "kind"
     kind: str
 
 
-class RandomFeatures(Features):
+class RandomFeaturesTable(FeaturesTable):
     """Standard normal numbers, divided by the largest norm of a row."""
 
     dim: Annotated[int, Field(ge=1, le=10**4)]
     seed: Seed
 
 
-class OneHot(Features):
+class OneHotTable(FeaturesTable):
     """One parameter per state."""
 
 
-class SizedFeatures(Features):
+class SizedFeaturesTable(FeaturesTable):
     """Features of kind "aggregate" or "polynomial".
 
     The first kind has `dim` groups of neighbouring states, the second the first `dim` Legendre
@@ -213,21 +213,21 @@ class SizedFeatures(Features):
     dim: Annotated[int, Field(ge=1, le=10**4)]
 
 
-class FeatureTable(Features):
+class GivenFeaturesTable(FeaturesTable):
     features: Array
     """(S, d)."""
 
 
-FEATURES: dict[str, type[Features]] = {
-    "random": RandomFeatures,
-    "one_hot": OneHot,
-    "aggregate": SizedFeatures,
-    "polynomial": SizedFeatures,
-    "table": FeatureTable,
+FEATURES: dict[str, type[FeaturesTable]] = {
+    "random": RandomFeaturesTable,
+    "one_hot": OneHotTable,
+    "aggregate": SizedFeaturesTable,
+    "polynomial": SizedFeaturesTable,
+    "table": GivenFeaturesTable,
 }
 
 
-class Environments(Table):
+class EnvironmentsTable(TableModel):
     """One perturbed copy of the environment per kind of agent.
 
     Kind k has the rewards ``R + rewards * u_k`` with u_k uniform in [-1, 1], and the transitions

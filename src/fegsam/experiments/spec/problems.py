@@ -36,14 +36,14 @@ from fegsam.experiments.spec.own_algorithms import build_own
 from fegsam.experiments.spec.policy_builds import build_policies, kind_count, load_function
 from fegsam.experiments.spec.spec_text import SpecText
 from fegsam.experiments.spec.study_tables import (
-    AlgorithmSpec,
-    LinearSASpec,
-    OwnAlgorithm,
-    OwnRule,
+    AlgorithmTable,
+    LinearSATable,
+    OwnAlgorithmTable,
+    OwnRuleTable,
 )
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
-from fegsam.problem.federation import first_kinds
+from fegsam.problem.federation_checks import first_kinds
 
 FROM_FILE = {
     "behavior": ("policies", "behavior_policies"),
@@ -59,16 +59,16 @@ class ProblemSpec:
 
     Examples
     --------
-    >>> walk = tables.RandomWalk(generator="random_walk", states=5, discount=0.9)
-    >>> ProblemSpec(walk, behavior=tables.Uniform(kind="uniform")).build(num_agents=4)
+    >>> walk = tables.RandomWalkTable(generator="random_walk", states=5, discount=0.9)
+    >>> ProblemSpec(walk, behavior=tables.UniformTable(kind="uniform")).build(num_agents=4)
     Federation(agents=4, kinds=1, states=5, actions=2, discount=0.9)
     """
 
-    environment: tables.Environment
-    behavior: tables.Policies | None = None
-    target: tables.Policies | None = None
-    features: tables.Features | None = None
-    environments: tables.Environments | None = None
+    environment: tables.ProblemTable
+    behavior: tables.PolicyTable | None = None
+    target: tables.PolicyTable | None = None
+    features: tables.FeaturesTable | None = None
+    environments: tables.EnvironmentsTable | None = None
     evaluation: data.EvaluationTable | None = None
 
     @cached_property
@@ -86,17 +86,17 @@ class ProblemSpec:
     def build(self, num_agents: int) -> fg.Federation | fg.MarkovNoise | fg.DataFederation:
         """The problem for `num_agents` agents."""
         environment = self.environment
-        if isinstance(environment, private.Private):
+        if isinstance(environment, private.PrivateTable):
             return private.build_charter(environment, self.target, self.features, num_agents)
         assigned = _assignment(environment.assignment, num_agents)
-        if isinstance(environment, data.Data):
+        if isinstance(environment, data.DataTable):
             inner = self.behavior, self.target, self.features, self.evaluation
             return build_data(environment, *inner, num_agents, assigned)
-        assert isinstance(environment, tables.Simulated)
+        assert isinstance(environment, tables.SimulatedTable)
         common: dict[str, Any] = {"num_agents": num_agents, "assignment": assigned}
         if environment.initial_distribution is not None:
             common["initial_distribution"] = load_array(environment.initial_distribution)
-        if isinstance(environment, tables.Noise):
+        if isinstance(environment, tables.NoiseTable):
             kernels = load_array(environment.kernels)
             if common["assignment"] is None:
                 common["assignment"] = first_kinds(
@@ -108,7 +108,7 @@ class ProblemSpec:
         if self.target is not None:
             target = _policies(self.target, mdps[0], None, num_agents)[0]
         behavior = None
-        if self.behavior is not None and not isinstance(self.behavior, tables.Target):
+        if self.behavior is not None and not isinstance(self.behavior, tables.TargetTable):
             behavior = _policies(self.behavior, mdps[0], target, num_agents)
         features = None if self.features is None else _features(self.features, mdps[0].num_states)
         if self.environments is not None:
@@ -126,20 +126,20 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     table = _expanded(source, dict(table))
     names = "behavior", "target", "features", "environments", "evaluation"
     inner = {name: table.pop(name, None) for name in names}
-    known = tables.ENVIRONMENTS | data.DATA | {"private": private.Private}
+    known = tables.ENVIRONMENTS | data.DATA | {"private": private.PrivateTable}
     environment = source.choose(table, known, ("problem",), moved)
     for name, value in inner.items():
-        if value is not None and isinstance(environment, tables.Noise):
+        if value is not None and isinstance(environment, tables.NoiseTable):
             what = "is for MDPs, but the problem is Markov noise: drop it"
             raise source.error(("problem", name), what)
-    if inner["environments"] is not None and isinstance(environment, data.Data):
+    if inner["environments"] is not None and isinstance(environment, data.DataTable):
         what = "changes an MDP, but the agents learn from data: drop it"
         raise source.error(("problem", "environments"), what)
-    if inner["evaluation"] is not None and not isinstance(environment, data.Live):
+    if inner["evaluation"] is not None and not isinstance(environment, data.LiveTable):
         what = "tries policies in a live environment, and the problem has none: drop it"
         raise source.error(("problem", "evaluation"), what)
     models = _inner_models(environment)
-    if isinstance(environment, private.Private):
+    if isinstance(environment, private.PrivateTable):
         for name in ("behavior", "environments"):
             if inner[name] is not None:
                 raise source.error(
@@ -151,37 +151,39 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
         for name, kinds in models.items()
         if inner[name] is not None
     }
-    plain = {"environments": tables.Environments, "evaluation": data.EvaluationTable}
+    plain = {"environments": tables.EnvironmentsTable, "evaluation": data.EvaluationTable}
     for name, model in plain.items():
         if inner[name] is not None:
             chosen[name] = source.check(inner[name], model, ("problem", name), moved)
     return ProblemSpec(environment, **chosen)
 
 
-def _inner_models(environment: tables.Environment) -> dict[str, dict[str, type[Any]]]:
+def _inner_models(environment: tables.ProblemTable) -> dict[str, dict[str, type[Any]]]:
     """The models of [problem.behavior], [problem.target] and [problem.features], by kind."""
-    if isinstance(environment, data.Data):
-        acting = data.LIVE_BEHAVIORS if isinstance(environment, data.Live) else data.LOG_BEHAVIORS
+    if isinstance(environment, data.DataTable):
+        acting = (
+            data.LIVE_BEHAVIORS if isinstance(environment, data.LiveTable) else data.LOG_BEHAVIORS
+        )
         found = acting, data.DATA_TARGETS, data.DATA_FEATURES
     else:
         found = tables.BEHAVIORS, tables.TARGETS, tables.FEATURES
     return dict(zip(("behavior", "target", "features"), found, strict=True))
 
 
-def build_algorithm(spec: AlgorithmSpec, problem: ProblemSpec) -> Algorithm:
+def build_algorithm(spec: AlgorithmTable, problem: ProblemSpec) -> Algorithm:
     """The algorithm that a spec names.
 
-    >>> from fegsam.experiments.spec.study_tables import OnPolicyNStep
-    >>> build_algorithm(OnPolicyNStep(name="on_policy_td", horizon=3), None)
+    >>> from fegsam.experiments.spec.study_tables import OnPolicyNStepTable
+    >>> build_algorithm(OnPolicyNStepTable(name="on_policy_td", horizon=3), None)
     OnPolicyTD(horizon=3)
     """
     match spec:
-        case OwnAlgorithm():
+        case OwnAlgorithmTable():
             return build_own(spec)
-        case OwnRule(rule=rule, dim=dim, norm=norm, assumptions=assumptions):
+        case OwnRuleTable(rule=rule, dim=dim, norm=norm, assumptions=assumptions):
             order = 2 if norm == "2" else np.inf
             return fg.StochasticApproximation(load_function(rule, "rule"), dim, order, assumptions)
-        case LinearSASpec():
+        case LinearSATable():
             return _linear_sa(problem.environment)
         case _:
             fields = type(spec).model_fields.keys() - {"name"}
@@ -199,8 +201,8 @@ _OF_FIELDS: dict[str, type[Any]] = {
 """The algorithms whose fields are the keys of their table."""
 
 
-def _linear_sa(noise: tables.Environment) -> fg.LinearSA:
-    if not isinstance(noise, tables.Noise) or noise.matrices is None or noise.offsets is None:
+def _linear_sa(noise: tables.ProblemTable) -> fg.LinearSA:
+    if not isinstance(noise, tables.NoiseTable) or noise.matrices is None or noise.offsets is None:
         raise ProblemError(
             "linear_sa needs a [problem] with generator = 'noise', matrices and offsets: add them"
         )
@@ -258,9 +260,9 @@ def _assignment(value: Any, num_agents: int) -> np.ndarray | None:
     return kinds[:num_agents].astype(np.int64)
 
 
-def _mdps(spec: tables.Environment) -> list[fg.MDP]:
+def _mdps(spec: tables.ProblemTable) -> list[fg.MDP]:
     """One MDP, or one per kind."""
-    if isinstance(spec, tables.Arrays):
+    if isinstance(spec, tables.ArraysTable):
         transitions, rewards = load_array(spec.transitions), load_array(spec.rewards)
         discount: Any = spec.discount
         discount = discount if isinstance(discount, float) else load_array(discount)
@@ -275,21 +277,21 @@ def _mdps(spec: tables.Environment) -> list[fg.MDP]:
                 for moves, paid in zip(transitions, rewards, strict=True)
             ]
         return [fg.MDP(transitions, rewards, discount)]
-    if isinstance(spec, tables.Gymnasium):
+    if isinstance(spec, tables.GymnasiumTable):
         options = spec.options if spec.ends is None else {"ends": spec.ends, **spec.options}
         return [fg.examples.from_gymnasium(spec.env_id, spec.discount, **options)]
-    if isinstance(spec, tables.Garnet):
+    if isinstance(spec, tables.GarnetTable):
         require_memory(16 * spec.states * spec.actions * spec.branching, "problem")
     own = {
         name: load_array(value) if isinstance(value, FileRef | tuple) else value
-        for name in type(spec).model_fields.keys() - tables.Simulated.model_fields.keys()
+        for name in type(spec).model_fields.keys() - tables.SimulatedTable.model_fields.keys()
         if (value := getattr(spec, name)) is not None
     }
     return [getattr(fg.examples, spec.generator)(**own)]
 
 
 def _policies(
-    spec: tables.Policies, mdp: fg.MDP, target: np.ndarray | None, num_agents: int
+    spec: tables.PolicyTable, mdp: fg.MDP, target: np.ndarray | None, num_agents: int
 ) -> np.ndarray:
     """(M, S, A)"""
     shape = mdp.num_states, mdp.num_actions
@@ -300,16 +302,20 @@ def _policies(
     return build_policies(spec, shape, best, target, num_agents)
 
 
-def _features(spec: tables.Features, states: int) -> np.ndarray:
+def _features(spec: tables.FeaturesTable, states: int) -> np.ndarray:
     """(S, d)"""
-    if isinstance(spec, tables.FeatureTable):
+    if isinstance(spec, tables.GivenFeaturesTable):
         return load_array(spec.features)
-    dim = spec.dim if isinstance(spec, tables.RandomFeatures | tables.SizedFeatures) else states
+    dim = (
+        spec.dim
+        if isinstance(spec, tables.RandomFeaturesTable | tables.SizedFeaturesTable)
+        else states
+    )
     require_memory(8 * states * dim, "problem.features")
-    if isinstance(spec, tables.RandomFeatures):
+    if isinstance(spec, tables.RandomFeaturesTable):
         rows = np.random.default_rng(spec.seed).standard_normal((states, spec.dim))
         return rows / np.linalg.norm(rows, axis=1).max()
-    if not isinstance(spec, tables.SizedFeatures):
+    if not isinstance(spec, tables.SizedFeaturesTable):
         return np.eye(states)
     if spec.dim > states:
         raise ProblemError(
@@ -324,7 +330,7 @@ def _features(spec: tables.Features, states: int) -> np.ndarray:
     )
 
 
-def _perturbed(mdps: list[fg.MDP], spec: tables.Environments, num_agents: int) -> list[fg.MDP]:
+def _perturbed(mdps: list[fg.MDP], spec: tables.EnvironmentsTable, num_agents: int) -> list[fg.MDP]:
     """One environment per kind, each from its own random numbers."""
     if len(mdps) > 1:
         raise ProblemError(

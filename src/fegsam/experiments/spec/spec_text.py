@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fegsam.errors import SpecError
-from fegsam.experiments.spec.tables import Table, ValidationError
+from fegsam.experiments.spec.tables import TableModel, ValidationError
 from fegsam.experiments.spec.toml_lines import Key, key_lines, line_of
 from fegsam.experiments.spec.wording import nearest, show, show_key
 
-Model = TypeVar("Model", bound=Table)
+Model = TypeVar("Model", bound=TableModel)
 
 _BOUNDS = {
     "greater_than": ("gt", "above"),
@@ -147,7 +147,7 @@ def _real(key: Key, moved: Mapping[Key, Key]) -> Key:
     )
 
 
-def _sentence(error: Mapping[str, Any], model: type[Table], key: Key, when: str) -> str:
+def _sentence(error: Mapping[str, Any], model: type[TableModel], key: Key, when: str) -> str:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
     if kind == "missing":
         table = (*key, *error["loc"][:-1])
@@ -171,13 +171,14 @@ def _sentence(error: Mapping[str, Any], model: type[Table], key: Key, when: str)
     return f"is {show(value)}, but must be {_TYPES.get(kind, 'of another kind')}: correct it"
 
 
-def _model_at(model: type[Table], way: Iterable[str | int]) -> type[Table] | None:
+def _model_at(model: type[TableModel], way: Iterable[str | int]) -> type[TableModel] | None:
     """The model of an inner table, by its annotation."""
     for name in way:
         field = model.model_fields.get(str(name))
         parts = getattr(field.annotation, "__args__", (field.annotation,)) if field else ()
         inner = next(
-            (part for part in parts if isinstance(part, type) and issubclass(part, Table)), None
+            (part for part in parts if isinstance(part, type) and issubclass(part, TableModel)),
+            None,
         )
         if inner is None:
             return None

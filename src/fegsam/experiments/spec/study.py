@@ -34,13 +34,13 @@ from fegsam.experiments.spec.array_values import INPUTS, FileRef
 from fegsam.experiments.spec.build_checks import check_builds
 from fegsam.experiments.spec.cell_maker import CellMaker
 from fegsam.experiments.spec.cells import Cell
-from fegsam.experiments.spec.data_tables import Log
+from fegsam.experiments.spec.data_tables import LogTable
 from fegsam.experiments.spec.foreign_code import Trust, code_of
-from fegsam.experiments.spec.grid import Axis, flat_grids, read_grids
+from fegsam.experiments.spec.grid import GridAxis, flat_grids, read_grids
 from fegsam.experiments.spec.method_tables import chosen_method, read_methods
 from fegsam.experiments.spec.problems import ProblemSpec
 from fegsam.experiments.spec.spec_text import SpecText
-from fegsam.experiments.spec.study_tables import AlgorithmSpec, FigureSpec, StudyTable
+from fegsam.experiments.spec.study_tables import AlgorithmTable, FigureTable, StudyTable
 from fegsam.experiments.spec.toml_lines import Key
 from fegsam.experiments.spec.toml_text import toml_text
 from fegsam.experiments.spec.wording import nearest, show
@@ -92,7 +92,7 @@ class Study:
     name, title : str
     seeds : tuple of int
     engine : str
-    figures : tuple of FigureSpec
+    figures : tuple of FigureTable
     claim : mapping
         Thresholds, as written.
     source : SpecText
@@ -109,9 +109,9 @@ class Study:
     title: str
     seeds: tuple[int, ...]
     engine: str
-    figures: tuple[FigureSpec, ...]
+    figures: tuple[FigureTable, ...]
     claim: Mapping[str, Any]
-    grids: tuple[tuple[Axis, ...], ...]
+    grids: tuple[tuple[GridAxis, ...], ...]
     source: SpecText
 
     def cells(self) -> list[Cell]:
@@ -142,7 +142,7 @@ class Study:
         return self._cells[0].problem
 
     @property
-    def algorithm(self) -> AlgorithmSpec:
+    def algorithm(self) -> AlgorithmTable:
         """The algorithm of the first cell; a grid may change it in others."""
         return self._cells[0].algorithm
 
@@ -172,7 +172,7 @@ class Study:
                 with whole(kept) as waiting:
                     waiting.write_bytes(read_plain(path))
         for cell in self._cells:
-            if isinstance(cell.problem.environment, Log):
+            if isinstance(cell.problem.environment, LogTable):
                 cell.problem.environment.path.keep(Path(directory))
 
     def override(self, values: Mapping[str, Any]) -> Study:
@@ -291,13 +291,13 @@ def parse_study(
     return study
 
 
-def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[FigureSpec, ...]:
+def _figures(source: SpecText, given: Any, axes: Mapping[str, Any]) -> tuple[FigureTable, ...]:
     if not isinstance(given, list):
         raise source.error(
             ("figures",), f"is {show(given)}, but figures are a list of tables: write [[figures]]"
         )
     figures = tuple(
-        source.check(table, FigureSpec, ("figures", number)) for number, table in enumerate(given)
+        source.check(table, FigureTable, ("figures", number)) for number, table in enumerate(given)
     )
     for number, figure in enumerate(figures):
         if figure.by is not None and figure.by not in axes:

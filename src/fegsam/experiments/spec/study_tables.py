@@ -14,7 +14,7 @@ from fegsam.experiments.spec.tables import (
     Long,
     Open,
     Positive,
-    Table,
+    TableModel,
     Text,
     either,
     model_validator,
@@ -62,7 +62,7 @@ def _record(value: Any) -> Any:
     return value
 
 
-class AlgorithmSpec(Table):
+class AlgorithmTable(TableModel):
     """The table [algorithm]."""
 
     tag = "name"
@@ -74,41 +74,41 @@ class AlgorithmSpec(Table):
     name: str
 
 
-class NStep(AlgorithmSpec):
+class NStepTable(AlgorithmTable):
     needs = ("target",)
     horizon: Annotated[int, Field(ge=1, le=10**4)] = 1
 
 
-class OnPolicyNStep(NStep):
+class OnPolicyNStepTable(NStepTable):
     needs = ("target", "features")
 
 
-class LinearNStep(OnPolicyNStep):
+class LinearNStepTable(OnPolicyNStepTable):
     preconditioned: bool = False
 
 
-class TDCSpec(AlgorithmSpec):
+class TDCTable(AlgorithmTable):
     needs = ("target", "features")
     ratio: Positive = 1.0
 
 
-class QLearningSpec(AlgorithmSpec):
+class QLearningTable(AlgorithmTable):
     """No keys of its own."""
 
 
-class LinearQLearningSpec(AlgorithmSpec):
+class LinearQLearningTable(AlgorithmTable):
     """No keys of its own, and no theorem: it may diverge."""
 
     needs = ("features",)
 
 
-class LinearSASpec(AlgorithmSpec):
+class LinearSATable(AlgorithmTable):
     """The matrices and offsets are keys of [problem]."""
 
     on_noise = True
 
 
-class OwnRule(AlgorithmSpec):
+class OwnRuleTable(AlgorithmTable):
     """Algorithm 1 with your own function ``rule(params, y, kind, out)``."""
 
     on_noise = True
@@ -118,7 +118,7 @@ class OwnRule(AlgorithmSpec):
     assumptions: dict[str, float] | None = None
 
 
-class OwnAlgorithm(AlgorithmSpec):
+class OwnAlgorithmTable(AlgorithmTable):
     """An algorithm from outside the package: `name` is an import path or an entry point."""
 
     options: dict[str, Any]
@@ -127,19 +127,19 @@ class OwnAlgorithm(AlgorithmSpec):
     """Whether the spec is a copy stored with results."""
 
 
-ALGORITHMS: dict[str, type[AlgorithmSpec]] = {
-    "on_policy_td": OnPolicyNStep,
-    "off_policy_tabular_td": NStep,
-    "q_learning": QLearningSpec,
-    "linear_q_learning": LinearQLearningSpec,
-    "off_policy_linear_td": LinearNStep,
-    "tdc": TDCSpec,
-    "linear_sa": LinearSASpec,
-    "stochastic_approximation": OwnRule,
+ALGORITHMS: dict[str, type[AlgorithmTable]] = {
+    "on_policy_td": OnPolicyNStepTable,
+    "off_policy_tabular_td": NStepTable,
+    "q_learning": QLearningTable,
+    "linear_q_learning": LinearQLearningTable,
+    "off_policy_linear_td": LinearNStepTable,
+    "tdc": TDCTable,
+    "linear_sa": LinearSATable,
+    "stochastic_approximation": OwnRuleTable,
 }
 
 
-class StudyTable(Table):
+class StudyTable(TableModel):
     """[study]"""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=80)]
@@ -148,7 +148,7 @@ class StudyTable(Table):
     engine: Literal["cpu", "reference", "cuda"] = "cpu"
 
 
-class Record(Table):
+class RecordTable(TableModel):
     """The times to record: every `every` steps, `times`, or `points` points from 0 to T."""
 
     every: Long | None = None
@@ -159,13 +159,13 @@ class Record(Table):
     spacing: Literal["even", "log"] = "even"
 
     @model_validator(mode="after")
-    def _one(self) -> Record:
+    def _one(self) -> RecordTable:
         if sum(given is not None for given in (self.every, self.times, self.points)) != 1:
             raise ValueError("must have exactly one of every, times and points: keep one")
         return self
 
 
-class RunTable(Table):
+class RunTable(TableModel):
     """[run]: mostly the arguments of `fegsam.run` that are not axes."""
 
     num_steps: Long
@@ -177,7 +177,7 @@ class RunTable(Table):
     """The shape of the step sizes over time."""
     tail: SomeTail | None = None
     """Keep the mean over this last fraction of the run."""
-    record: Annotated[Record | None, BeforeValidator(_record)] = None
+    record: Annotated[RecordTable | None, BeforeValidator(_record)] = None
     record_params: bool = False
     sampling: Literal["markov", "iid"] = "markov"
     output_decay: Open | None = None
@@ -189,7 +189,7 @@ class RunTable(Table):
     """Whether all cells run under the same seeds, and so share their paths."""
 
 
-class FigureSpec(Table):
+class FigureTable(TableModel):
     """[[figures]]"""
 
     kind: Literal["error_curves", "speed_up", "tradeoff", "floor"]
@@ -205,7 +205,7 @@ class FigureSpec(Table):
     caption: Text | None = None
 
     @model_validator(mode="after")
-    def _read(self) -> FigureSpec:
+    def _read(self) -> FigureTable:
         """Refuse a key that a figure of this kind does not read."""
         own = {"speed_up": "num_agents", "tradeoff": "sync_period"}.get(self.kind)
         if self.by is not None and own not in (None, self.by):
@@ -222,21 +222,21 @@ class FigureSpec(Table):
         return self
 
 
-class NumAgents(Table):
+class NumAgentsTable(TableModel):
     value: Count
 
 
-class SyncPeriod(Table):
+class SyncPeriodTable(TableModel):
     value: SomeRounds
 
 
-class StepSize(Table):
+class StepSizeTable(TableModel):
     value: Annotated[Positive, either("corollary")]
 
 
-POINT: dict[str, type[Table]] = {
-    "num_agents": NumAgents,
-    "sync_period": SyncPeriod,
-    "step_size": StepSize,
+POINT: dict[str, type[TableModel]] = {
+    "num_agents": NumAgentsTable,
+    "sync_period": SyncPeriodTable,
+    "step_size": StepSizeTable,
 }
 """The axes that every grid has."""

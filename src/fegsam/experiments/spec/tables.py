@@ -30,7 +30,7 @@ except ImportError:
 __all__ = [
     "BeforeValidator",
     "Field",
-    "Table",
+    "TableModel",
     "ValidationError",
     "WrapValidator",
     "canonical",
@@ -104,7 +104,7 @@ Kinds = Annotated[int, Field(ge=1, le=10**6), either("agents")]
 """The number of agent kinds; "agents" gives each agent its own kind."""
 
 
-class Table(BaseModel):
+class TableModel(BaseModel):
     """The base of all tables: no unknown keys, no conversions, no changes, no NaN."""
 
     model_config = ConfigDict(
@@ -123,7 +123,7 @@ def canonical(value: Any) -> Any:
     >>> canonical((1, FileRef("/tmp/a.npz", "rewards", "ab12")))
     [1, {'name': 'rewards', 'sha256': 'ab12'}]
     """
-    if isinstance(value, Table):
+    if isinstance(value, TableModel):
         fields = type(value).model_fields
         return canonical(
             {name: getattr(value, name) for name, field in fields.items() if not field.exclude}

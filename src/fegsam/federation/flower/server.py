@@ -16,7 +16,7 @@ from fegsam.errors import ProblemError
 from fegsam.federation.deployment import load_server
 from fegsam.federation.errors import FederationError
 from fegsam.federation.flower.grid_transport import GridTransport
-from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.server import FederationServer
 from fegsam.federation.protocol.share import load_terms
 from fegsam.federation.results import HISTORY_FILE
 from fegsam.safe_files import whole
@@ -83,5 +83,5 @@ def _run(grid: Grid, directory: Path) -> None:
     side = load_server(Path(os.environ[SERVER]))
     # A node that returns later than this is asked again.
     transport = GridTransport(grid, lifetime=side.rules.round_timeout)
-    outcome = Server(load_terms(side.terms), transport, directory, rules=side.rules).run()
+    outcome = FederationServer(load_terms(side.terms), transport, directory, rules=side.rules).run()
     outcome.history.save(directory / HISTORY_FILE)

@@ -4,10 +4,10 @@ It runs as a program of its own (``python gate.py``, with the standard library a
 flood of connections uses up this process's descriptors and not those of the server. It gets its
 listening sockets and a control socket from the server, and ends when the server does.
 
-A connection is a *stranger* until the server admits it. `Limits` says how much a stranger may send
-and how long it may stay; what it sends must begin like TLS, or the server never sees it. If there
-are too many strangers, in all or from one address, the oldest makes room once it has had its grace;
-a node's handshake takes a fraction of that.
+A connection is a *stranger* until the server admits it. `StrangerLimits` says how much a stranger
+may send and how long it may stay; what it sends must begin like TLS, or the server never sees it.
+If there are too many strangers, in all or from one address, the oldest makes room once it has had
+its grace; a node's handshake takes a fraction of that.
 
 Control messages are lines of JSON: ``["admit", id]`` and ``["close", id]`` from the server,
 ``{"peer": address, "reason": text, "count": n}`` to it, one a second for each address and reason.
@@ -36,7 +36,7 @@ _REPORTED_ADDRESSES = 256
 
 
 @dataclass(frozen=True)
-class Limits:
+class StrangerLimits:
     """What strangers may take."""
 
     first_bytes: int = 64 << 10
@@ -48,10 +48,12 @@ class Limits:
     strangers_per_address: int = 256
 
 
-class Gate:
+class ConnectionGate:
     """Counts connections, and decides which may stay."""
 
-    def __init__(self, backend: str, secure: bool, control: socket.socket, limits: Limits) -> None:
+    def __init__(
+        self, backend: str, secure: bool, control: socket.socket, limits: StrangerLimits
+    ) -> None:
         self.backend, self.secure, self.limits = backend, secure, limits
         self._control = control
         self._known: dict[int, Visitor] = {}
@@ -168,7 +170,7 @@ class _Side(asyncio.Protocol):
 class Visitor(_Side):
     """The peer's end of a connection."""
 
-    def __init__(self, gate: Gate, address: str) -> None:
+    def __init__(self, gate: ConnectionGate, address: str) -> None:
         super().__init__(self)
         self.gate, self.address, self.number, self.admitted = gate, address, 0, False
         loop = asyncio.get_running_loop()
@@ -263,7 +265,7 @@ class Visitor(_Side):
                 asyncio.get_running_loop().call_later(self.gate.limits.grace, side.transport.abort)
 
 
-def _accept(gate: Gate, port: socket.socket) -> None:
+def _accept(gate: ConnectionGate, port: socket.socket) -> None:
     """Let a few connections in; then those that are here have their turn, however many wait."""
     loop = asyncio.get_running_loop()
     for _ in range(_AT_ONCE):
@@ -287,12 +289,12 @@ def _accept(gate: Gate, port: socket.socket) -> None:
 
 
 async def _serve(
-    backend: str, secure: bool, control: int, listening: list[int], limits: Limits
+    backend: str, secure: bool, control: int, listening: list[int], limits: StrangerLimits
 ) -> None:
     loop = asyncio.get_running_loop()
     own = socket.socket(fileno=control)
     own.setblocking(False)
-    gate = Gate(backend, secure, own, limits)
+    gate = ConnectionGate(backend, secure, own, limits)
     for number in listening:
         port = socket.socket(fileno=number)
         port.setblocking(False)
@@ -305,5 +307,5 @@ async def _serve(
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    asyncio.run(_serve(**given | {"limits": Limits(**given["limits"])}))
+    asyncio.run(_serve(**given | {"limits": StrangerLimits(**given["limits"])}))
     os._exit(0)

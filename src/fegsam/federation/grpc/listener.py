@@ -67,10 +67,10 @@ class Listener:
         *,
         secure: bool,
         report: Report,
-        limits: gate.Limits | None = None,
+        limits: gate.StrangerLimits | None = None,
     ) -> None:
         self._sockets, self._secure, self._report = sockets, secure, report
-        self._limits = gate.Limits() if limits is None else limits
+        self._limits = gate.StrangerLimits() if limits is None else limits
         # The name of a Unix socket has at most some 100 characters.
         short = "/tmp" if len(tempfile.gettempdir()) > _LONGEST else None
         self._folder = tempfile.TemporaryDirectory(prefix="fegsam-", dir=short)

@@ -15,7 +15,7 @@ from fegsam.federation.grpc.listener import open_port
 from fegsam.federation.grpc.transport import GrpcTransport, Hall
 from fegsam.federation.interrupts import terminable
 from fegsam.federation.protocol.ledger import Event
-from fegsam.federation.protocol.server import Server
+from fegsam.federation.protocol.server import FederationServer
 from fegsam.federation.protocol.share import load_terms
 from fegsam.federation.results import HISTORY_FILE
 from fegsam.federation.strangers import STRANGERS_FILE, log_stranger
@@ -35,7 +35,7 @@ def run_server(
     on_event: Callable[[Event], None],
 ) -> None:
     """Run a federation's server to its end, and tell the nodes that it has ended."""
-    server = Server(
+    server = FederationServer(
         load_terms(side.terms),
         transport,
         output,

@@ -18,7 +18,7 @@ from fegsam.federation.credentials import Tls, key_id
 from fegsam.federation.errors import FederationError
 from fegsam.federation.grpc import channel
 from fegsam.federation.grpc.channel import METHOD, Pulse
-from fegsam.federation.grpc.gate import Limits
+from fegsam.federation.grpc.gate import StrangerLimits
 from fegsam.federation.grpc.keys import KeyBook
 from fegsam.federation.grpc.listener import Listener
 from fegsam.federation.grpc.peer import Peer
@@ -50,7 +50,7 @@ class Hall:
     agents_of: Callable[[str], int]
     """the number of agents of a node"""
     pulse: Pulse = field(default_factory=Pulse)
-    limits: Limits = field(default_factory=Limits)
+    limits: StrangerLimits = field(default_factory=StrangerLimits)
 
 
 class GrpcTransport:

@@ -36,12 +36,13 @@ from fegsam.federation.protocol.node import Node
 from fegsam.federation.protocol.reach import reach_of
 from fegsam.federation.protocol.round_plan import RoundPlan, check_deployable, check_summable
 from fegsam.federation.protocol.terms import Aggregate, Terms
+from fegsam.fingerprint import content_fingerprint
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method, check_method
 from fegsam.methods.plain import method_to_plain, schedule_to_plain
-from fegsam.methods.schedules import Schedule, SyncPeriod, rounds_of
-from fegsam.prepare import content_fingerprint, prepare
+from fegsam.methods.schedules import StepSchedule, SyncPeriod, rounds_of
+from fegsam.prepare import prepare
 from fegsam.problem.checks import flat_params, integer, positive
 from fegsam.problem.federation import Federation, MarkovNoise
 
@@ -78,7 +79,7 @@ class Experiment:
     present: tuple[int, ...] | None = None
     """the agents whose environments and policies `problem` has; None: all"""
     method: Method = field(default_factory=Method)
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     own_steps: tuple[tuple[int, float], ...] | None = None
     """if `problem` is only a part: the local steps of each present agent in a round and the factor
     of its change, where the method has unequal local steps"""

@@ -10,7 +10,7 @@ from fegsam.errors import ProblemError
 from fegsam.methods.average import ByVisits, Mean
 from fegsam.methods.method import Method
 from fegsam.methods.rounds import Rounds
-from fegsam.methods.schedules import Schedule
+from fegsam.methods.schedules import StepSchedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class RoundPlan:
     rounds: Rounds
     num_steps: int
     step_size: float
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     discount: float | None = None
     """the problem's, for schedules that depend on it"""
 

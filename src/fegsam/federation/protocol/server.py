@@ -67,7 +67,7 @@ class Outcome:
     """the agents whose data was used up before the end"""
 
 
-class Server:
+class FederationServer:
     """The server of one experiment.
 
     Parameters

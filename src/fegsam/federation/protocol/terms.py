@@ -13,7 +13,7 @@ from fegsam.federation.protocol.round_plan import RoundPlan
 from fegsam.history.recorder import Truth
 from fegsam.history.settings import Settings
 from fegsam.methods.method import Method
-from fegsam.methods.schedules import Schedule
+from fegsam.methods.schedules import StepSchedule
 
 Aggregate = Literal["agent", "node"]
 
@@ -34,7 +34,7 @@ class Terms:
     """int64 (N): the kind of each agent, for weights, variates and local steps by kind"""
     num_kinds: int
     method: Method = field(default_factory=Method)
-    schedule: Schedule | None = None
+    schedule: StepSchedule | None = None
     discount: float | None = None
     reach: Reach | None = None
     """what bounds an agent's step; None: nothing is known"""

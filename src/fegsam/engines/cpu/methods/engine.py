@@ -12,7 +12,7 @@ from fegsam.engines.cpu.memory import ProblemArrays, Recording, Seat
 from fegsam.engines.cpu.methods.close import SERVER
 from fegsam.engines.cpu.methods.layout import MethodLayout
 from fegsam.engines.cpu.methods.members import divide
-from fegsam.engines.cpu.methods.memory import MethodCall, StepSizes, TailRange
+from fegsam.engines.cpu.methods.memory import MethodCall, MethodGiven, StepSizes, TailRange
 from fegsam.engines.cpu.methods.observe import make_observe
 from fegsam.engines.cpu.methods.paths import fill_carried
 from fegsam.engines.cpu.methods.rounds import make_advance_method
@@ -45,8 +45,9 @@ class MethodLane(Lane):
         self.layout, self._job = run.layout, run.job
         self._advance, self._observe = run.loops
         job, layout = run.job, run.layout
-        self._problem = ProblemArrays(job.chain, job.agents, job.tables)
-        self._agents, self.shared = layout.agents(), layout.shared()
+        arrays = ProblemArrays(job.chain, job.agents, job.tables)
+        self._given = MethodGiven(layout.constants, arrays, layout.agents())
+        self.shared = layout.shared()
         self._owns = [layout.own() for _ in range(layout.team)]
         self.rows = np.zeros((layout.call_rows, layout.dim))
         self.omegas = np.zeros(layout.call_rows)
@@ -63,7 +64,8 @@ class MethodLane(Lane):
         shared.failed[:] = NEVER
         shared.members.present[:] = 1
         everyone = constants._replace(go_on=np.bool_(True))
-        divide(everyone, self._problem.agents.kinds, self._agents, shared.members)
+        _, arrays, agents = self._given
+        divide(everyone, arrays.agents.kinds, agents, shared.members)
         self._begin_variates(index)
         for own in self._owns:
             own.params[:] = shared.sent
@@ -90,34 +92,39 @@ class MethodLane(Lane):
         shared.clocks[:] = start.memory["clocks"][index] if "clocks" in start.memory else start.time
         if start.states is None:
             first = states[:, 0]
-            first_states(self._problem.chain, seed, 0, len(first), first)
+            first_states(self._given.arrays.chain, seed, 0, len(first), first)
         else:
             states[:, 0] = start.states[index]
         if self.layout.ahead > 1:
-            constants, own = self.layout.constants, self._owns[0]
-            fill_carried(constants, self._problem, shared, own, seed, start.time)
+            constants, arrays, _ = self._given
+            fill_carried(constants, arrays, shared, self._owns[0], seed, start.time)
 
     def call(self, seed: np.uint64, asked: RoundCall, tail: TailRange) -> None:
         """Whole rounds with some synchronisations recorded, or times inside one round."""
-        call = MethodCall(*map(np.int64, (asked.number, asked.time, asked.stop, asked.length)))
-        times, sizes, layout = asked.times, self._step_sizes(call), self.layout
-        recording = Recording(times, self.rows, self.omegas)
-        common = (layout.constants, self._problem, self._agents, self.shared)
+        call = MethodCall(
+            number=np.int64(asked.number),
+            time=np.int64(asked.time),
+            stop=np.int64(asked.stop),
+            length=np.int64(asked.length),
+            sizes=self._step_sizes(asked),
+            tail=tail,
+        )
+        recording = Recording(asked.times, self.rows, self.omegas)
         if asked.inside:
-            seat = Seat(seed, np.int64(0), np.int64(1))
-            own = self._owns[0]
-            self._observe(*common, own, seat, sizes, tail, recording, call, self._scratch)
+            seat, own = Seat(seed, np.int64(0), np.int64(1)), self._owns[0]
+            self._observe(self._given, self.shared, own, seat, recording, call, self._scratch)
             return
-        self.omegas[: len(times)] = 0.0
+        self.omegas[: len(asked.times)] = 0.0
 
         def run_seat(seat: Seat) -> None:
-            self._advance(*common, self._owns[seat.rank], seat, sizes, tail, recording, call)
+            own = self._owns[seat.rank]
+            self._advance(self._given, self.shared, own, seat, recording, call)
 
         self.run_team(seed, run_seat)
 
-    def _step_sizes(self, call: MethodCall) -> StepSizes:
-        end = max(int(call.stop), int(call.time + call.length))
-        sizes = self._job.step_sizes(int(call.time), end)
+    def _step_sizes(self, call: RoundCall) -> StepSizes:
+        end = max(call.stop, call.time + call.length)
+        sizes = self._job.step_sizes(call.time, end)
         known = sizes if self.layout.features.visits else np.zeros(0)
         return StepSizes(np.int64(call.time), sizes, 1.0 / (1.0 - known), -np.log1p(-known))
 

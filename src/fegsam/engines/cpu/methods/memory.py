@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fegsam.engines.cpu.memory import Carried
+from fegsam.engines.cpu.memory import Carried, ProblemArrays
 from fegsam.engines.cpu.sampling import Tile
 
 
@@ -59,6 +59,14 @@ class AgentArrays(NamedTuple):
     """int64 (N): local steps in a round; empty if all make as many as the round has"""
     order: np.ndarray
     """int64 (N): the agents in the order of the blocks"""
+
+
+class MethodGiven(NamedTuple):
+    """What a run is given, and what stays the same to its end."""
+
+    constants: MethodConstants
+    arrays: ProblemArrays
+    agents: AgentArrays
 
 
 class Members(NamedTuple):
@@ -216,6 +224,15 @@ class MethodCall(NamedTuple):
     time: np.int64
     stop: np.int64
     length: np.int64
+    sizes: StepSizes
+    tail: TailRange
+
+
+class LocalRange(NamedTuple):
+    """Local steps begin..end-1 of a round."""
+
+    begin: Any
+    end: Any
 
 
 class Report(NamedTuple):

@@ -8,6 +8,8 @@ is recorded of it.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from fegsam.compilation import compiled
@@ -27,6 +29,14 @@ from fegsam.engines.cpu.methods.steps import StepsNow, make_first_direction, mak
 from fegsam.engines.cpu.tile import agent_path, note_failure
 
 
+class LookRange(NamedTuple):
+    """Local steps begin..end-1 of a round, of which the first `stop` are looked at."""
+
+    begin: Any
+    end: Any
+    stop: Any
+
+
 def make_observe(features, rule, key):
     """A function that records the averages at times inside one round, on one thread."""
     direction = make_first_direction(features, rule, key)
@@ -37,51 +47,35 @@ def make_observe(features, rule, key):
     tail_kept, slot = features.tail, features.tail_slot
 
     @compiled(key=key)
-    def observe(
-        constants, problem, agents, shared, own, seat, sizes, tail, recording, call, scratch
-    ):
+    def observe(given, shared, own, seat, recording, call, scratch):
         """The averages at `recording.times`; with a tail, also their sum up to `call.stop`."""
-        time, length = call.time, call.stop - call.time
-        whole = next_round(sizes, tail, own, call.number, time, call.length)
+        constants, arrays, agents = given
+        time, length, members = call.time, call.stop - call.time, shared.members
+        whole = next_round(call, own, call.number, time)
         if tail_kept:
             for l in range(length):
-                first = max(l + 1, tail.after - time + 1)
+                first = max(l + 1, call.tail.after - time + 1)
                 own.counts[l] = max(length + 1 - first, 0)
         recording.rows[: len(recording.times)] = 0.0
         recording.omegas[: len(recording.times)] = 0.0
         scratch[:] = 0.0
         if partial:
-            draw_members(
-                constants, problem.agents.kinds, agents, shared.members, seat.seed, call.number
-            )
+            draw_members(constants, arrays.agents.kinds, agents, members, seat.seed, call.number)
         if first_step:
             cells = CellRange(0, shared.average.shape[0])
-            run_first(constants, problem, agents, shared, own, seat, whole, cells)
+            run_first(given, shared, own, seat, whole, cells)
             close_first(constants, shared, own, seat, cells)
-        members = shared.members
         listed = members.starts[members.counts[BLOCKS]]
         for first in range(0, listed, constants.tile):
             count = min(constants.tile, listed - first)
-            enter_tile(constants, problem, shared, own, time, first, count)
+            enter_tile(constants, arrays, shared, own, time, first, count)
             for begin in range(0, length, constants.span):
-                end = min(begin + constants.span, length)
-                draw_tile(constants, problem, shared, own, seat.seed, count, begin, end - begin)
+                steps = LookRange(begin, min(begin + constants.span, length), length)
+                many = steps.end - begin
+                draw_tile(constants, arrays, shared, own, seat.seed, count, begin, many)
                 for a in range(count):
                     if members.present[own.ids[a]]:
-                        look_at(
-                            constants,
-                            problem,
-                            agents,
-                            shared,
-                            own,
-                            whole,
-                            recording,
-                            a,
-                            begin,
-                            end,
-                            length,
-                            scratch,
-                        )
+                        look_at(given, shared, own, whole, recording, a, steps, scratch)
         weight = present_weight(members)
         settle_rows(shared, recording, weight)
         if tail_kept:
@@ -111,19 +105,16 @@ def _make_look_at(features, rule, direction, key):
     begin_agent = make_begin_agent(features, direction, key)
     own_variates, by_kind = features.variates == "agent", features.variates == "kind"
     shifted = features.form == "cell" and features.variates != ""
-    cell, first_step = features.form == "cell", features.first_step
+    forget = _make_forget(features, key)
     tail_kept, slot = features.tail, features.tail_slot
 
     @compiled(key=key)
-    def look_at(
-        constants, problem, agents, shared, own, part, recording, a, begin, end, stop, scratch
-    ):
-        """Local steps begin..end-1 of the tile's agent `a`, and its parameters at record points."""
-        agent, tables, times = own.ids[a], problem.tables, recording.times
-        length, path = (
-            local_length(agents, part, agent),
-            agent_path(problem.agents, own.tile, agent),
-        )
+    def look_at(given, shared, own, part, recording, a, wanted, scratch):
+        """The `wanted` local steps of the tile's agent `a`, and its parameters at record points."""
+        constants, arrays, agents = given
+        begin, end, stop = wanted
+        agent, tables, times = own.ids[a], arrays.tables, recording.times
+        length, path = local_length(agents, part, agent), agent_path(arrays.agents, own.tile, agent)
         start = np.uint64(a * own.tile.states.shape[1])
         stride = np.uint64(constants.window + 1) if constants.iid else np.uint64(1)
         weight, passed, done, finite = agents.weights[agent], 0.0, begin, True
@@ -133,7 +124,7 @@ def _make_look_at(features, rule, direction, key):
             begin_agent(shared, own, path, tables, start, agent, weight, scratch)
         correction = own.correction
         if by_kind:
-            correction = shared.variates.corrections[problem.agents.kinds[agent]]
+            correction = shared.variates.corrections[arrays.agents.kinds[agent]]
         for j in range(len(times) + 1):
             point = times[j] - part.time if j < len(times) else end
             goal = max(min(point, end, length), done)
@@ -157,17 +148,28 @@ def _make_look_at(features, rule, direction, key):
                     recording.rows[j], own.params, correction, shared.sent, moved, weight
                 )
         if end == stop or not finite:
-            own.num_touched[0] = 0
-            copy(own.params, shared.sent)
-            if cell and own_variates:
-                if first_step:
-                    own.correction[own.log[0]] = shared.variates.mean[own.log[0]]
-                else:
-                    for e in range(shared.variates.cells.shape[1]):
-                        c = shared.variates.cells[agent, e]
-                        own.correction[c] = shared.variates.mean[c]
+            forget(shared, own, agent)
 
     return look_at
+
+
+def _make_forget(features, key):
+    """A function that restores the thread's memory after an agent."""
+    restores = features.form == "cell" and features.variates == "agent"
+    first_step = features.first_step
+
+    @compiled(key=key)
+    def forget(shared, own, agent):
+        own.num_touched[0] = 0
+        copy(own.params, shared.sent)
+        if restores and first_step:
+            own.correction[own.log[0]] = shared.variates.mean[own.log[0]]
+        elif restores:
+            for e in range(shared.variates.cells.shape[1]):
+                c = shared.variates.cells[agent, e]
+                own.correction[c] = shared.variates.mean[c]
+
+    return forget
 
 
 @compiled

@@ -25,9 +25,9 @@ _LANES = np.uint64(LANES)
 
 
 @compiled
-def enter_tile(constants, problem, shared, own, time, first, count):
+def enter_tile(constants, arrays, shared, own, time, first, count):
     """Note the agents of the tile that begins at member `first`, their clocks and their tables."""
-    tile, agents, chain = own.tile, problem.agents, problem.chain
+    tile, agents, chain = own.tile, arrays.agents, arrays.chain
     for a in range(count):
         agent = shared.members.agents[first + a]
         kind = agents.kinds[agent]
@@ -38,10 +38,10 @@ def enter_tile(constants, problem, shared, own, time, first, count):
 
 
 @compiled
-def draw_tile(constants, problem, shared, own, seed, count, begin, steps):
+def draw_tile(constants, arrays, shared, own, seed, count, begin, steps):
     """Paths of local steps begin..begin+steps-1; a later piece continues the one before it."""
     if constants.iid:
-        draw_windows_of(own, problem, seed, count, begin, steps, constants.window)
+        draw_windows_of(own, arrays, seed, count, begin, steps, constants.window)
         return
     states, actions, carried = own.tile.states, own.tile.actions, shared.carried
     for a in range(count):
@@ -55,9 +55,9 @@ def draw_tile(constants, problem, shared, own, seed, count, begin, steps):
     if constants.consecutive:
         time = int(own.clocks[0]) + begin
         draw = Draw(seed, own.ids[0], count, time, steps)
-        extend(own.tile, problem.chain, draw, constants.ahead)
+        extend(own.tile, arrays.chain, draw, constants.ahead)
     else:
-        extend_rows(own, problem.chain, seed, count, begin, steps, constants.ahead)
+        extend_rows(own, arrays.chain, seed, count, begin, steps, constants.ahead)
 
 
 @compiled
@@ -117,12 +117,12 @@ def make_words_of(own, seed, count, offset, num_pairs):
 
 
 @compiled
-def draw_windows_of(own, problem, seed, count, begin, steps, window):
+def draw_windows_of(own, arrays, seed, count, begin, steps, window):
     """One window from the stationary distribution for each step, one after the other in the row."""
-    tile, chain = own.tile, problem.chain
+    tile, chain = own.tile, arrays.chain
     for a in range(count):
         agent = np.uint64(own.ids[a])
-        start = np.uint64(problem.agents.kinds[own.ids[a]]) * chain.num_states
+        start = np.uint64(arrays.agents.kinds[own.ids[a]]) * chain.num_states
         for k in range(steps):
             at = own.clocks[a] + np.uint64(begin + k)
             word, _ = words(seed, agent, at, IID)
@@ -153,13 +153,13 @@ def carry_agent(constants, shared, own, a, steps):
 
 
 @compiled
-def fill_carried(constants, problem, shared, own, seed, time):
+def fill_carried(constants, arrays, shared, own, seed, time):
     """The rest of every agent's window, behind the state that it carries."""
     for first in range(0, constants.num_agents, constants.tile):
         count = min(constants.tile, constants.num_agents - first)
-        enter_tile(constants, problem, shared, own, time, first, count)
+        enter_tile(constants, arrays, shared, own, time, first, count)
         for a in range(count):
             own.tile.states[a, 0] = shared.carried.states[own.ids[a], 0]
-        extend_rows(own, problem.chain, seed, count, 0, constants.ahead - 1, 1)
+        extend_rows(own, arrays.chain, seed, count, 0, constants.ahead - 1, 1)
         for a in range(count):
             carry_agent(constants, shared, own, a, 0)

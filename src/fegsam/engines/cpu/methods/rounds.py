@@ -12,7 +12,7 @@ from fegsam.engines.cpu.memory import CellRange
 from fegsam.engines.cpu.methods.close import make_close, make_close_first_step
 from fegsam.engines.cpu.methods.finish import SAFE_LOG, make_begin_agent, make_finish, touch
 from fegsam.engines.cpu.methods.members import BLOCKS, draw_members
-from fegsam.engines.cpu.methods.memory import MethodRound, Report
+from fegsam.engines.cpu.methods.memory import LocalRange, MethodRound, Report
 from fegsam.engines.cpu.methods.paths import carry_agent, draw_tile, enter_tile
 from fegsam.engines.cpu.methods.steps import StepsNow, make_first_direction, make_method_steps
 from fegsam.engines.cpu.methods.sums import list_touched, reduce_wave
@@ -29,26 +29,26 @@ def make_advance_method(features, rule, key):
     partial, first_step = features.partial, features.variates != "" and features.first_step
 
     @compiled(key=key)
-    def advance_method(constants, problem, agents, shared, own, seat, sizes, tail, recording, call):
+    def advance_method(given, shared, own, seat, recording, call):
         """Run whole rounds and record at synchronisations; all threads call it together."""
+        constants, arrays, agents = given
         dim, row, time, number = shared.average.shape[0], 0, call.time, call.number
         low, high = dim * seat.rank // seat.team, dim * (seat.rank + 1) // seat.team
         cells = CellRange(low, high)
         while time < call.stop and shared.sync[ABORT] == 0:
-            part = next_round(sizes, tail, own, number, time, call.length)
+            part = next_round(call, own, number, time)
             if partial:
                 if seat.rank == 0:
-                    draw_members(
-                        constants, problem.agents.kinds, agents, shared.members, seat.seed, number
-                    )
+                    kinds = arrays.agents.kinds
+                    draw_members(constants, kinds, agents, shared.members, seat.seed, number)
                 barrier(shared.sync, seat.team)
             if first_step:
-                run_first(constants, problem, agents, shared, own, seat, part, cells)
+                run_first(given, shared, own, seat, part, cells)
                 close_first(constants, shared, own, seat, cells)
-            run_blocks(constants, problem, agents, shared, own, seat, part, cells)
+            run_blocks(given, shared, own, seat, part, cells)
             if any_failed(shared.failed):
                 return
-            close(constants, shared, own, seat, part, tail, cells)
+            close(constants, shared, own, seat, part, call.tail, cells)
             time += call.length
             number += 1
             if row < len(recording.times) and recording.times[row] == time:
@@ -63,7 +63,9 @@ def make_advance_method(features, rule, key):
 
 
 @compiled(inline="always")
-def next_round(sizes, tail, own, number, time, length):
+def next_round(call, own, number, time):
+    """The round of a call that begins at `time`."""
+    sizes, length = call.sizes, call.length
     first = time - sizes.first
     now = sizes.sizes[first : first + length]
     growth, logs = sizes.growth[first : first + length], sizes.logs[first : first + length]
@@ -73,7 +75,7 @@ def next_round(sizes, tail, own, number, time, length):
     for l in range(len(logs)):
         log += logs[l]
     if own.counts.shape[0] > 0:
-        count_steps(tail, own.counts, time, length)
+        count_steps(call.tail, own.counts, time, length)
     return MethodRound(number, time, length, now, growth, logs, passed, log < SAFE_LOG, own.counts)
 
 
@@ -89,13 +91,14 @@ def make_run_waves(run, key):
     """A function that runs all blocks, in waves, each followed by a reduction."""
 
     @compiled(key=key, inline="always")
-    def run_waves(constants, problem, agents, shared, own, seat, part, cells):
+    def run_waves(given, shared, own, seat, part, cells):
+        constants = given.constants
         num_blocks = shared.members.counts[BLOCKS]
         for first in range(0, num_blocks, constants.wave):
             blocks = min(constants.wave, num_blocks - first)
             b = next_block(shared.sync, seat.team, -1)
             while b < blocks and shared.sync[ABORT] == 0:
-                run(constants, problem, agents, shared, own, seat, part, first, b)
+                run(given, shared, own, seat, part, first, b)
                 b = next_block(shared.sync, seat.team, b)
             barrier(shared.sync, seat.team)
             reduce_wave(constants, shared, part, first, blocks, cells)
@@ -116,8 +119,9 @@ def local_length(agents, part, agent):
 
 def make_first_block(direction, key):
     @compiled(key=key, inline="always")
-    def first_block(constants, problem, agents, shared, own, seat, part, wave_first, b):
+    def first_block(given, shared, own, seat, part, wave_first, b):
         """What the rule says at each agent's first window of the round."""
+        constants, arrays, agents = given
         members, block = shared.members, wave_first + b
         sums = own.sums if constants.listed else shared.sums.dense[b]
         if not constants.listed:
@@ -125,14 +129,14 @@ def make_first_block(direction, key):
         pitch, last = own.tile.states.shape[1], members.starts[block + 1]
         for first in range(members.starts[block], last, constants.tile):
             count = min(constants.tile, last - first)
-            enter_tile(constants, problem, shared, own, part.time, first, count)
-            draw_tile(constants, problem, shared, own, seat.seed, count, 0, 1)
+            enter_tile(constants, arrays, shared, own, part.time, first, count)
+            draw_tile(constants, arrays, shared, own, seat.seed, count, 0, 1)
             for a in range(count):
                 agent = own.ids[a]
                 if members.present[agent]:
-                    path = agent_path(problem.agents, own.tile, agent)
+                    path = agent_path(arrays.agents, own.tile, agent)
                     at, weight = np.uint64(a * pitch), agents.weights[agent]
-                    direction(own, path, problem.tables, at, weight, sums[0])
+                    direction(own, path, arrays.tables, at, weight, sums[0])
                     if own.log.shape[0] > 0:
                         touch(own, own.log[0])
         if constants.listed:
@@ -146,8 +150,9 @@ def _make_run_blocks(features, rule, direction, key):
     own_clocks, unequal, partial = features.own_clocks, features.unequal, features.partial
 
     @compiled(key=key, inline="always")
-    def run_block(constants, problem, agents, shared, own, seat, part, wave_first, b):
+    def run_block(given, shared, own, seat, part, wave_first, b):
         """All agents of a block, tile by tile."""
+        constants, arrays, agents = given
         members, block = shared.members, wave_first + b
         sums = own.sums if constants.listed else shared.sums.dense[b]
         if not constants.listed:
@@ -155,17 +160,15 @@ def _make_run_blocks(features, rule, direction, key):
         last = members.starts[block + 1]
         for first in range(members.starts[block], last, constants.tile):
             count = min(constants.tile, last - first)
-            enter_tile(constants, problem, shared, own, part.time, first, count)
+            enter_tile(constants, arrays, shared, own, part.time, first, count)
             for begin in range(0, part.length, constants.span):
                 end = min(begin + constants.span, part.length)
-                draw_tile(constants, problem, shared, own, seat.seed, count, begin, end - begin)
+                draw_tile(constants, arrays, shared, own, seat.seed, count, begin, end - begin)
                 for a in range(count):
                     if partial and not members.present[own.ids[a]]:
                         continue
-                    run_agent(
-                        constants, problem, agents, shared, own, seat, part, a, begin, end, sums
-                    )
-                carry_tile(constants, agents, shared, own, part, count, begin, end, unequal)
+                    run_agent(given, shared, own, seat, part, a, LocalRange(begin, end), sums)
+                carry_tile(given, shared, own, part, count, LocalRange(begin, end), unequal)
             if own_clocks:
                 for a in range(count):
                     shared.clocks[own.ids[a]] += local_length(agents, part, own.ids[a])
@@ -177,12 +180,12 @@ def _make_run_blocks(features, rule, direction, key):
 
 
 @compiled
-def carry_tile(constants, agents, shared, own, part, count, begin, end, unequal):
-    """Keep the windows of the agents that have made their last step of the round."""
+def carry_tile(given, shared, own, part, count, made, unequal):
+    """Keep the windows of the agents whose last step of the round is among those just `made`."""
     for a in range(count):
-        length = local_length(agents, part, own.ids[a]) if unequal else part.length
-        if begin < length <= end:
-            carry_agent(constants, shared, own, a, length - begin)
+        length = local_length(given.agents, part, own.ids[a]) if unequal else part.length
+        if made.begin < length <= made.end:
+            carry_agent(given.constants, shared, own, a, length - made.begin)
 
 
 def _make_run_agent(features, rule, direction, key):
@@ -192,13 +195,15 @@ def _make_run_agent(features, rule, direction, key):
     unequal = features.unequal
 
     @compiled(key=key, inline="always")
-    def run_agent(constants, problem, agents, shared, own, seat, part, a, begin, end, sums):
-        """Local steps begin..end-1 of the tile's agent `a`, or up to its own number of them."""
-        agent, tables = own.ids[a], problem.tables
+    def run_agent(given, shared, own, seat, part, a, wanted, sums):
+        """The `wanted` local steps of the tile's agent `a`, or up to its own number of them."""
+        constants, arrays, agents = given
+        begin, end = wanted
+        agent, tables = own.ids[a], arrays.tables
         length = local_length(agents, part, agent) if unequal else part.length
         if unequal and begin >= length:
             return
-        path = agent_path(problem.agents, own.tile, agent)
+        path = agent_path(arrays.agents, own.tile, agent)
         at = np.uint64(a * own.tile.states.shape[1])
         stride = np.uint64(constants.window + 1) if constants.iid else np.uint64(1)
         weight, factor, passed = agents.weights[agent], agents.factors[agent], 0.0
@@ -208,7 +213,7 @@ def _make_run_agent(features, rule, direction, key):
             begin_agent(shared, own, path, tables, at, agent, weight, sums)
         correction = own.correction
         if by_kind:
-            correction = shared.variates.corrections[problem.agents.kinds[agent]]
+            correction = shared.variates.corrections[arrays.agents.kinds[agent]]
         now = StepsNow(begin, min(end, length), at, stride, passed, weight, weight * factor)
         made = steps(own, correction, path, tables, part.sizes, part.counts, now, sums)
         if made < now.end - begin:

@@ -14,7 +14,7 @@ from fegsam.engines.cuda.agents import identify, report_failure
 from fegsam.engines.cuda.memory import StepSpan
 from fegsam.engines.cuda.methods.cells import make_cells
 from fegsam.engines.cuda.methods.draw import key_of_agent
-from fegsam.engines.cuda.methods.report import Report, make_agent_round
+from fegsam.engines.cuda.methods.report import GpuReport, make_agent_round
 from fegsam.engines.cuda.methods.steps import make_direction, make_method_step, make_no_step
 from fegsam.engines.cuda.methods.views import make_view_agent
 from fegsam.engines.cuda.walk import make_walk
@@ -70,14 +70,15 @@ def make_run_agents(spec, features, rule, windows):
     clock_of, own_clocks = make_clock(features), features.own_clocks
     _, load, store = windows
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     @cuda.jit(device=True)
-    def run_agents(launch, constants, problem, own, course, memory, place, thread, scratch, r):
+    def run_agents(launch, constants, arrays, own, course, memory, place, thread, scratch, r):
         window, seed = scratch.window, thread.seed_index
         for agent in range(thread.member, launch.num_agents, launch.blocks * launch.lanes):
             present = takes_part(launch, memory, seed, agent, r)
             if partial and not (present or constants.go_on):
                 continue
-            identity = identify(problem.agents, memory.seeds[seed], agent)
+            identity = identify(arrays.agents, memory.seeds[seed], agent)
             length = local_length(launch, own, agent)
             clock, time = (
                 clock_of(launch, memory, seed, agent, r),
@@ -91,17 +92,17 @@ def make_run_agents(spec, features, rule, windows):
             load(memory, seed, agent, HALF, window)
             if present:
                 begin(launch, memory, view, seed, agent)
-                made = walk(launch, problem, memory, view, window, identity, span) - clock
+                made = walk(launch, arrays, memory, view, window, identity, span) - clock
                 leave(launch, memory, view, seed, agent)
                 if made < length:
                     report_failure(launch, memory, seed, agent, time + made + 1)
                     discard(launch, view, made + 1)
                 else:
                     number, area = launch.number + r, course.areas[r]
-                    ended = Report(seed, agent, own.factors[agent], length, number, area)
+                    ended = GpuReport(seed, agent, own.factors[agent], length, number, area)
                     report(launch, constants, memory, view, ended)
             elif skips:
-                skip(launch, problem, memory, view, window, identity, span)
+                skip(launch, arrays, memory, view, window, identity, span)
             store(memory, seed, agent, HALF, window)
             if own_clocks:
                 memory.clocks[seed, agent] = clock + length
@@ -117,12 +118,13 @@ def make_run_first(spec, features, rule, windows):
     takes_part, clock_of = make_takes_part(features), make_clock(features)
     load = windows.load
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     @cuda.jit(device=True)
-    def run_first(launch, problem, own, course, memory, place, thread, scratch, r):
+    def run_first(launch, arrays, own, course, memory, place, thread, scratch, r):
         window, seed = scratch.window, thread.seed_index
         for agent in range(thread.member, launch.num_agents, launch.blocks * launch.lanes):
             if takes_part(launch, memory, seed, agent, r):
-                identity = identify(problem.agents, memory.seeds[seed], agent)
+                identity = identify(arrays.agents, memory.seeds[seed], agent)
                 clock, weight = clock_of(launch, memory, seed, agent, r), own.weights[agent]
                 view = view_agent(
                     launch, place, memory, course, thread, scratch, identity.kind, weight, r
@@ -130,6 +132,6 @@ def make_run_first(spec, features, rule, windows):
                 load(memory, seed, agent, HALF, window)
                 begin(launch, memory, view, seed, agent)
                 span = StepSpan(clock, clock + 1, clock, 0)
-                walk(launch, problem, memory, view, window, identity, span)
+                walk(launch, arrays, memory, view, window, identity, span)
 
     return run_first

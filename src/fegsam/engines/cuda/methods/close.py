@@ -169,6 +169,7 @@ def _make_change(features):
     """The round's change D at one cell."""
     partial, slots = features.partial, features.slots
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     def by_visits(launch, constants, course, memory, seed, r, weight, sums, c):
         others = np.float64(launch.num_agents)
         if partial and not constants.over_all:
@@ -181,6 +182,7 @@ def _make_change(features):
         below += math.ldexp(others, -low)
         return math.ldexp(above / below, high - low) if above != 0.0 else 0.0
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     def by_weights(launch, constants, course, memory, seed, r, weight, sums, c):
         if not partial:
             return sums.change

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from fegsam.engines.cuda.methods.memory import Course
+from fegsam.engines.cuda.methods.memory import LaunchCourse
 from fegsam.engines.job import Job
 from fegsam.engines.method_schedule import RoundCall
 
 
-def make_course(job: Job, call: RoundCall, real: Any, visits: bool) -> Course:
+def make_course(job: Job, call: RoundCall, real: Any, visits: bool) -> LaunchCourse:
     """The course of a call, on the GPU."""
     settings, length = job.settings, call.length
     rounds = 1 if call.inside else (call.stop - call.time) // length
@@ -23,12 +23,12 @@ def make_course(job: Job, call: RoundCall, real: Any, visits: bool) -> Course:
         counts, tails = _tail(job, call, rounds)
     logs = -np.log1p(-sizes) if visits else np.zeros_like(sizes)
     passed = np.concatenate([np.zeros((rounds, 1)), np.cumsum(sizes, axis=1)], axis=1)
-    rows, cuts = np.full(rounds, -1), np.zeros(1, np.int64)
+    rows, points = np.full(rounds, -1), np.zeros(1, np.int64)
     if call.inside:
-        cuts = call.times - call.time
+        points = call.times - call.time
     else:
         rows[(call.times - call.time) // length - 1] = np.arange(len(call.times))
-    course = Course(
+    course = LaunchCourse(
         sizes=_padded(sizes).astype(real),
         passed=passed.ravel().astype(real),
         logs=_padded(logs),
@@ -37,9 +37,9 @@ def make_course(job: Job, call: RoundCall, real: Any, visits: bool) -> Course:
         tail_areas=(sizes * counts).sum(axis=1),
         rows=rows,
         tails=tails,
-        cuts=cuts,
+        points=points,
     )
-    return Course(*map(cuda.to_device, course))
+    return LaunchCourse(*map(cuda.to_device, course))
 
 
 def _tail(job: Job, call: RoundCall, rounds: int) -> tuple[np.ndarray, np.ndarray]:

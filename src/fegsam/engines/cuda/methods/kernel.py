@@ -68,11 +68,12 @@ def make_first_steps(spec, features, rule, windows):
     )
     barrier = make_last_barrier(spec.together)
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     @cuda.jit(device=True)
-    def first_steps(launch, problem, own, course, memory, place, thread, scratch, r, alive):
+    def first_steps(launch, arrays, own, course, memory, place, thread, scratch, r, alive):
         if wanted:
             if alive:
-                run_first(launch, problem, own, course, memory, place, thread, scratch, r)
+                run_first(launch, arrays, own, course, memory, place, thread, scratch, r)
             barrier()
             if alive:
                 close_first(launch, own, memory, thread, r)
@@ -88,17 +89,18 @@ def make_advance(spec, features, rule, fix_problem, windows):
     barrier, scratch_of = make_last_barrier(spec.together), make_scratch(spec, windows)
     clear = make_clear(spec)
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     def advance(launch, constants, given_chain, agents, given_tables, own, course, memory, place):
-        problem = fix_problem(given_chain, agents, given_tables)
+        arrays = fix_problem(given_chain, agents, given_tables)
         thread, scratch = locate(launch), scratch_of()
         clear(launch, place, memory, thread, scratch)
         seed = thread.seed_index
         alive = thread.present and memory.failed[seed] == NOT_FAILED
         for r in range(launch.rounds):
-            first_steps(launch, problem, own, course, memory, place, thread, scratch, r, alive)
+            first_steps(launch, arrays, own, course, memory, place, thread, scratch, r, alive)
             if alive:
                 run_agents(
-                    launch, constants, problem, own, course, memory, place, thread, scratch, r
+                    launch, constants, arrays, own, course, memory, place, thread, scratch, r
                 )
             barrier()
             # Agents fail before this barrier and the server after it, so that all threads of a
@@ -122,14 +124,15 @@ def make_observe(spec, features, rule, fix_problem, windows):
     barrier, scratch_of = make_last_barrier(spec.together), make_scratch(spec, windows)
     clear = make_clear(spec)
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     def observe(launch, constants, given_chain, agents, given_tables, own, course, memory, place):
-        problem = fix_problem(given_chain, agents, given_tables)
+        arrays = fix_problem(given_chain, agents, given_tables)
         thread, scratch = locate(launch), scratch_of()
         clear(launch, place, memory, thread, scratch)
         alive = thread.present and memory.failed[thread.seed_index] == NOT_FAILED
-        first_steps(launch, problem, own, course, memory, place, thread, scratch, 0, alive)
+        first_steps(launch, arrays, own, course, memory, place, thread, scratch, 0, alive)
         if alive:
-            look_at(launch, problem, own, course, memory, place, thread, scratch)
+            look_at(launch, arrays, own, course, memory, place, thread, scratch)
         barrier()
         if alive:
             settle(launch, own, course, memory, thread)

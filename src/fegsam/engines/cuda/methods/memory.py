@@ -34,7 +34,7 @@ class MethodLaunch(NamedTuple):
     """the number of these averages"""
 
 
-class MethodConstants(NamedTuple):
+class GpuMethodConstants(NamedTuple):
     """The constants of a method."""
 
     num_drawn: Any
@@ -55,7 +55,7 @@ class MethodConstants(NamedTuple):
     """cells that an agent reports"""
 
 
-class AgentArrays(NamedTuple):
+class GpuAgentArrays(NamedTuple):
     """What belongs to each agent, and the weights of the kinds."""
 
     weights: Any
@@ -68,7 +68,7 @@ class AgentArrays(NamedTuple):
     """float64 (rows): the weight of all agents of each row of the sums"""
 
 
-class Course(NamedTuple):
+class LaunchCourse(NamedTuple):
     """The steps and rounds of a launch. Entry ``r * (K + 1) + l`` belongs to step l of round r."""
 
     sizes: Any
@@ -87,7 +87,7 @@ class Course(NamedTuple):
     """int64 (rounds): where the average after the round is recorded, or -1"""
     tails: Any
     """float64 (rounds): 1 where the average after the round belongs to the tail, else 0"""
-    cuts: Any
+    points: Any
     """int64 (points): local steps after which averages inside the round are recorded"""
 
 
@@ -206,7 +206,7 @@ class MethodView(NamedTuple):
     out: Any
     log: CellLog
     """its entries are numbered by local steps"""
-    course: Course
+    course: LaunchCourse
     at: Any
     """the round's first entry of the course"""
     weight: Any

@@ -42,14 +42,14 @@ def make_look_at(spec, features, rule, windows):
     load = windows.load
 
     @cuda.jit(device=True)
-    def look_at(launch, problem, own, course, memory, place, thread, scratch):
+    def look_at(launch, arrays, own, course, memory, place, thread, scratch):
         window, seed = scratch.window, thread.seed_index
         for j in range(launch.points):
             memory.squares[j, thread.at] = 0.0
         for agent in range(thread.member, launch.num_agents, launch.blocks * launch.lanes):
             if not takes_part(launch, memory, seed, agent, 0):
                 continue
-            identity = identify(problem.agents, memory.seeds[seed], agent)
+            identity = identify(arrays.agents, memory.seeds[seed], agent)
             length, clock = (
                 min(local_length(launch, own, agent), launch.steps),
                 clock_of(launch, memory, seed, agent, 0),
@@ -62,10 +62,10 @@ def make_look_at(spec, features, rule, windows):
             begin(launch, memory, view, seed, agent)
             made, finite = np.int64(0), True
             for j in range(launch.points):
-                goal = min(course.cuts[j], length)
+                goal = min(course.points[j], length)
                 if finite and goal > made:
                     span = StepSpan(clock + made, clock + goal, clock, 0)
-                    reached = walk(launch, problem, memory, view, window, identity, span) - clock
+                    reached = walk(launch, arrays, memory, view, window, identity, span) - clock
                     finite, made = reached == goal, reached
                     if not finite:
                         report_failure(launch, memory, seed, agent, launch.begin + made + 1)

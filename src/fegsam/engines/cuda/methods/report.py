@@ -24,7 +24,7 @@ NUMERATOR, DENOMINATOR = 0, 1
 _LOG_TWO = math.log(2.0)
 
 
-class Report(NamedTuple):
+class GpuReport(NamedTuple):
     """What the end of an agent's round needs to know."""
 
     seed_index: Any
@@ -39,7 +39,7 @@ class Report(NamedTuple):
     """the sum of the round's step sizes"""
 
 
-class AgentRound(NamedTuple):
+class AgentFunctions(NamedTuple):
     """Device functions around an agent's steps."""
 
     begin: Any
@@ -59,7 +59,9 @@ def make_agent_round(spec, features, cells):
     else:
         report, discard = _make_whole_report(features), _keep_whole
     begin, leave = _around(spec, features)
-    return AgentRound(*(cuda.jit(device=True)(each) for each in (begin, leave, report, discard)))
+    return AgentFunctions(
+        *(cuda.jit(device=True)(each) for each in (begin, leave, report, discard))
+    )
 
 
 def _around(spec, features):

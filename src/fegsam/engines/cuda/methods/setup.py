@@ -15,7 +15,7 @@ from fegsam.engines.cuda.kernel import compile_kernel
 from fegsam.engines.cuda.methods.draw import make_begin_server, make_begin_windows, make_draw
 from fegsam.engines.cuda.methods.kernel import make_advance, make_observe
 from fegsam.engines.cuda.methods.layout import MethodGpuLayout, MethodShape
-from fegsam.engines.cuda.methods.memory import AgentArrays, MethodConstants
+from fegsam.engines.cuda.methods.memory import GpuAgentArrays, GpuMethodConstants
 from fegsam.engines.cuda.rule import make_fix_problem
 from fegsam.engines.cuda.specialization import Specialization
 from fegsam.engines.job import Job
@@ -24,7 +24,7 @@ from fegsam.methods.aggregate import Aggregator
 from fegsam.methods.rounding import Rounding, SomeCells
 
 
-def method_constants(job: Job) -> MethodConstants:
+def method_constants(job: Job) -> GpuMethodConstants:
     participation, server, rounding = (
         job.method.participation,
         job.method.server,
@@ -35,7 +35,7 @@ def method_constants(job: Job) -> MethodConstants:
         count = participation.agents
     elif participation is not None:
         threshold = word_threshold(participation)
-    return MethodConstants(
+    return GpuMethodConstants(
         num_drawn=np.int64(count),
         threshold=threshold,
         go_on=np.bool_(participation is not None and participation.others == "go_on"),
@@ -48,18 +48,18 @@ def method_constants(job: Job) -> MethodConstants:
     )
 
 
-def upload_agents(job: Job, rows: int) -> AgentArrays:
+def upload_agents(job: Job, rows: int) -> GpuAgentArrays:
     """What belongs to each agent, on the GPU."""
     kinds, local = job.agents.kinds.astype(np.int64), job.method.local_steps
     weights = Aggregator(job.method, kinds, len(job.agents.mdps)).weights
     ones = np.ones(len(kinds))
-    arrays = AgentArrays(
+    arrays = GpuAgentArrays(
         weights=weights,
         factors=ones if local is None else local.factors(kinds),
         lengths=np.zeros(1, np.int64) if local is None else local.of_agents(kinds),
         shares=np.bincount(kinds, weights, rows) if rows > 1 else np.array([weights.sum()]),
     )
-    return AgentArrays(*map(cuda.to_device, arrays))
+    return GpuAgentArrays(*map(cuda.to_device, arrays))
 
 
 class MethodKernels:

@@ -157,6 +157,7 @@ def make_view_agent(spec, features):
     view_correction = make_view_correction(spec, features)
     by_kind, slots = features.variates == "kind", features.slots
 
+    # More than 8 arguments: only a GPU can time what a group would cost here.
     @inlined
     def view_agent(launch, place, memory, course, thread, scratch, kind, weight, r):
         seed, rows = thread.seed_index, memory.corrections.shape[1]
