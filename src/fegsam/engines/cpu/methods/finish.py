@@ -83,19 +83,28 @@ def _make_cell_finish(features):
             add_rounded_cells(constants, shared, own, report, sums)
         elif rounding == "cells":
             add_some_cells(constants, shared, own, report, sums)
+            restore(params, sent, log, report.length)
         elif rounding == "dither":
             add_dithered(constants, shared, own, report, sums)
+            restore(params, sent, log, report.length)
         elif own_variates and not first_step:
             keep_cells(shared, own, report)
+        else:
+            restore(params, sent, log, report.length)
         if own_variates and first_step:
             own.correction[log[0]] = shared.variates.mean[log[0]]
-        e = ZERO
-        for _ in range(report.length):
-            c = log[e]
-            params[c] = sent[c]
-            e += ONE
 
     return cell_finish
+
+
+@compiled(forceinline=True)
+def restore(params, sent, log, length):
+    """Undo an agent's steps, from the cells in its log."""
+    e = ZERO
+    for _ in range(length):
+        c = log[e]
+        params[c] = sent[c]
+        e += ONE
 
 
 def _make_whole_finish(features):
@@ -122,7 +131,7 @@ def _make_whole_finish(features):
     return whole_finish
 
 
-@compiled
+@compiled(forceinline=True)
 def keep_cells(shared, own, report):
     """The agent's new variates: its changes over the sum of the step sizes, cell by cell."""
     cells, values = shared.variates.cells[report.agent], shared.variates.values[report.agent]
@@ -142,28 +151,33 @@ def keep_cells(shared, own, report):
         values[e] = 0.0
 
 
-@compiled
+@compiled(forceinline=True)
 def add_by_visits(shared, own, report, sums):
-    """Add the agent's change at each visited cell with the weight of its visits."""
+    """Add the agent's change at each visited cell with the weight of its visits, and undo it."""
     params, sent, log, visits = own.params, shared.sent, own.log, own.visits
+    # Unsigned: a signed index costs a wrap-around test.
+    length = np.uint64(report.length)
     if report.safe:
-        for e in range(report.length):
+        numerators, denominators, growth = sums[NUMERATOR], sums[DENOMINATOR], report.growth
+        for e in range(length):
             c = log[e]
-            visits[c] = (visits[c] if visits[c] > 0.0 else 1.0) * report.growth[e]
-        for e in range(report.length):
+            visits[c] = (visits[c] if visits[c] > 0.0 else 1.0) * growth[e]
+        for e in range(length):
             c = log[e]
             weight = visits[c]
             if weight > 0.0:
-                sums[NUMERATOR, c] += weight * (params[c] - sent[c])
-                sums[DENOMINATOR, c] += weight - 1.0
+                numerators[c] += weight * (params[c] - sent[c])
+                denominators[c] += weight - 1.0
+                params[c] = sent[c]
                 visits[c] = 0.0
         return
-    for e in range(report.length):
+    for e in range(length):
         visits[log[e]] += report.logs[e]
-    for e in range(report.length):
+    for e in range(length):
         c = log[e]
         if visits[c] > 0.0:
             merge_visits(sums, c, params[c] - sent[c], 1.0, visits[c], 1.0)
+            params[c] = sent[c]
             visits[c] = 0.0
 
 
@@ -193,7 +207,7 @@ def uniform(report, cell, dimension):
 
 @compiled
 def add_rounded_cells(constants, shared, own, report, sums):
-    """The changes of the logged cells, rounded at random; a change of zero stays zero."""
+    """The changes of the logged cells, rounded at random, and undone; a change of zero stays zero."""
     params, sent, dimension = own.params, shared.sent, own.params.shape[0]
     for e in range(report.length):
         c = np.int64(own.log[e])
@@ -201,7 +215,7 @@ def add_rounded_cells(constants, shared, own, report, sums):
         if change != 0.0:
             shifted = change / constants.grid + uniform(report, c, dimension)
             sums[0, c] += report.weight * (constants.grid * math.floor(shifted))
-            params[c] = sent[c]
+        params[c] = sent[c]
 
 
 @compiled

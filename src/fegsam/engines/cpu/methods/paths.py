@@ -24,7 +24,7 @@ from fegsam.randomness import (
 _LANES = np.uint64(LANES)
 
 
-@compiled
+@compiled(forceinline=True)
 def enter_tile(constants, arrays, shared, own, time, first, count):
     """Note the agents of the tile that begins at member `first`, their clocks and their tables."""
     tile, agents, chain = own.tile, arrays.agents, arrays.chain
@@ -37,7 +37,7 @@ def enter_tile(constants, arrays, shared, own, time, first, count):
         tile.policies[a] = agents.policies[kind] * chain.num_states
 
 
-@compiled
+@compiled(forceinline=True)
 def draw_tile(constants, arrays, shared, own, seed, count, begin, steps):
     """Paths of local steps begin..begin+steps-1; a later piece continues the one before it."""
     if constants.iid:
@@ -140,7 +140,7 @@ def draw_windows_of(own, arrays, seed, count, begin, steps, window):
                 tile.states[a, column + l + 1] = s
 
 
-@compiled
+@compiled(forceinline=True)
 def carry_agent(constants, shared, own, a, steps):
     """Keep the window of the tile's agent `a` that stands `steps` after the tile's beginning."""
     if constants.iid:

@@ -179,7 +179,7 @@ def _make_run_blocks(features, rule, direction, key):
     return run_block
 
 
-@compiled
+@compiled(forceinline=True)
 def carry_tile(given, shared, own, part, count, made, unequal):
     """Keep the windows of the agents whose last step of the round is among those just `made`."""
     for a in range(count):
