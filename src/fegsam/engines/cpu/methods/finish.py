@@ -207,7 +207,7 @@ def uniform(report, cell, dimension):
 
 @compiled
 def add_rounded_cells(constants, shared, own, report, sums):
-    """The changes of the logged cells, rounded at random, and undone; a change of zero stays zero."""
+    """The changes of the logged cells, rounded at random, and undone; one of zero stays zero."""
     params, sent, dimension = own.params, shared.sent, own.params.shape[0]
     for e in range(report.length):
         c = np.int64(own.log[e])
