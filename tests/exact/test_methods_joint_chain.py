@@ -184,6 +184,18 @@ def test_temporal_differences_have_their_moments(algorithm, name, sampling) -> N
     check_run(problem, algorithm, method, truth, sampling=sampling)
 
 
+@pytest.mark.parametrize("sampling", ["markov", "iid"])
+@pytest.mark.parametrize(
+    "name", ["plain", "nesterov", "first step by agent", "most, divided by all"]
+)
+def test_gradient_corrections_have_their_moments(name, sampling) -> None:
+    problem = golden.federation()
+    algorithm, method = fg.TDC(ratio=0.6), METHODS[name]
+    star = fg.fixed_point(problem, algorithm, method=method)
+    truth = Oracle(problem, algorithm, method, star, sampling).run(lambda t: 0.3, [3], 7)
+    check_run(problem, algorithm, method, truth, sampling=sampling)
+
+
 def test_two_of_three_cells_are_sent_together_as_often_as_they_should() -> None:
     rng = np.random.default_rng(4)
     problem = fg.MarkovNoise(rng.dirichlet(np.ones(2), size=(2, 2)), num_agents=2)

@@ -18,6 +18,7 @@ from scipy import sparse
 from fegsam.exact.packing import Packing
 from fegsam.exact.rounds import PathRound
 from fegsam.exact.step_maps import DenseMaps, IndependentMaps, RankOneMaps, StepMaps
+from fegsam.exact.transition_maps import TransitionMaps
 
 _CHUNK = 1 << 22
 _MOST_DENSE = 300
@@ -100,14 +101,21 @@ def _widened(maps: StepMaps, state: LocalState) -> StepMaps:
     if isinstance(maps, DenseMaps):
         increments = _wide(_wide(maps.increments, state.size, -1), state.size, -2)
         return DenseMaps(maps.begin, maps.chain, maps.initial, maps.stationary, increments)
+    if isinstance(maps, TransitionMaps):
+        wide = _wide_sums(maps.first, maps.second, state.size)
+        return TransitionMaps(maps.begin, maps.chain, maps.initial, maps.stationary, *wide)
     assert isinstance(maps, IndependentMaps)
-    first = _wide(_wide(maps.first, state.size, -1), state.size, -2)
-    small, large = Packing(maps.first.shape[-1]), Packing(state.size)
-    places = np.append(np.arange(small.size - 1), state.size - 1)
+    return IndependentMaps(*_wide_sums(maps.first, maps.second, state.size))
+
+
+def _wide_sums(first: np.ndarray, second: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The sums of M, and of X -> M X M' on packed matrices, for vectors of `size` entries."""
+    small, large = Packing(first.shape[-1]), Packing(size)
+    places = np.append(np.arange(small.size - 1), size - 1)
     basis = large.unpacked(np.eye(large.entries))[:, places[:, None], places]
-    images = small.unpacked(small.packed(basis) @ maps.second.swapaxes(1, 2))
-    wide = _wide(_wide(images, state.size, -1), state.size, -2)
-    return IndependentMaps(first, large.packed(wide).swapaxes(1, 2))
+    images = small.unpacked(small.packed(basis) @ second.swapaxes(1, 2))
+    wide = _wide(_wide(images, size, -1), size, -2)
+    return _wide(_wide(first, size, -1), size, -2), large.packed(wide).swapaxes(1, 2)
 
 
 def _wide(values: np.ndarray, size: int, axis: int) -> np.ndarray:
