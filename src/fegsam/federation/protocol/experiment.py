@@ -381,7 +381,7 @@ class Experiment:
             discount=job.discount,
             reach=None
             if isinstance(self.problem, Charter)
-            else reach_of(self.algorithm, self.problem),
+            else reach_of(self.algorithm, self.problem, self.sampling),
             salt=self.salt,
             aggregate=self.aggregate,
         )
