@@ -63,14 +63,22 @@ def page(events: Sequence[Event], title: str) -> str:
     )
 
 
+def _measure(rounds: Sequence[Event]) -> tuple[str, str]:
+    """What tells how far the run is, and its name: the error, or how far the average moves."""
+    if any(event["squared_error"] is not None for event in rounds):
+        return "squared_error", "squared error"
+    return "moved", "move of the average"
+
+
 def _rounds(rounds: Sequence[Event]) -> str:
-    header = ("round", "time", "answered", "seconds", "bytes up", "bytes down", "squared error")
+    measure, name = _measure(rounds)
+    header = ("round", "time", "answered", "seconds", "bytes up", "bytes down", name)
     rows = []
     for before, event in zip([None, *rounds], rounds, strict=False):
         sent = [
             event[name] - (before[name] if before else 0) for name in ("bytes_up", "bytes_down")
         ]
-        error = event["squared_error"]
+        measured = event.get(measure)
         rows.append(
             (
                 event["round"],
@@ -78,7 +86,7 @@ def _rounds(rounds: Sequence[Event]) -> str:
                 f"{event['answered']} of {event['asked']}",
                 short(event["seconds"]),
                 *sent,
-                "unknown" if error is None else f"{error:.3e}",
+                "unknown" if measured is None else f"{measured:.3e}",
             )
         )
     return _table(header, rows[-_SHOWN:][::-1])
@@ -106,9 +114,10 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _curve(rounds: Sequence[Event]) -> str:
-    """The logarithm of the error against the rounds, where the server knows the error."""
-    known = [(event["round"], event["squared_error"]) for event in rounds]
-    points = [(at, math.log10(error)) for at, error in known if error]
+    """The logarithm of the error, or of the moves of the average, against the rounds."""
+    measure, name = _measure(rounds)
+    known = [(event["round"], event.get(measure)) for event in rounds]
+    points = [(at, math.log10(measured)) for at, measured in known if measured]
     points = points[:: max(1, len(points) // _POINTS)]
     if len(points) < 2:
         return ""
@@ -119,7 +128,7 @@ def _curve(rounds: Sequence[Event]) -> str:
         f"{_HEIGHT * (high - y) / max(1e-9, high - low):.1f}"
         for x, y in points
     )
-    label = f"squared error from {10 ** points[0][1]:.2e} to {10 ** points[-1][1]:.2e}, log scale"
+    label = f"{name} from {10 ** points[0][1]:.2e} to {10 ** points[-1][1]:.2e}, log scale"
     return (
         f'<figure style="margin:0"><svg viewBox="0 -4 {_WIDTH} {_HEIGHT + 8}" role="img" '
         f'aria-label="{label}"><polyline points="{drawn}"/></svg>'

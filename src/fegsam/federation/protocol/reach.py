@@ -83,7 +83,7 @@ class Reach:
     norm: str
     """ "sup" or "2" """
     ceiling: float | None = None
-    """what no value of a table can exceed with step sizes up to `largest_step`, unless it began so"""
+    """what values of a table below it cannot exceed with step sizes up to `largest_step`"""
     largest_step: float = 1.0
     path: tuple[int, float, float] | None = None
     """n, beta and F of linear parameters that are learnt on policy, on a path"""
@@ -174,9 +174,7 @@ def _of_differences(
     return Reach(slope * across * longest, offset * across, "2", path=path)
 
 
-def _on_transitions(
-    algorithm: Algorithm, problem: Problem, structure: TransitionOperator
-) -> Reach:
+def _on_transitions(algorithm: Algorithm, problem: Problem, structure: TransitionOperator) -> Reach:
     slope = offset = 0.0
     for kind in kind_transitions(problem, algorithm, structure):
         for _, matrices, offsets in kind.pieces():
