@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from fegsam.errors import SpecError
 from fegsam.experiments.spec.foreign_code import check_trust
@@ -41,7 +41,6 @@ SERVER_FILE, NODE_FILE, TERMS_FILE, SHARE_FILE, STUDY_FILE = (
 
 
 TransportName = Literal["grpc", "flower"]
-TRANSPORTS: tuple[TransportName, ...] = get_args(TransportName)
 
 
 class _ServerTable(Table):
