@@ -163,7 +163,7 @@ def test_the_page_shows_rounds_and_events_and_obeys_no_text() -> None:
     ]
     text = page(events, "a & b")
     assert "<th>squared error</th>" in text
-    assert "<td>1</td><td>50</td><td>1 of 2</td><td>0.008</td><td>20</td>" in text
+    assert "<td>50</td><td>1 of 2</td><td>1.00e-01</td><td>0.008</td><td>20</td>" in text
     assert "polyline" in text
     assert "squared error from 2.50e-01 to 1.00e-01" in text
     assert "a &amp; b" in text
