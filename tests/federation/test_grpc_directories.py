@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import io
 import pathlib
+import textwrap
 import threading
 import time
 
@@ -29,6 +30,7 @@ from fegsam.federation.grpc.transport import GrpcTransport, Hall
 from fegsam.federation.protocol.state import append_event
 from fegsam.federation.protocol.transport import Joined
 from fegsam.federation.status_page import page, status_server
+from helpers import processes
 from helpers.deployed import write_study
 from helpers.grpc_federation import Nodes, wait_for
 
@@ -117,6 +119,22 @@ def test_a_revoked_key_is_gone_and_an_unknown_one_named(place, capsys) -> None:
     assert "no key of 'node-7'; it has those of: node-0, node-1" in capsys.readouterr().err
     assert main([*words, "node-1"]) == 0
     assert [path.name for path in (place / "server" / "nodes").iterdir()] == ["node-0.pub"]
+
+
+def test_grpc_needs_no_flower(tmp_path) -> None:
+    code = f"""
+    import sys
+    sys.modules["flwr"] = None  # which makes its import fail
+    from fegsam.cli import main
+    import fegsam.federation.grpc.local
+    words = ["federate", "run", {str(write_study(tmp_path))!r}, "-o", {str(tmp_path / "out")!r}]
+    assert main([*words, "--transport", "flower", "--nodes", "1"]) == 2
+    words = ["federate", "init", {str(tmp_path / "fed")!r}, {str(tmp_path / "study.toml")!r}]
+    assert main([*words, "--host", "::1"]) == 0
+    """
+    with processes.started(textwrap.dedent(code)) as process:
+        _, said = processes.finish(process)
+    assert said.endswith("needs Flower; run: pip install 'fegsam[flower]'\n")
 
 
 def test_a_damaged_list_of_agents_is_named(place, tmp_path, capsys) -> None:
