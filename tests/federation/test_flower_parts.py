@@ -242,6 +242,7 @@ def test_a_board_shows_rounds_and_troubles_as_lines_where_there_is_no_terminal()
     assert stream.getvalue().splitlines() == [
         "running: round 1/3, time 50, squared error 2.500e-01, 8.0 s a round, 1 of 2 answered",
         described(died),
+        "finished: round 1/3, time 50, squared error 2.500e-01, 8.0 s a round, 1 of 2 answered",
     ]
 
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -28,6 +27,7 @@ from fegsam.federation.protocol.wire import FROM_NODE, Reply, decode, encode, mo
 from helpers.deployed import write_study
 from helpers.grpc_commands import free_port, named
 from helpers.grpc_federation import Nodes, Site, serve, wait_for
+from helpers.relay import relay
 
 PERIOD, ROUNDS, FIRST = 7, 9, 3
 """The liar begins in round `FIRST`."""
@@ -117,50 +117,23 @@ def test_a_liar_with_a_key_is_refused_by_name_and_left_out(folder, experiment, n
     np.testing.assert_allclose(final, averaged(experiment, expected), rtol=0, atol=1e-12)
 
 
-@contextlib.contextmanager
-def recorder(port: int) -> Iterator[tuple[int, bytearray, bytearray]]:
-    """A port that leads to `port`; what its first visitor says, and what it hears."""
-    said, heard = bytearray(), bytearray()
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def copy(source: socket.socket, target: socket.socket, record: bytearray) -> None:
-        with contextlib.suppress(OSError):
-            while some := source.recv(65536):
-                record += some
-                target.sendall(some)
-
-    def visit() -> None:
-        with contextlib.suppress(OSError):
-            visitor, _ = listening.accept()
-            there = socket.create_connection(("127.0.0.1", port))
-            ends.extend((visitor, there))
-            threading.Thread(target=copy, args=(there, visitor, heard), daemon=True).start()
-            copy(visitor, there, said)
-
-    ends: list[socket.socket] = [listening]
-    thread = threading.Thread(target=visit, daemon=True)
-    thread.start()
-    try:
-        yield listening.getsockname()[1], said, heard
-    finally:
-        for end in ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        thread.join(10)
-
-
 def test_a_recorded_stream_gets_nobody_in_and_no_node_obeys_one(folder) -> None:
     pulse = Pulse(every=50, dead=100, probe=0.5)
     site = Site(folder, [(0,), (1,)], dimension=3, pulse=pulse)
     asked: list[bytes] = []
+    said, heard = bytearray(), bytearray()
 
     def answer(payload: bytes) -> bytes:
         asked.append(payload)
         return payload.upper()
 
+    def record(visit: int, by_node: bool, some: bytes) -> bytes:
+        if visit == 0:
+            (said if by_node else heard).extend(some)
+        return some
+
     with site.transport() as transport:
-        with recorder(site.port) as (port, said, heard), Nodes() as nodes:
+        with relay(site.port, record) as port, Nodes() as nodes:
             nodes.start(dataclasses.replace(site.link("n0"), server=f"127.0.0.1:{port}"), answer)
             wait_for("n0", lambda: ("n0", Joined()) in transport.receive(0.1))
             transport.send("n0", b"question")

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import io
 import pathlib
+import textwrap
 import threading
 import time
 
@@ -17,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation.board import Board
+from fegsam.federation.board import Board, LogSummary
 from fegsam.federation.credentials import key_id, listed_key, load_certificate
 from fegsam.federation.deployment import load_node, load_server
 from fegsam.federation.founding import Entrance, init
@@ -29,6 +30,7 @@ from fegsam.federation.grpc.transport import GrpcTransport, Hall
 from fegsam.federation.protocol.state import append_event
 from fegsam.federation.protocol.transport import Joined
 from fegsam.federation.status_page import page, status_server
+from helpers import processes
 from helpers.deployed import write_study
 from helpers.grpc_federation import Nodes, wait_for
 
@@ -119,6 +121,22 @@ def test_a_revoked_key_is_gone_and_an_unknown_one_named(place, capsys) -> None:
     assert [path.name for path in (place / "server" / "nodes").iterdir()] == ["node-0.pub"]
 
 
+def test_grpc_needs_no_flower(tmp_path) -> None:
+    code = f"""
+    import sys
+    sys.modules["flwr"] = None  # which makes its import fail
+    from fegsam.cli import main
+    import fegsam.federation.grpc.local
+    words = ["federate", "run", {str(write_study(tmp_path))!r}, "-o", {str(tmp_path / "out")!r}]
+    assert main([*words, "--transport", "flower", "--nodes", "1"]) == 2
+    words = ["federate", "init", {str(tmp_path / "fed")!r}, {str(tmp_path / "study.toml")!r}]
+    assert main([*words, "--host", "::1"]) == 0
+    """
+    with processes.started(textwrap.dedent(code)) as process:
+        _, said = processes.finish(process)
+    assert said.endswith("needs Flower; run: pip install 'fegsam[flower]'\n")
+
+
 def test_a_damaged_list_of_agents_is_named(place, tmp_path, capsys) -> None:
     (place / "server" / "agents.toml").write_text("[agents")
     assert main(["federate", "server", str(place / "server"), "-o", str(tmp_path / "out")]) == 2
@@ -162,12 +180,42 @@ def test_the_page_shows_rounds_and_events_and_obeys_no_text() -> None:
         {"event": "refused", "clock": 2.0, "reason": "<script>alert(1)</script>\x1b[31m"},
     ]
     text = page(events, "a & b")
-    assert "<td>1</td><td>50</td><td>1 of 2</td><td>0.008</td><td>20</td>" in text
+    assert "<th>squared error</th>" in text
+    assert "<td>50</td><td>1 of 2</td><td>1.00e-01</td><td>0.008</td><td>20</td>" in text
     assert "polyline" in text
     assert "squared error from 2.50e-01 to 1.00e-01" in text
     assert "a &amp; b" in text
     assert "<script" not in text
     assert "\x1b" not in text
+
+
+def test_where_no_truth_is_known_page_and_board_say_how_far_the_average_moves() -> None:
+    blind = ROUND | {"squared_error": None, "moved": 0.5}
+    text = page([STARTED, blind, blind | {"round": 1, "moved": 0.25}], "results")
+    assert "<th>move of the average</th>" in text
+    assert "move of the average from 5.00e-01 to 2.50e-01" in text
+    summary = LogSummary()
+    summary.take(blind)
+    assert "the average moved by 5.000e-01" in summary.line()
+
+
+def test_the_summary_says_who_is_left_out_and_who_is_back() -> None:
+    stream = io.StringIO()
+    out = {"event": "quarantined", "clock": 2.0, "node": "node-1"}
+    back = {"event": "readmitted", "clock": 3.0, "agents": [7], "nodes": []}
+    with Board(stream) as board:
+        for event in (
+            STARTED,
+            ROUND,
+            out | {"agents": [7, 3]},
+            out | {"agents": []},
+            back,
+            {"event": "finished", "clock": 4.0, "round": 1, "left_out": [3]},
+        ):
+            board.show(event)
+    last = stream.getvalue().splitlines()[-1]
+    assert last.startswith("finished: round 1/3")
+    assert last.endswith(", left out: agents 3, node-1")
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ simulator's, and no sample is used twice."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -25,6 +26,7 @@ from fegsam.federation.protocol.rules import Rules
 from helpers.deployed import assert_equal, simulated, write_study
 from helpers.grpc_commands import command, free_port, named
 from helpers.grpc_federation import Nodes, Site, serve, wait_for
+from helpers.relay import relay
 
 STEPS, PERIOD = 140, 7
 PATIENCE = 300.0
@@ -71,6 +73,36 @@ def test_server_and_nodes_may_die_and_resume(folder) -> None:
     expected = case.run(alpha=0.1, K=PERIOD, T=STEPS, seeds=(5,), record=record)
     assert_equal(outcome.history, expected)
     assert_no_sample_twice(folder)
+
+
+def test_connections_that_are_cut_in_the_middle_of_messages_cost_nothing(folder) -> None:
+    """Each connection ends after a random number of bytes, in whatever is under way just then."""
+    mdp = fg.examples.garnet(200, 2, 3, discount=0.7, seed=0, connected=True)
+    fed = fg.Federation(mdp, fg.policies.random(200, 2, count=4, seed=1), num_agents=4)
+    settings = {"step_size": 0.1, "sync_period": 200, "num_steps": 1_800}
+    experiment = Experiment(fed, fg.QLearning(), **settings, seed=5, record_params=True)
+    site = Site(folder, [(0, 1), (2, 3)], dimension=400)
+    draw, events = random.Random(2), []
+    budgets: dict[int, int] = {}
+
+    def cut(visit: int, by_node: bool, some: bytes) -> bytes:
+        left = budgets.setdefault(visit, draw.randrange(6_000, 24_000))
+        budgets[visit] = max(0, left - len(some))
+        return some[:left]
+
+    with site.transport() as transport, relay(site.port, cut) as port, Nodes() as nodes:
+        for name, agents in site.homes.items():
+            link = dataclasses.replace(site.link(name), server=f"127.0.0.1:{port}")
+            nodes.start(link, experiment.node(agents, folder / name / "state").answer)
+        outcome = serve(site, experiment, transport, Rules(retry_after=0.2), events.append)
+    record = outcome.history.settings.record
+    options = {"record": record, "record_params": True}
+    expected = fg.run(fed, fg.QLearning(), **settings, seeds=(5,), **options)
+    assert_equal(outcome.history, expected)
+    assert_no_sample_twice(folder)
+    lost = [event["reason"] for event in events if event["event"] == "lost"]
+    assert lost.count("the connection was lost") >= 3
+    assert outcome.participation.all()
 
 
 def assert_no_sample_twice(folder: pathlib.Path) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 SECONDS = 20
 SERVER = """
 import json, os, pathlib, resource, sys, time
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, {most}))
 from helpers.grpc_federation import Nodes, Site, wait_for
 place = pathlib.Path({place!r})
 site = Site(place, [(0,), (1,)], dimension=3)
@@ -48,11 +48,12 @@ with site.transport() as transport, Nodes() as nodes:
 """
 
 
-def under(flood: Callable[[int], None], folder: pathlib.Path) -> list[str]:
-    """Serve during a flood of a port; the reasons in the log of strangers."""
+def under(flood: Callable[[int], None], folder: pathlib.Path, most: int = 1024) -> list[str]:
+    """Serve during a flood of a port, with 1024 descriptors, or up to `most` if the server asks;
+    the reasons in the log of strangers."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    code = SERVER.format(place=str(folder), seconds=SECONDS)
+    code = SERVER.format(place=str(folder), seconds=SECONDS, most=most)
     with processes.started(code) as server:
         assert server.stdout is not None
         port, gate = map(int, server.stdout.readline().split())
@@ -80,14 +81,15 @@ def memory(process: int) -> int:
     return 0
 
 
-def keep(port: int, count: int, said: bytes) -> None:
-    """Open connections, say something, and hold them."""
+def keep(port: int, count: int, said: bytes, addresses: int = 1) -> None:
+    """Open connections from some addresses, say something, and hold them."""
     held: list[socket.socket] = []
     deadline = time.monotonic() + SECONDS - 2
     while time.monotonic() < deadline:
         while len(held) < count and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
-                connection = socket.create_connection(("127.0.0.1", port), timeout=2)
+                source = f"127.0.0.{1 + len(held) % addresses}", 0
+                connection = socket.create_connection(("127.0.0.1", port), 2, source)
                 connection.sendall(said)
                 held.append(connection)
         time.sleep(0.5)
@@ -102,6 +104,13 @@ def test_1100_bare_connections_under_1024_descriptors(folder) -> None:
 
 def test_4096_half_open_handshakes(folder) -> None:
     reasons = under(lambda port: keep(port, 4096, b"\x16\x03\x01\x02\x00\x01\x00\x01"), folder)
+    assert any("too many connections" in reason for reason in reasons)
+
+
+def test_half_open_handshakes_from_many_addresses(folder) -> None:
+    """As many as may wait at once are more than the descriptors that the server began with."""
+    half = b"\x16\x03\x01\x02\x00\x01\x00\x01"
+    reasons = under(lambda port: keep(port, 2000, half, addresses=16), folder, most=4096)
     assert any("too many connections" in reason for reason in reasons)
 
 

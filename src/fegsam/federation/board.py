@@ -33,6 +33,8 @@ class EventSummary:
     total: int | None = None
     time: int = 0
     error: float | None = None
+    moved: float | None = None
+    """how far the average moved in the last round"""
     seconds: float | None = None
     bytes_up: int = 0
     bytes_down: int = 0
@@ -42,6 +44,8 @@ class EventSummary:
     answered: int = 0
     used_up: set[int] = field(default_factory=set)
     """agents whose data is used up"""
+    left_out: set[int | str] = field(default_factory=set)
+    """the agents and the nodes that are quarantined"""
     missed: Counter[int] = field(default_factory=Counter)
     """the rounds that closed without an agent"""
     troubles: list[Event] = field(default_factory=list)
@@ -55,8 +59,11 @@ class EventSummary:
             self._take_round(event)
         elif name == "used-up":
             self.used_up.update(event["agents"])
+        elif name == "quarantined":
+            self.left_out.update(event["agents"] or [event["node"]])
         elif name == "readmitted":
             self.used_up.difference_update(event["agents"])
+            self.left_out.difference_update(event["agents"], event["nodes"])
         elif name in ("finished", "gave-up"):
             self.state = "finished" if name == "finished" else "gave up"
         if name not in _QUIET:
@@ -68,7 +75,7 @@ class EventSummary:
             event["time"],
             event["squared_error"],
         )
-        self.seconds = event["seconds"]
+        self.seconds, self.moved = event["seconds"], event.get("moved")
         self.bytes_up, self.bytes_down = event["bytes_up"], event["bytes_down"]
         self.answered, self.asked = event["answered"], event["asked"]
         self.missed.update(event["missing"])
@@ -76,11 +83,26 @@ class EventSummary:
     def line(self) -> str:
         """The current state in one line."""
         rounds = f"round {self.rounds or 0}" + (f"/{self.total}" if self.total else "")
-        error = "" if self.error is None else f", squared error {self.error:.3e}"
+        error = "" if self.moved is None else f", the average moved by {self.moved:.3e}"
+        error = error if self.error is None else f", squared error {self.error:.3e}"
         pace = "" if self.seconds is None else f", {_duration(self.seconds)} a round"
         answers = f", {self.answered} of {self.asked} answered" if self.rounds else ""
-        spent = f", data of agents {sorted(self.used_up)} used up" if self.used_up else ""
-        return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}{spent}"
+        spent = f", data of {_listed(self.used_up)} used up" if self.used_up else ""
+        out = f", left out: {_listed(self.left_out)}" if self.left_out else ""
+        return f"{self.state}: {rounds}, time {self.time}{error}{pace}{answers}{spent}{out}"
+
+
+def _listed(some: Iterable[int | str]) -> str:
+    """Agents by their numbers and nodes by their names.
+
+    >>> _listed({3, "node-1", 12})
+    'agents 3, 12, node-1'
+    """
+    agents = sorted(one for one in some if isinstance(one, int))
+    nodes = sorted(one for one in some if isinstance(one, str))
+    more = [f"and {len(agents) - _SHOWN_AGENTS} more"] if len(agents) > _SHOWN_AGENTS else []
+    numbers = ["agents " + ", ".join(map(str, agents[:_SHOWN_AGENTS]))] if agents else []
+    return ", ".join([*numbers, *more, *nodes])
 
 
 def _duration(seconds: float) -> str:
@@ -136,6 +158,8 @@ class Board:
                 self._show_round()
         elif self._live is not None:
             self._live.update(self._table())
+        elif event["event"] == "finished":
+            self._unseen = True
         elif event["event"] not in _QUIET:
             say(described(event), self._stream)
 

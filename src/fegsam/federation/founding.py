@@ -170,8 +170,8 @@ def deal(num_agents: int, num_nodes: int) -> list[list[int]]:
     """
     if not 1 <= num_nodes <= num_agents:
         raise FederationError(
-            f"the number of nodes is {num_nodes}; give a number from 1 to {num_agents} for "
-            f"{num_agents} agents."
+            f"the number of nodes is {num_nodes}; give one from 1 to {num_agents}, the number of "
+            "agents in the study's first cell, or more agents (num_agents in [grid])."
         )
     return [list(range(node, num_agents, num_nodes)) for node in range(num_nodes)]
 

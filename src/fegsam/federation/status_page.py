@@ -26,16 +26,22 @@ from fegsam.text import short
 _REFRESH = 2
 _SHOWN = 12
 _POINTS = 400
-_WIDTH, _HEIGHT = 640, 160
+_WIDTH, _HEIGHT, _LEFT, _RIGHT = 640, 160, 72, 12
+"""Pixels; the margins are those of the timeline."""
 
 _STYLE = """
+:root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 44rem; padding: 0 1rem;
        color: #222; background: #fff; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-td, th { text-align: right; padding: .15rem .6rem; border-bottom: 1px solid #ddd; }
-td:first-child, th:first-child { text-align: left; }
-svg { width: 100%; height: auto; } polyline { fill: none; stroke: #06c; stroke-width: 1.5; }
-code { overflow-wrap: anywhere; }
+td, th { text-align: right; padding: .15rem 0 .15rem 1rem; border-bottom: 1px solid #ddd; }
+td { white-space: nowrap; } th { vertical-align: bottom; }
+td:first-child, th:first-child { text-align: left; padding-left: 0; }
+figure { margin: 1rem 0; overflow-x: auto; } figcaption { position: sticky; left: 0; }
+svg { width: 100%; min-width: 32rem; height: auto; shape-rendering: crispEdges; }
+polyline { fill: none; stroke: #06c; stroke-width: 1.5; shape-rendering: auto; }
+ul { padding: 0; list-style: none; } code { overflow-wrap: anywhere; }
+@media (max-width: 40rem) { td, th { padding-left: .4rem; font-size: .8rem; } }
 @media (prefers-color-scheme: dark) { body { color: #ddd; background: #181818; }
   td, th { border-color: #444; } polyline { stroke: #6af; } }
 """
@@ -52,33 +58,42 @@ def page(events: Sequence[Event], title: str) -> str:
     parts = [
         f"<h1>{escape(title)}</h1><p>{escape(summary.line())}</p>",
         _curve(rounds),
-        timeline(events),
+        f"<figure>{timeline(events)}</figure>" if rounds else "",
         _rounds(rounds) if rounds else "<p>no rounds yet</p>",
         _missed(summary),
         _troubles(summary),
     ]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="refresh" content="{_REFRESH}"><style>{_STYLE}</style>{"".join(parts)}'
     )
 
 
+def _measure(rounds: Sequence[Event]) -> tuple[str, str]:
+    """What tells how far the run is, and its name: the error, or how far the average moves."""
+    if any(event["squared_error"] is not None for event in rounds):
+        return "squared_error", "squared error"
+    return "moved", "move of the average"
+
+
 def _rounds(rounds: Sequence[Event]) -> str:
-    header = ("round", "time", "answered", "seconds", "bytes up", "bytes down", "squared error")
+    measure, name = _measure(rounds)
+    header = ("round", "time", "answered", name, "seconds", "bytes up", "bytes down")
     rows = []
     for before, event in zip([None, *rounds], rounds, strict=False):
         sent = [
             event[name] - (before[name] if before else 0) for name in ("bytes_up", "bytes_down")
         ]
-        error = event["squared_error"]
+        measured = event.get(measure)
         rows.append(
             (
                 event["round"],
                 event["time"],
                 f"{event['answered']} of {event['asked']}",
+                "unknown" if measured is None else f"{measured:.2e}",
                 short(event["seconds"]),
                 *sent,
-                "unknown" if error is None else f"{error:.3e}",
             )
         )
     return _table(header, rows[-_SHOWN:][::-1])
@@ -102,28 +117,38 @@ def _troubles(summary: EventSummary) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = ["".join(f"<td>{escape(printable(str(cell)))}</td>" for cell in row) for row in rows]
     titles = "".join(f"<th>{name}</th>" for name in header)
-    return f"<table><tr>{titles}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+    body = "".join(f"<tr>{line}</tr>" for line in [titles, *lines])
+    return f"<figure><table>{body}</table></figure>"
 
 
 def _curve(rounds: Sequence[Event]) -> str:
-    """The logarithm of the error against the rounds, where the server knows the error."""
-    known = [(event["round"], event["squared_error"]) for event in rounds]
-    points = [(at, math.log10(error)) for at, error in known if error]
+    """The error, or the moves of the average, against the rounds, on a logarithmic scale."""
+    measure, name = _measure(rounds)
+    known = [(event["round"], event.get(measure)) for event in rounds]
+    points = [(at, math.log10(measured)) for at, measured in known if measured]
     points = points[:: max(1, len(points) // _POINTS)]
     if len(points) < 2:
         return ""
-    (first, _), (last, _) = points[0], points[-1]
+    (first, begin), (last, end) = points[0], points[-1]
     low, high = min(y for _, y in points), max(y for _, y in points)
-    drawn = " ".join(
-        f"{_WIDTH * (x - first) / max(1, last - first):.1f},"
-        f"{_HEIGHT * (high - y) / max(1e-9, high - low):.1f}"
-        for x, y in points
+
+    def down(y: float) -> float:
+        return _HEIGHT * (high - y) / max(1e-9, high - low)
+
+    scale = (_WIDTH - _LEFT - _RIGHT) / max(1, last - first)
+    drawn = " ".join(f"{_LEFT + scale * (x - first):.1f},{down(y):.1f}" for x, y in points)
+    decades = range(math.ceil(low), math.floor(high) + 1)
+    marks = "".join(
+        f'<path d="M{_LEFT} {down(y):.1f}H{_WIDTH - _RIGHT}" stroke="currentColor" '
+        f'stroke-opacity=".2"/><text x="{_LEFT - 8}" y="{down(y) + 4:.1f}" text-anchor="end" '
+        f'fill="currentColor">{10**y:.0e}</text>'
+        for y in decades[:: len(decades) // 5 + 1] or (low, high)
     )
-    label = f"squared error from {10 ** points[0][1]:.2e} to {10 ** points[-1][1]:.2e}, log scale"
+    label = f"{name} from {10**begin:.2e} to {10**end:.2e}, log scale"
     return (
-        f'<figure style="margin:0"><svg viewBox="0 -4 {_WIDTH} {_HEIGHT + 8}" role="img" '
-        f'aria-label="{label}"><polyline points="{drawn}"/></svg>'
-        f"<figcaption>{label}</figcaption></figure>"
+        f'<figure><figcaption>{label}</figcaption><svg viewBox="0 -8 {_WIDTH} {_HEIGHT + 16}" '
+        f'font-family="sans-serif" font-size="12" role="img" aria-label="{label}">{marks}'
+        f'<polyline points="{drawn}"/></svg></figure>'
     )
 
 

@@ -62,7 +62,7 @@ def timeline(events: Sequence[Event]) -> str:
     parts = [_label(_TOP + _STRIP / 2 + 4, "rounds")]
     together = -(-len(rounds) // _MOST_BARS)
     for first in range(0, len(rounds), together):
-        parts.append(_bar(rounds[first : first + together], across))
+        parts.append(_bar(rounds[first : first + together + 1], together, across))
     for place, agent in enumerate(rows):
         top = _TOP + _STRIP + _ROW * place
         parts.append(_label(top + 12, f"agent {agent}"))
@@ -79,14 +79,18 @@ def timeline(events: Sequence[Event]) -> str:
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{said}" '
-        f'viewBox="0 0 {_WIDTH} {bottom + 34}" font-family="sans-serif" font-size="12">'
+        f'viewBox="0 0 {_WIDTH} {bottom + 34}" font-family="sans-serif" font-size="12" '
+        'shape-rendering="crispEdges">'
         f'<text x="{_LEFT}" y="14" fill="currentColor">{said}</text>{"".join(parts)}</svg>'
     )
 
 
-def _bar(rounds: Sequence[Event], across: Callable[[float], float]) -> str:
-    """One bar for some rounds in a row, with what each number is in its tooltip."""
+def _bar(rounds: Sequence[Event], together: int, across: Callable[[float], float]) -> str:
+    """One bar for the first of some rounds, with what each number is in its tooltip."""
+    after, rounds = rounds[together:], rounds[:together]
     left, right = across(rounds[0]["clock"] - rounds[0]["seconds"]), across(rounds[-1]["clock"])
+    if after and (following := across(after[0]["clock"] - after[0]["seconds"])) < right + 1:
+        right = max(right, following)  # a break of less than a pixel is not drawn
     asked = sum(event["asked"] for event in rounds)
     share = sum(event["answered"] for event in rounds) / max(asked, 1)
     height, last = _STRIP * share, rounds[-1]["round"]

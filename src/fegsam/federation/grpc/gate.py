@@ -35,6 +35,16 @@ _REPORTED_ADDRESSES = 256
 """The most addresses in one report; the others are counted together."""
 
 
+def raise_descriptors() -> int:
+    """Let this process open as many files as it may, and return how many these are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return soft
+    return hard if hard != resource.RLIM_INFINITY else sys.maxsize
+
+
 @dataclass(frozen=True)
 class StrangerLimits:
     """What strangers may take."""
@@ -63,12 +73,8 @@ class ConnectionGate:
         """the strangers from each address, in the order of arrival"""
         self._last = 0
         self._reports: Counter[tuple[str, str]] = Counter()
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
         # Each connection has two descriptors: the peer's side and the server's.
-        self._most = max(8, (soft - _SPARE_DESCRIPTORS) // 2)
+        self._most = max(8, (raise_descriptors() - _SPARE_DESCRIPTORS) // 2)
 
     def enter(self, visitor: Visitor) -> bool:
         """Note a new connection; False if there is no room for it."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from fegsam.federation.deployment import address
 from fegsam.federation.errors import FederationError
 from fegsam.federation.grpc import gate
 
@@ -45,8 +46,8 @@ def open_port(host: str, port: int) -> list[socket.socket]:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FederationError(
-            f"the server cannot listen on {host}:{port} ({reason}): choose another address, or end "
-            "the process that uses it."
+            f"the server cannot listen on {address(host, port)} ({reason}): choose another "
+            "address, or end the process that uses it."
         ) from None
 
 
@@ -86,6 +87,8 @@ class Listener:
         return None if self._process is None else self._process.pid
 
     async def __aenter__(self) -> Listener:
+        # This process has half as many connections as the gate may have descriptors.
+        gate.raise_descriptors()
         self._start()
         self._task = asyncio.get_running_loop().create_task(self._care())
         return self

@@ -141,7 +141,8 @@ class Experiment:
             )
         if arguments.pop("tail", None) is not None:
             raise ProblemError(
-                "the study asks for a tail average, but a federation keeps none: leave it out."
+                "the study asks for a tail average, but a federation keeps none: leave it out, "
+                "or simulate it with fegsam.run."
             )
         seeds = arguments.pop("seeds")
         return Experiment(problem, algorithm, seed=seeds[0] if seed is None else seed, **arguments)
@@ -382,7 +383,7 @@ class Experiment:
             discount=job.discount,
             reach=None
             if isinstance(self.problem, Charter)
-            else reach_of(self.algorithm, self.problem),
+            else reach_of(self.algorithm, self.problem, self.sampling),
             salt=self.salt,
             aggregate=self.aggregate,
         )

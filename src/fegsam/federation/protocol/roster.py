@@ -34,7 +34,7 @@ class Roster:
             return [], []
         gone = [node for node in self._hosted if node not in now]
         for node in gone:
-            self._event("left", node=node, agents=len(self.agents_of(node)))
+            self._event("left", node=node, count=len(self.agents_of(node)))
             self.forget(node)
             del self._hosted[node]
         fresh = [node for node in now if node not in self._hosted]
@@ -54,7 +54,7 @@ class Roster:
         for agent in taken:
             self._next.setdefault(agent, []).append(node)
         self._hosted[node] = real - taken
-        self._event("joined", node=node, agents=len(real - taken))
+        self._event("joined", node=node, count=len(real - taken))
         self._refuse(node, allowed - real, "there is no such agent")
         self._refuse(node, taken, "another node hosts it")
         self._refuse(node, claim - allowed, "the node's key may not speak for it")

@@ -302,7 +302,7 @@ class FederationServer:
 
     def _close(self, current: Round) -> None:
         """Move by what the agents answered, store the state and log the round."""
-        state, answered = self._state, sorted(current.answered)
+        state, answered, before = self._state, sorted(current.answered), self._state.average
         missing = sorted(current.asked.difference(answered))
         self._settle(current)
         state.round += 1
@@ -327,7 +327,8 @@ class FederationServer:
             asked=len(current.asked),
             answered=len(answered),
             missing=missing[:_NAMED],
-            squared_error=self._squared_error(),
+            squared_error=self._size(state.average - self._terms.truth.fixed_point, 2),
+            moved=self._size(state.average - before),
             seconds=self._clock() - current.begun,
             bytes_up=state.bytes_up,
             bytes_down=state.bytes_down,
@@ -392,12 +393,8 @@ class FederationServer:
         if now in self._terms.settings.record:
             self._ledger.record(str(now), state.average, sync_error)
 
-    def _squared_error(self) -> float | None:
-        truth = self._terms.truth
-        error = float(
-            np.linalg.norm(
-                self._state.average - truth.fixed_point, np.inf if truth.norm == "sup" else 2
-            )
-            ** 2
-        )
-        return error if np.isfinite(error) else None
+    def _size(self, vector: np.ndarray, power: int = 1) -> float | None:
+        """A power of the norm of a vector (d), in which errors are measured; None if unknown."""
+        order = np.inf if self._terms.truth.norm == "sup" else 2
+        size = float(np.linalg.norm(vector, order) ** power)
+        return size if np.isfinite(size) else None
