@@ -25,6 +25,7 @@ from sphinx.directives.patches import Figure
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
+from fegsam.report.paper import Erratum
 from fegsam.reproduction.errata import errata
 from fegsam.theory.bound.formulas import FORMULAS
 
@@ -83,11 +84,17 @@ class ErrataTable(SphinxDirective):
         rows = [
             f"| {each.number} | {each.title} | {severity} |"
             for severity in ("false", "inconsistent", "loose")
-            for each in errata()
+            for each in sorted(errata(), key=_place)
             if each.severity == severity
         ]
         head = ["| no. | erratum | severity |", "|---|---|---|"]
         return self.parse_text_to_nodes("\n".join([*head, *rows]))
+
+
+def _place(each: Erratum) -> tuple[int, str]:
+    """Its number, and its letter if it has one."""
+    digits = each.number.rstrip("abcdefgh")
+    return int(digits), each.number.removeprefix(digits)
 
 
 class ConstantsTable(SphinxDirective):
@@ -155,14 +162,47 @@ def _roots(formula: str) -> str:
     return formula[:begin] + rf"\sqrt{{{inner}}}" + _roots(formula[end:])
 
 
+def _version(app: Any) -> str:
+    """The version, with its date once it has one in CHANGELOG.md."""
+    log = Path(app.srcdir).parent / "CHANGELOG.md"
+    found = re.search(r"^## (.+)$", log.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
 class Version(SphinxRole):
-    """``{version}`now` ``: the version, with its date once it has one in CHANGELOG.md."""
+    """``{version}`now` ``: the version, with its date."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        log = Path(self.env.app.srcdir).parent / "CHANGELOG.md"
-        found = re.search(r"^## (.+)$", log.read_text(encoding="utf-8"), re.MULTILINE)
-        assert found is not None
-        return [nodes.inline("", found[1])], []
+        return [nodes.inline("", _version(self.env.app))], []
+
+
+def _author(config: Any) -> str:
+    return config.author[0].upper() + config.author[1:]
+
+
+class Author(SphinxRole):
+    """``{author}`all` ``: the authors of the project, in conf.py."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        return [nodes.inline("", _author(self.config))], []
+
+
+class HowToCite(SphinxDirective):
+    """``{how-to-cite}``: the page as an entry of BibTeX."""
+
+    def run(self) -> list[nodes.Node]:
+        title = self.state.document.next_node(nodes.title).astext()
+        lines = [
+            "@techreport{fegsam_note,",
+            f"  title  = {{{title}}},",
+            f"  author = {{{{{_author(self.config)}}}}},",
+            "  type   = {Technical note of the software fegsam},",
+            f"  note   = {{Version {_version(self.env.app)}}}",
+            "}",
+        ]
+        text = "\n".join(lines)
+        return [nodes.literal_block(text, text, language="bibtex")]
 
 
 def _print(app: Any, page: str, template: str, context: dict, doctree: Any) -> None:
@@ -226,6 +266,8 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_role("num", Number())
     app.add_directive("drawn", Drawn)
     app.add_role("version", Version())
+    app.add_role("author", Author())
+    app.add_directive("how-to-cite", HowToCite)
     app.add_directive("errata-table", ErrataTable)
     app.add_directive("constants-table", ConstantsTable)
     app.connect("html-page-context", _print)

@@ -156,7 +156,9 @@ def methods(figure: Any) -> None:
             getattr(axes, f"set_{side}scale")("log")
             _plain_ticks(axes, side)
         axes.grid(alpha=0.25)
-        axes.legend(frameon=False)
+        # In (b) there is room between the curves, and in the others where it is found.
+        place = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.93)} if letter == "b" else {}
+        axes.legend(frameon=False, fontsize=8, **place)
 
 
 def _compared(axes: Any, x: Any, law: Any, exact: Any, colour: str, name: str) -> None:
