@@ -20,7 +20,7 @@ help:
 	@echo 'make test      run the tests, every example and every code block in the docs; slow tests are left out'
 	@echo 'make test-all  run the slow tests, too'
 	@echo 'make lint      run ruff, import-linter and pyright, and check types and structure'
-	@echo 'make docs      build the site in docs/_build/index.html'
+	@echo 'make docs      build the site in docs/_build/index.html, and the technical note as a PDF'
 	@echo 'make coverage, make bench, make clean: see CONTRIBUTING.md'
 
 $(READY): pyproject.toml constraints.txt
@@ -66,7 +66,7 @@ lint: $(READY)
 	$(BIN)/python .ci/public_types
 	$(BIN)/python .ci/structure
 
-# Build the site in docs/_build/index.html; a warning or a dead link is an error.
+# Build the site in docs/_build/index.html; a warning or a dead link is an error. The technical note's numbers and figures are computed, and with Chromium it is printed as docs/_build/note/fegsam-note.pdf.
 docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -q -E -b html docs docs/_build
 

@@ -14,7 +14,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "_ext"))
 project = "fegsam"
 author = "the fegsam authors"
 release = importlib.metadata.version("fegsam")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "from_code",
+    "mathml",
+    "note",
+]
+html_math_renderer = "mathml"
+numfig = True
+numfig_secnum_depth = 0
 
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3

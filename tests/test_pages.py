@@ -24,7 +24,12 @@ from fegsam.cli import main
 from fegsam.experiments.spec.study import load_study
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "docs" / "note" / "index.md",
+]
 FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 ELSEWHERE = ("git clone", "cd ", "python -m venv", ". .venv", "pip install", 'eval "$(fegsam')
@@ -116,7 +121,7 @@ def test_the_paper_is_walked_whole() -> None:
 
 def _check_links(site: pathlib.Path) -> None:
     """Every link inside the site leads to a page and to a place on it that are there."""
-    pages = {page: page.read_text(encoding="utf-8") for page in site.glob("*.html")}
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
     places = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
     for page, text in pages.items():
         for link in map(html.unescape, re.findall(r'href="([^"]+)"', text)):
@@ -143,6 +148,8 @@ def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path)
         "-W",
         "--keep-going",
         "-q",
+        "-D",
+        "note_computes=0",
         "-b",
         "html",
         source,

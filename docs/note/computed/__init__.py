@@ -1,0 +1,1 @@
+"""What the technical note computes: each module returns its numbers by name."""
