@@ -18,6 +18,7 @@ from fegsam.print_style import COLOURS, COLUMN, PRINT, require_matplotlib
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from fegsam.exact.results import Moments
     from fegsam.history.history import History
 
 _ERRORS = ("squared_error", "squared_error_2", "value_error", "sync_error")
@@ -71,6 +72,21 @@ def plot_error(
         drawn.set(yscale="log" if falls else "linear", xlabel=x_label, ylabel=y_label)
         if over == "communications":
             drawn.set_xscale("log")
+        add_legend(drawn)
+    return drawn
+
+
+def plot_exact(moments: Moments, axes: Axes | None, label: str) -> Axes:
+    """See `fegsam.exact.Moments.plot`."""
+    if not isinstance(label, str):
+        raise ProblemError(f"label is {shown(label)}; give a string.")
+    order = np.argsort(moments.times)
+    with print_axes(axes) as drawn:
+        times, errors = moments.times[order], moments.mse[order]
+        drawn.plot(times, errors, "--", color="black", label=label)
+        if axes is None:
+            y_label = textwrap.fill("squared error of the average, 2-norm", _TALL)
+            drawn.set(yscale="log", xlabel="steps of each agent", ylabel=y_label)
         add_legend(drawn)
     return drawn
 
