@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 from fegsam.cli import main
 from fegsam.federation.protocol.ledger import EVENTS_FILE
+from fegsam.federation.status import read_status
 from fegsam.federation.timeline import timeline
 
 SPACE = "{http://www.w3.org/2000/svg}"
@@ -80,3 +81,16 @@ def test_the_command_writes_it_and_says_where_there_is_none(tmp_path, capsys) ->
     ]
     assert written(whole) == 0
     assert (tmp_path / "rounds.svg").read_text(encoding="utf-8") == timeline(whole)
+
+
+def test_a_notebook_shows_the_line_and_the_timeline(tmp_path) -> None:
+    whole = [
+        each | {"time": 1, "squared_error": 0.5, "bytes_up": 1, "bytes_down": 1} for each in LOG
+    ]
+    text = "".join(json.dumps(event) + "\n" for event in whole)
+    (tmp_path / EVENTS_FILE).write_text(text, encoding="utf-8")
+    found = read_status(tmp_path)
+    assert repr(found).startswith("running: round 3/3")
+    shown = ElementTree.fromstring(f"<html>{found._repr_html_()}</html>")
+    assert repr(found) in "".join(shown.itertext())
+    assert len(bars(shown, "#0072B2")) == 3

@@ -127,6 +127,49 @@ def test_a_frontier_is_the_error_against_communications() -> None:
     assert line.get_ydata() == pytest.approx(run.data.squared_error.mean("seed")[[4, 8, 12]])
 
 
+def ward(folder, **changes) -> fg.History:
+    """Two agents that learn from logs, so that no truth is known."""
+    mdp = fg.examples.two_state()
+    logs = [
+        fg.data.simulate_log(
+            folder / f"{seed}.csv", mdp, golden.B1, episodes=60, length=20, seed=seed
+        )
+        for seed in (0, 1)
+    ]
+    wards = fg.DataFederation(
+        [fg.LogSource(log) for log in logs], discount=0.5, num_states=2, num_actions=2
+    )
+    settings = {"step_size": 0.1, "sync_period": 10, "num_steps": 800} | changes
+    return fg.run(wards, fg.QLearning(), **settings)
+
+
+def test_where_no_truth_is_known_a_history_says_what_was_measured(tmp_path) -> None:
+    run = ward(tmp_path, seeds=[3])
+    last = run.data.distance_to_estimate.values[0, -1]
+    assert f"distance_to_estimate={last:.3g})" in repr(run)
+    shown = run._repr_html_()
+    assert "distance to estimate" in shown
+    assert "polygon" in shown
+    assert "nan" not in shown + repr(run)
+
+
+def test_exact_errors_are_drawn_beside_those_of_runs(tmp_path) -> None:
+    coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+    pull = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+    settings = {"step_size": 0.5, "sync_period": 3}
+    axes = fg.run(coin, pull, num_steps=9, seeds=range(4), **settings).plot()
+    exact = fg.exact.moments(coin, pull, times=[9, 0, 4], **settings)
+    assert exact.plot(axes, save=tmp_path / "both.pdf") is axes
+    assert axes.lines[1].get_xydata().tolist() == [
+        [0, exact.mse[1]],
+        [4, exact.mse[2]],
+        [9, exact.mse[0]],
+    ]
+    assert b"/Type3" not in (tmp_path / "both.pdf").read_bytes()
+    alone = exact.plot()
+    assert (alone.get_yscale(), alone.get_xlabel()) == ("log", "steps of each agent")
+
+
 def test_figures_fit_a_column_and_their_text_stays_text(tmp_path) -> None:
     axes = history().plot(save=tmp_path / "error.pdf")
     history(sync_period=2).plot(axes)

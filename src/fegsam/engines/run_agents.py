@@ -15,6 +15,7 @@ from fegsam.engines.job import LARGEST, Job
 from fegsam.engines.reference_round import ReferenceServer, RoundAgent, TailSum
 from fegsam.history.history import Checkpoint
 from fegsam.history.recorder import SERVER_KIND, Recorder
+from fegsam.progress import AGENT_STEPS, Progress
 
 MakeAgent = Callable[[Job, int, int], RoundAgent]
 """The agent with a number under the seed with an index."""
@@ -28,10 +29,10 @@ def run_agents(
     Returns what was recorded, and where the run can be continued.
     """
     recorder = Recorder(job.truth, job.settings, job.measure)
-    ends = [
-        _run_seed(job, index, recorder, make, every_step)
-        for index in range(len(job.settings.seeds))
-    ]
+    ends, seeds = [], len(job.settings.seeds)
+    with Progress(seeds * job.num_agents * _steps(job), AGENT_STEPS) as progress:
+        for index in range(seeds):
+            ends.append(_run_seed(job, index, recorder, make, every_step, progress))
     checkpoint = None
     if not job.settings.stop_at_output:
         params, states, memory = zip(*ends, strict=True)
@@ -40,8 +41,18 @@ def run_agents(
     return recorder, checkpoint
 
 
+def _steps(job: Job) -> int:
+    """The steps of an agent under each seed, at most."""
+    return job.settings.num_steps - job.start.time
+
+
 def _run_seed(
-    job: Job, index: int, recorder: Recorder, make: MakeAgent, every_step: bool
+    job: Job,
+    index: int,
+    recorder: Recorder,
+    make: MakeAgent,
+    every_step: bool,
+    progress: Progress,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Run Algorithm 1 for one seed; return the checkpoint's average (d), states (N) and memory."""
     start, output, settings = job.start, int(job.output_times[index]), job.settings
@@ -81,20 +92,22 @@ def _run_seed(
         if t == job.checkpoint_time:
             states = np.array([agent.state for agent in agents], np.uint32)
             kept = average, states, _memory(job, server, agents)
-        before = t
+        before, made = t, index * _steps(job) + t - start.time
+        progress.show(made * job.num_agents, recorder.latest(index) or None)
     recorder.add_tail(index, tail.mean())
     return kept
 
 
 def _times(job: Job, end: int, output: int, every_step: bool) -> list[int]:
     """The times from the start to `end` at which the average is looked at."""
-    settings, start = job.settings, job.start.time
-    all_times = np.arange(start, end + 1)
+    settings, start, rounds = job.settings, job.start.time, job.rounds
     if every_step or (settings.tail and settings.tail_over != "syncs"):
-        return all_times.tolist()
-    matters = job.rounds.is_sync(all_times) | np.isin(all_times, settings.record)
-    matters |= np.isin(all_times, (start, output, end, job.checkpoint_time))
-    return all_times[matters].tolist()
+        return list(range(start, end + 1))
+    # A log may have more steps than fit in memory as numbers; it has fewer synchronisations.
+    syncs = rounds.start(np.arange(rounds.count(start), rounds.count(end) + 1))
+    others = (start, output, end, job.checkpoint_time)
+    times = np.unique(np.concatenate([syncs, settings.record, others]).astype(np.int64))
+    return times[(start <= times) & (times <= end)].tolist()
 
 
 def _memory(

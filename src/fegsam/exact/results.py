@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,42 @@ class Moments:
     order: int
     truncation: float
     note: str = ""
+
+    def plot(
+        self,
+        axes: Axes | None = None,
+        *,
+        label: str = "exact, 2-norm",
+        save: str | os.PathLike[str] | None = None,
+    ) -> Axes:
+        """Draw the error at the given times, for instance beside that of runs.
+
+        Parameters
+        ----------
+        axes : matplotlib Axes, optional
+            Those of ``history.plot(error="squared_error_2")``, or by default a new figure.
+        label : str
+            For the legend.
+        save : path, optional
+            Write the figure, too: a PDF, SVG or PNG file by its ending.
+
+        Examples
+        --------
+        >>> import fegsam as fg
+        >>> coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+        >>> average = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])
+        >>> settings = {"step_size": 0.5, "sync_period": 3}
+        >>> axes = fg.run(coin, average, num_steps=9, seeds=range(4), **settings).plot()
+        >>> exact = fg.exact.moments(coin, average, times=range(10), **settings)
+        >>> len(exact.plot(axes).lines)
+        2
+        """
+        from fegsam.history.plot import plot_exact, save_figure
+
+        drawn = plot_exact(self, axes, label)
+        if save is not None:
+            save_figure(drawn, save)
+        return drawn
 
 
 class ExactValue(float):

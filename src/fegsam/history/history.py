@@ -12,6 +12,7 @@ import xarray as xr
 
 from fegsam.errors import ProblemError, shown
 from fegsam.history.agent_paths import AgentPaths
+from fegsam.history.measures import leading
 from fegsam.history.settings import Settings
 from fegsam.problem.policies import greedy
 
@@ -89,19 +90,21 @@ class History:
     checkpoint: Checkpoint | None = None
 
     def __repr__(self) -> str:
-        settings, error = self.settings, self.data["squared_error"][:, -1].values
+        settings, name = self.settings, self._quality()
+        error = self.data[name][:, -1].values
         return (
             f"History({settings.algorithm}, agents={settings.num_agents}, "
             f"step_size={settings.step_size:g}, sync_period={settings.sync_period}, "
             f"num_steps={settings.num_steps}, seeds={len(settings.seeds)}, "
-            f"squared_error={error.mean():.3g})"
+            f"{name}={error.mean():.3g})"
         )
 
     def _repr_html_(self) -> str:
-        from fegsam.history.plot import error_band
+        from fegsam.history.plot import error_band, measured_band
         from fegsam.pictures import card, curve
 
-        settings, errors = self.settings, self.data["squared_error"].values
+        settings, name = self.settings, self._quality()
+        errors = self.data[name].values
         mean = errors.mean(axis=0)
         diverged = int((self.data["diverged_at"].values >= 0).sum())
         rows = [
@@ -113,12 +116,20 @@ class History:
                 f"{settings.num_steps}, {len(settings.seeds)}"
                 + (f" ({diverged} diverged)" if diverged else ""),
             ),
-            ("squared error", f"{mean[0]:.3g} at the start, {mean[-1]:.3g} at the end"),
+            (name.replace("_", " "), f"{mean[0]:.3g} at the start, {mean[-1]:.3g} at the end"),
         ]
-        band = error_band(errors)
+        band = error_band(errors) if name == "squared_error" else measured_band(self, name)
         picture = curve(self.data["time"].values, mean, *(band or ()))
-        drawn = "one seed" if band is None else "mean over seeds in its 95 % interval"
+        several = len(settings.seeds) > 1
+        drawn = "mean over seeds in its 95 % interval" if several else "one seed"
         return card(f"{settings.algorithm}: {drawn}", rows, picture)
+
+    def _quality(self) -> str:
+        """The squared error or, where no fixed point is known, the most telling measure."""
+        if np.isfinite(self.data["squared_error"].values).any():
+            return "squared_error"
+        known = (str(name) for name in self.data if np.isfinite(self.data[name].values).any())
+        return leading(known) or "squared_error"
 
     def plot(
         self,
@@ -145,7 +156,9 @@ class History:
             show what a communication buys. With `agents`: their paths in the plane in which they
             move most, or their values as heat maps, agent by agent against the average.
         error : str
-            "squared_error", "squared_error_2", "value_error" or "sync_error".
+            "squared_error", "squared_error_2", "value_error" or "sync_error". Of agents on data any
+            quantity that was measured, by default the most telling one, such as
+            "distance_to_estimate"; its band includes the error of the measurement.
         label : str, optional
             For the legend; the number of agents by default, or the sync period for a frontier.
         agents : AgentPaths, optional
