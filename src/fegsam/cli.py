@@ -449,6 +449,16 @@ def _completion(given: argparse.Namespace) -> int:
     return 0
 
 
+def _data(given: argparse.Namespace) -> int:
+    return data_command.data(given, _write_log_page)
+
+
+def _write_log_page(*log: Any) -> None:
+    from fegsam.report.log_page import write_log_page
+
+    write_log_page(*log)
+
+
 def _doctor(given: argparse.Namespace) -> int:
     from fegsam.doctor import examine
 
@@ -586,10 +596,10 @@ of Minari as a log. A log is a Parquet or a CSV file, or several.""",
         """\
 examples:
   fegsam data check log.parquet             look for damage
-  fegsam data describe log.parquet          show what is in it
+  fegsam data describe log.parquet          show what is in it; -o log.html as a page
   fegsam data import minari:toy/lake-v0 -o lake.parquet""",
         data_command.add_actions,
-        data_command.data,
+        _data,
     ),
     "completion": _Command(
         "print a script that completes this command in bash and zsh",
