@@ -88,13 +88,14 @@ def _run_seed(
 
 def _times(job: Job, end: int, output: int, every_step: bool) -> list[int]:
     """The times from the start to `end` at which the average is looked at."""
-    settings, start = job.settings, job.start.time
-    all_times = np.arange(start, end + 1)
+    settings, start, rounds = job.settings, job.start.time, job.rounds
     if every_step or (settings.tail and settings.tail_over != "syncs"):
-        return all_times.tolist()
-    matters = job.rounds.is_sync(all_times) | np.isin(all_times, settings.record)
-    matters |= np.isin(all_times, (start, output, end, job.checkpoint_time))
-    return all_times[matters].tolist()
+        return list(range(start, end + 1))
+    # A log may have more steps than fit in memory as numbers; it has fewer synchronisations.
+    syncs = rounds.start(np.arange(rounds.count(start), rounds.count(end) + 1))
+    others = (start, output, end, job.checkpoint_time)
+    times = np.unique(np.concatenate([syncs, settings.record, others]).astype(np.int64))
+    return times[(start <= times) & (times <= end)].tolist()
 
 
 def _memory(
