@@ -95,3 +95,41 @@ def test_an_evaluation_without_an_environment_is_refused(tmp_path) -> None:
     log = _log(tmp_path, random_episodes(seed=0, count=5))
     with pytest.raises(fg.ProblemError, match="all sources are logs"):
         fg.DataFederation(log, evaluation=fg.Evaluation(), **SIZES)
+
+
+def _long(folder):
+    """A log whose held-out episodes visit every cell."""
+    mdp = fg.examples.garnet(STATES, ACTIONS, 3, discount=GAMMA, seed=3)
+    go = fg.policies.uniform(STATES, ACTIONS)
+    path = fg.data.simulate_log(folder / "a.parquet", mdp, go, episodes=200, length=20, seed=0)
+    return fg.DataFederation(fg.LogSource(path), held_out=0.3, **SIZES)
+
+
+def test_a_plot_shows_what_was_measured_and_its_error(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    history = fg.run(_long(tmp_path), fg.QLearning(), num_steps=100, record=20, **RUN)
+    axes = history.plot()
+    assert axes.get_ylabel().replace("\n", " ") == "squared distance from an estimate"
+    found = history.data.distance_to_estimate.values[0]
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), found)
+    top = axes.collections[0].get_paths()[0].vertices[:, 1].max()
+    spread = 1.96 * history.data.distance_to_estimate_standard_error.values[0]
+    assert top == pytest.approx((found + spread).max())
+    assert history.plot(error="start_value").get_yscale() == "linear"
+    assert history.plot(kind="frontier").get_xlabel() == "communications"
+    with pytest.raises(fg.ProblemError, match="'residual', 'ope_return'"):
+        history.plot(error="moved")
+
+
+def test_a_run_tells_how_far_it_is_and_what_it_measured_last(tmp_path, monkeypatch) -> None:
+    from fegsam import progress
+
+    shown: list[tuple[int, str | None]] = []
+    monkeypatch.setattr(
+        progress.Progress, "show", lambda self, done, what=None: shown.append((done, what))
+    )
+    data = _long(tmp_path)
+    history = fg.run(data, fg.QLearning(), num_steps=100, record=50, seeds=[0, 1], **RUN)
+    assert shown[-1][0] == 2 * 100
+    last = history.data.distance_to_estimate.values[1, -1]
+    assert shown[-1][1] == f"squared distance from an estimate {last:.3g}"

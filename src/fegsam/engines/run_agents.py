@@ -15,6 +15,7 @@ from fegsam.engines.job import LARGEST, Job
 from fegsam.engines.reference_round import ReferenceServer, RoundAgent, TailSum
 from fegsam.history.history import Checkpoint
 from fegsam.history.recorder import SERVER_KIND, Recorder
+from fegsam.progress import AGENT_STEPS, Progress
 
 MakeAgent = Callable[[Job, int, int], RoundAgent]
 """The agent with a number under the seed with an index."""
@@ -28,10 +29,10 @@ def run_agents(
     Returns what was recorded, and where the run can be continued.
     """
     recorder = Recorder(job.truth, job.settings, job.measure)
-    ends = [
-        _run_seed(job, index, recorder, make, every_step)
-        for index in range(len(job.settings.seeds))
-    ]
+    ends, seeds = [], len(job.settings.seeds)
+    with Progress(seeds * job.num_agents * _steps(job), AGENT_STEPS) as progress:
+        for index in range(seeds):
+            ends.append(_run_seed(job, index, recorder, make, every_step, progress))
     checkpoint = None
     if not job.settings.stop_at_output:
         params, states, memory = zip(*ends, strict=True)
@@ -40,8 +41,18 @@ def run_agents(
     return recorder, checkpoint
 
 
+def _steps(job: Job) -> int:
+    """The steps of an agent under each seed, at most."""
+    return job.settings.num_steps - job.start.time
+
+
 def _run_seed(
-    job: Job, index: int, recorder: Recorder, make: MakeAgent, every_step: bool
+    job: Job,
+    index: int,
+    recorder: Recorder,
+    make: MakeAgent,
+    every_step: bool,
+    progress: Progress,
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Run Algorithm 1 for one seed; return the checkpoint's average (d), states (N) and memory."""
     start, output, settings = job.start, int(job.output_times[index]), job.settings
@@ -81,7 +92,8 @@ def _run_seed(
         if t == job.checkpoint_time:
             states = np.array([agent.state for agent in agents], np.uint32)
             kept = average, states, _memory(job, server, agents)
-        before = t
+        before, made = t, index * _steps(job) + t - start.time
+        progress.show(made * job.num_agents, recorder.latest(index) or None)
     recorder.add_tail(index, tail.mean())
     return kept
 

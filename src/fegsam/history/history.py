@@ -145,7 +145,9 @@ class History:
             show what a communication buys. With `agents`: their paths in the plane in which they
             move most, or their values as heat maps, agent by agent against the average.
         error : str
-            "squared_error", "squared_error_2", "value_error" or "sync_error".
+            "squared_error", "squared_error_2", "value_error" or "sync_error". Of agents on data any
+            quantity that was measured, by default the most telling one, such as
+            "distance_to_estimate"; its band includes the error of the measurement.
         label : str, optional
             For the legend; the number of agents by default, or the sync period for a frontier.
         agents : AgentPaths, optional

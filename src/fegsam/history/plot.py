@@ -12,6 +12,7 @@ import numpy as np
 
 from fegsam.errors import ProblemError, shown
 from fegsam.history.intervals import mean_bounds
+from fegsam.history.measures import DEVIATION, DISTANCES, MEASURES, NORMAL, leading
 from fegsam.print_style import COLOURS, COLUMN, PRINT, require_matplotlib
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ def plot_error(
     history: History, axes: Axes | None, error: str, label: str | None, over: str = "time"
 ) -> Axes:
     """See `History.plot`; `over` is "time" or "communications"."""
-    known = [name for name in _ERRORS if name in history.data]
+    known = [name for name in (*_ERRORS, *MEASURES) if name in history.data]
+    if error == "squared_error" and not np.isfinite(history.data[error]).any():
+        # Agents on data: no fixed point is known.
+        error = leading(name for name in known if np.isfinite(history.data[name]).any()) or error
     if not isinstance(error, str) or error not in known:
         raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
     if label is not None and not isinstance(label, str):
@@ -48,21 +52,23 @@ def plot_error(
         )
     settings = history.settings
     times, values = history.data["time"].values, history.data[error].values
+    band = error_band(values) if error in _ERRORS else measured_band(history, error)
     x_label = history.data["time"].attrs.get("long_name", "time")
     said = label or f"{settings.num_agents} agents"
     if over == "communications":
         rounds = np.array([settings.rounds.count(int(t)) for t in times])
         chosen = _spread(rounds)
         times, values = rounds[chosen] * settings.exchanges, values[:, chosen]
+        band = None if band is None else (band[0][chosen], band[1][chosen])
         x_label = "communications"
         said = label or f"K = {settings.sync_period}"
     y_label = textwrap.fill(history.data[error].attrs.get("long_name", error), _TALL)
     with print_axes(axes) as drawn:
         (line,) = drawn.plot(times, values.mean(axis=0), label=said)
-        band = error_band(values)
         if band is not None:
             drawn.fill_between(times, *band, color=line.get_color(), alpha=0.2, linewidth=0)
-        drawn.set(yscale="log", xlabel=x_label, ylabel=y_label)
+        falls = error in _ERRORS or error in DISTANCES
+        drawn.set(yscale="log" if falls else "linear", xlabel=x_label, ylabel=y_label)
         if over == "communications":
             drawn.set_xscale("log")
         add_legend(drawn)
@@ -96,6 +102,31 @@ def error_band(errors: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.
     # A diverged seed is NaN, and its last errors may overflow.
     with np.errstate(over="ignore", invalid="ignore"):
         return mean_bounds(errors, "t", level, 0, positive=True)[1:]
+
+
+def measured_band(history: History, name: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The interval of what was measured on data: (low, high), (time,) each; None if it has none.
+
+    It is that of the mean over the seeds or, where that is wider, that of the measurement: the same
+    held-out episodes measure all seeds, so their errors do not average out.
+
+    >>> import numpy as np
+    >>> import xarray as xr
+    >>> from types import SimpleNamespace
+    >>> values = {"residual": [[1.0, 2.0]], "residual_standard_error": [[0.1, 0.2]]}
+    >>> data = xr.Dataset({key: (("seed", "time"), value) for key, value in values.items()})
+    >>> measured_band(SimpleNamespace(data=data), "residual")[0].round(2).tolist()
+    [0.8, 1.61]
+    """
+    values = history.data[name].values
+    mean = values.mean(axis=0)
+    low = high = np.full(len(mean), np.nan)
+    if len(values) > 1:
+        low, high = mean_bounds(values, "t", 0.95, 0)[1:]
+    if name + DEVIATION in history.data:
+        spread = NORMAL * history.data[name + DEVIATION].values.mean(axis=0)
+        low, high = np.fmin(low, mean - spread), np.fmax(high, mean + spread)
+    return None if np.isnan(low).all() else (low, high)
 
 
 @contextlib.contextmanager

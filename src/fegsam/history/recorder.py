@@ -6,7 +6,7 @@ Engines hand their averages to a `Recorder`, so that errors are measured in one 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ import xarray as xr
 from fegsam.compilation import compiled
 from fegsam.errors import DivergenceWarning
 from fegsam.history.history import Checkpoint, History
+from fegsam.history.measures import MEASURES, leading
 from fegsam.history.settings import Settings
+from fegsam.text import short
 
 _LABELS = {
     "seed": "seed",
@@ -33,6 +35,7 @@ _LABELS = {
     "tail_params": "mean of the averages over the last part of the run",
     "tail_squared_error": "squared error of the tail average, {norm}",
     "diverged_at": "first time at which a parameter or an error was not finite, or -1",
+    **{name: words for name, (words, _) in MEASURES.items()},
 }
 """The label of each variable, which xarray writes beside an axis and a stored history holds."""
 SERVER_KIND = -2
@@ -191,6 +194,16 @@ class Recorder:
         """
         self._diverged_at[seed] = time
         self._diverged_kind[seed] = kind
+
+    def latest(self, seed: int) -> str:
+        """What was measured of a seed last, in a few words for a progress bar."""
+        known = {name: found[np.isfinite(found)] for name, found in self._of(seed)}
+        name = leading(name for name, values in known.items() if len(values))
+        return "" if name is None else f"{MEASURES[name][0]} {short(known[name][-1])}"
+
+    def _of(self, seed: int) -> Iterator[tuple[str, np.ndarray]]:
+        """What was measured of a seed, but standard errors."""
+        return ((name, self._measures[name][seed]) for name in MEASURES if name in self._measures)
 
     def history(self, output_times: np.ndarray, checkpoint: Checkpoint | None) -> History:
         settings = self._settings

@@ -14,55 +14,18 @@ from fegsam.experiments.estimates import curve_estimate
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.sweep.sweep import Results
 from fegsam.history.history import History
+from fegsam.history.measures import DEVIATION, DISTANCES, MEASURES, NORMAL
 from fegsam.report.figure_data import FigureData, Series
 
 _ERRORS = ("squared_error", "squared_error_2", "value_error")
 """What needs a known fixed point."""
-_DEVIATION = "_standard_error"
-_NORMAL = 1.96
-"""Standard errors on either side of a 95 % interval."""
-_WORDS = {
-    "residual": (
-        "residual on held-out episodes",
-        "The mean update on held-out episodes, squared. It is zero in mean at the fixed point.",
-    ),
-    "distance_to_estimate": (
-        "squared distance from an estimate",
-        "The squared distance of the average from the solution on held-out episodes.",
-    ),
-    "td_error": (
-        "squared TD error",
-        "The squared TD error on held-out episodes. It is not zero at the fixed point, either.",
-    ),
-    "start_value": (
-        "value of the start",
-        "The learned value of the first observations of held-out episodes.",
-    ),
-    "return_error": (
-        "squared error of returns",
-        "The squared difference of the learned values from the returns of held-out episodes.",
-    ),
-    "ope_return": (
-        "estimated return",
-        "The return of the policy, estimated from held-out episodes by weighted importance "
-        "sampling.",
-    ),
-    "ope_return_robust": (
-        "estimated return, doubly robust",
-        "The return of the policy, estimated from held-out episodes by the doubly robust estimate.",
-    ),
-    "greedy_return": (
-        "return of the greedy policy",
-        "The mean return of the greedy policy in its own episodes.",
-    ),
+_WORDS = MEASURES | {
     "sync_error": (
         "squared distance of the agents from their average",
         "How far the agents are from their average. It does not tell how good the average is.",
     ),
 }
 """What each quantity is, and the caption of its figure."""
-_DISTANCES = ("residual", "distance_to_estimate", "td_error", "return_error", "sync_error")
-"""Quantities that fall by orders of magnitude."""
 
 
 def error_is_unknown(results: Results) -> bool:
@@ -96,7 +59,7 @@ def _measured(history: History) -> list[str]:
         for name, values in history.data.data_vars.items()
         if values.dims == ("seed", "time")
         and name not in _ERRORS
-        and not str(name).endswith(_DEVIATION)
+        and not str(name).endswith(DEVIATION)
         and np.isfinite(values.values).any()
     ]
 
@@ -119,7 +82,7 @@ def _figure(
         words,
         "linear",
         # A log axis leaves out what is not above zero.
-        "log" if name in _DISTANCES else "linear",
+        "log" if name in DISTANCES else "linear",
         series,
     )
 
@@ -131,9 +94,9 @@ def _series(label: str, data: xr.Dataset, name: str) -> Series:
     if data.sizes["seed"] > 1:
         found = curve_estimate(data[name])
         low, high = np.asarray(found.low), np.asarray(found.high)
-    if name + _DEVIATION in data:
+    if name + DEVIATION in data:
         # The same held-out episodes measure all seeds, so their errors do not average out.
-        spread = _NORMAL * data[name + _DEVIATION].mean("seed").values
+        spread = NORMAL * data[name + DEVIATION].mean("seed").values
         low, high = np.fmin(low, value - spread), np.fmax(high, value + spread)
     if np.isnan(low).all():
         return Series(label, data.time.values, value)
