@@ -243,6 +243,17 @@ def test_a_run_resumed_anywhere_has_the_same_bits(tmp_path, name) -> None:
         np.testing.assert_array_equal(rest.data.final_params.values, whole)
 
 
+@pytest.mark.parametrize("change", [{"columns": {"action": "other"}}, {"passes": 2}])
+def test_a_run_is_not_continued_on_a_log_that_is_read_otherwise(tmp_path, change) -> None:
+    table = observation_log(random_episodes(seed=0, count=25))
+    log = write(tmp_path / "log.parquet", table | {"other": table["action"]})
+    run = {"step_size": ALPHA, "sync_period": K, "engine": "reference"}
+    begun = fg.run(_sized(fg.LogSource(log)), fg.QLearning(), num_steps=20, **run)
+    other = _sized(fg.LogSource(log, **change))
+    with pytest.raises(fg.ProblemError, match="to resume from differs in the problem"):
+        fg.run(other, fg.QLearning(), num_steps=40, resume_from=begun, **run)
+
+
 def test_a_stream_restored_at_every_step_goes_on_where_it_was(tmp_path) -> None:
     data = _federation(tmp_path, [random_episodes(seed=2, count=25)], None, TARGET)
     algorithm = fg.OffPolicyTabularTD(4)

@@ -52,14 +52,11 @@ class Division:
         live = [
             self.data.reader(_LAST_AGENT - agent, _SEED, like=agent)
             for agent in range(self.data.num_agents)
-            if self.data.held_out and not self._is_log(agent)
+            if self.data.held_out and self.data.kinds[self.data.assignment[agent]].live
         ]
         # Readers that share a vector environment are opened before the first row is read.
         found += [_whole_episodes(reader.read(LIVE_ROWS)) for reader in live]
         return [rows for rows in found if len(rows.gap)]
-
-    def _is_log(self, agent: int) -> bool:
-        return self.data.kinds[self.data.assignment[agent]].is_log
 
     def _of_log(self, agent: int) -> Rows:
         reader = self.data.reader(agent, _SEED, passes=1)
