@@ -17,6 +17,7 @@ from fegsam.data.live import LiveSource
 from fegsam.data.log import LogSource
 from fegsam.data.spool import Spool
 from fegsam.data.spool_reader import SpoolSource
+from fegsam.data.vector import VectorSource
 from fegsam.engines.paths import sample_path
 from fegsam.errors import DivergenceWarning, ProblemError, SpecError
 from fegsam.exact import agent_fixed_points, fixed_point, heterogeneity, policy_value
@@ -75,6 +76,7 @@ __all__ = [
     "SpoolSource",
     "StochasticApproximation",
     "Tail",
+    "VectorSource",
     "agent_fixed_points",
     "agent_paths",
     "data",

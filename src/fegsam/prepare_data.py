@@ -78,8 +78,8 @@ def check_data(
                 summaries[agent] = found[data.kinds[kind].value]
         for value, summary in found.items():
             warn_of_truncation(summary, f"{source.path}" + ("" if value is None else f", {value}"))
-    live = any(not kind.is_log for kind in data.kinds)
-    if needs.weighted and live and data.target_policy is None:
+    unchecked = any(not isinstance(kind.source, LogSource) for kind in data.kinds)
+    if needs.weighted and unchecked and data.target_policy is None:
         raise ProblemError(
             f"{type(algorithm).__name__} evaluates a policy and the data has none; pass "
             "target_policy= to DataFederation."
@@ -113,9 +113,7 @@ def measure_of(data: DataFederation, plan: DataPlan, horizon: int) -> Measure | 
             found |= held.measure(averages[:, : held.dimension])
             del found["moved"]
         if tried is not None:
-            place = next(
-                kind.source for kind in data.kinds if not isinstance(kind.source, LogSource)
-            )
+            place = next(kind.live for kind in data.kinds if kind.live is not None)
             index = getattr(place, "index", None)
             found |= tried.measure(place.make, averages, features=needs.features, index=index)
         return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,42 @@ def test_a_good_log_is_described_within_80_columns(tmp_path, capsys, name) -> No
         assert captured.out.endswith("no damage\n")
 
 
+@pytest.mark.parametrize("name", ["tabular", "csv", "vectors", "wards", "bandit"])
+def test_the_page_of_a_log_says_the_same_and_loads_nothing(tmp_path, capsys, name) -> None:
+    words, told = good_logs(tmp_path)[name]
+    page = tmp_path / "log.html"
+    assert main(["data", "describe", *map(str, words), "-o", str(page)]) == 0
+    assert capsys.readouterr().out.endswith(f"page: {page}\n")
+    text = page.read_text(encoding="utf-8")
+    plain = " ".join(re.sub("<[^>]*>", " ", text).split())
+    for each in told:
+        assert " ".join(each.split()) in plain
+    for outside in ("<script", "http://", "https://", "url(", "@import"):
+        assert outside not in text
+
+
+def test_the_pictures_of_a_page_show_every_episode_ratio_and_pair(tmp_path) -> None:
+    episodes = random_episodes(seed=0, count=50)
+    log = write(tmp_path / "<b>.parquet", observation_log(episodes))
+    page = tmp_path / "log.html"
+    assert main(["data", "describe", str(log), *UNIFORM, "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in text
+
+    def counts(title: str) -> list[int]:
+        picture = text.partition(f"<h3>{title}</h3>")[2].partition("</figure>")[0]
+        return [int(found) for found in re.findall(r">(\d+)</(?:span|td)>", picture)]
+
+    steps = [len(episode.actions) for episode in episodes]
+    assert counts("Episodes") == [steps.count(length) for length in range(1, max(steps) + 1)]
+    assert sum(counts("Importance ratios")) == sum(steps)
+    pairs = np.zeros((5, 3), int)
+    for episode in episodes:
+        np.add.at(pairs, (episode.observations[:-1], episode.actions), 1)
+    assert counts("Coverage") == pairs.ravel().tolist()
+
+
 @pytest.mark.parametrize("action", ["check", "describe"])
 @pytest.mark.parametrize(
     ("change", "told"),
@@ -88,6 +126,10 @@ def test_a_damaged_log_ends_the_command_in_one_sentence(
     assert captured.out == ""
     assert captured.err.startswith(f"fegsam: {path}{told}")
     assert captured.err.count("\n") == 1
+    if action == "describe":
+        page = tmp_path / "log.html"
+        assert main(["data", "describe", str(path), "-o", str(page)]) == 2
+        assert not page.exists()
 
 
 @pytest.mark.parametrize(

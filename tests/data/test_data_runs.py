@@ -192,29 +192,18 @@ def test_a_log_of_simulated_agents_gives_the_bits_of_the_simulation(
         np.testing.assert_allclose(recorded.values, simulated.values, 0, 1e-13)
 
 
-@pytest.mark.parametrize("name", ["Q", "table, n = 9", "rows of a table"])
-def test_what_stands_in_a_gap_changes_nothing(tmp_path, name) -> None:
-    algorithm, features, target, _ = TABULAR[name]
-    episodes = [random_episodes(seed=1, count=25)]
+@pytest.mark.parametrize("name", [*TABULAR, *VECTORS])
+def test_what_stands_in_a_gap_changes_nothing(tmp_path, monkeypatch, name) -> None:
+    algorithm, features, target, _ = (TABULAR | VECTORS)[name]
+    episodes = [random_episodes(seed=1, count=25, width=2 if name in VECTORS else 0)]
     data = _federation(tmp_path, episodes, features, target)
-    found = []
-    for spoilt in (False, True):
-        reader = data.reader(0, 0)
-        stream = RecordedStream(
-            _Spoiling(reader) if spoilt else reader,
-            needs_of(algorithm, data),
-            data.target_policy,
-            window=algorithm.window,
-            kind=0,
-        )
-        windows, params = stream.take(T), np.zeros(needs_of(algorithm, data).dimension)
-        for row in np.flatnonzero(~windows.path.gaps)[:T]:
-            index, scale = algorithm.rule(params, windows.path, np.uint64(row), windows.tables)
-            if features is None:
-                params[index] += ALPHA * scale
-            else:
-                params += ALPHA * scale * windows.tables.rows[index]
-        found.append(params)
+    run = {"step_size": ALPHA, "sync_period": K, "num_steps": T, "engine": "reference"}
+    found = [fg.run(data, algorithm, **run).data.final_params.values]
+    plain = fg.DataFederation.reader
+    monkeypatch.setattr(
+        fg.DataFederation, "reader", lambda self, *given: _Spoiling(plain(self, *given))
+    )
+    found.append(fg.run(data, algorithm, **run).data.final_params.values)
     assert np.isfinite(found[1]).all()
     np.testing.assert_array_equal(*found)
 
@@ -252,6 +241,17 @@ def test_a_run_resumed_anywhere_has_the_same_bits(tmp_path, name) -> None:
             **run,
         )
         np.testing.assert_array_equal(rest.data.final_params.values, whole)
+
+
+@pytest.mark.parametrize("change", [{"columns": {"action": "other"}}, {"passes": 2}])
+def test_a_run_is_not_continued_on_a_log_that_is_read_otherwise(tmp_path, change) -> None:
+    table = observation_log(random_episodes(seed=0, count=25))
+    log = write(tmp_path / "log.parquet", table | {"other": table["action"]})
+    run = {"step_size": ALPHA, "sync_period": K, "engine": "reference"}
+    begun = fg.run(_sized(fg.LogSource(log)), fg.QLearning(), num_steps=20, **run)
+    other = _sized(fg.LogSource(log, **change))
+    with pytest.raises(fg.ProblemError, match="to resume from differs in the problem"):
+        fg.run(other, fg.QLearning(), num_steps=40, resume_from=begun, **run)
 
 
 def test_a_stream_restored_at_every_step_goes_on_where_it_was(tmp_path) -> None:

@@ -54,7 +54,8 @@ def joined(parts: list[Rows]) -> Rows:
 def federation() -> fg.Federation:
     mdp = fg.examples.garnet(7, 3, branching=3, discount=0.9, seed=0)
     policy = fg.policies.random(7, 3, count=1, seed=1)[0]
-    return fg.Federation(mdp, policy, num_agents=4)
+    target = fg.policies.random(7, 3, count=1, seed=2)[0]
+    return fg.Federation(mdp, policy, num_agents=4, target_policy=target)
 
 
 @pytest.mark.parametrize(("seed", "agent"), [(0, 0), (2**63 + 5, 3)])
@@ -74,6 +75,44 @@ def test_an_mdp_as_an_environment_gives_the_path_of_the_simulated_agent(
     )
     assert not rows.gap.any()
     assert (rows.discount == 0.9).all()
+
+
+@pytest.mark.parametrize("algorithm", [fg.QLearning(), fg.OffPolicyTabularTD(3)])
+def test_a_run_on_an_mdp_as_an_environment_is_the_simulated_run(federation, algorithm) -> None:
+    policy, seed = federation.behavior_policies[0], 11
+    environments = [MdpEnvironment(federation, seed, agent) for agent in range(4)]
+    sources = [fg.LiveSource(lambda made=made: made, policy) for made in environments]
+    target = federation.target_policy
+    data = fg.DataFederation(sources, discount=0.9, target_policy=target, held_out=0)
+    settings = {"step_size": 0.1, "sync_period": 7, "num_steps": 300, "record": 1, "seeds": [seed]}
+    runs = [
+        fg.run(problem, algorithm, engine=engine, record_params=True, **settings)
+        for problem, engine in (
+            (data, "reference"),
+            (federation, "reference"),
+            (data, "cpu"),
+            (federation, "cpu"),
+        )
+    ]
+    live, simulated, *compiled = [run.data.average_params.values for run in runs]
+    np.testing.assert_array_equal(live, simulated)
+    for found in compiled:
+        np.testing.assert_allclose(found, simulated, 0, 1e-12)
+
+
+def test_a_path_does_not_depend_on_agents_rounds_or_step_sizes() -> None:
+    def seen_by_agent_2(num_agents: int, sync_period: int, step_size: float) -> list:
+        made: list[Walker] = []
+        source = fg.LiveSource(lambda: made.append(Walker()) or made[-1], TABLE)
+        data = fg.DataFederation(source, discount=0.9, num_agents=num_agents, held_out=0)
+        settings = {"sync_period": sync_period, "step_size": step_size}
+        fg.run(data, fg.QLearning(), num_steps=100, engine="reference", **settings)
+        return [walker.told for walker in made if walker.told][2][:110]
+
+    expected = seen_by_agent_2(3, 10, 0.1)
+    assert len(expected) == 110
+    for settings in ((5, 10, 0.1), (3, 1, 0.1), (3, 100, 0.1), (3, 10, 0.7)):
+        assert seen_by_agent_2(*settings) == expected
 
 
 @pytest.mark.parametrize("vectors", [False, True])

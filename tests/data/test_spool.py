@@ -13,7 +13,14 @@ import pytest
 import fegsam as fg
 from fegsam import ProblemError
 from fegsam.data.spool_format import HEADER, Form
-from helpers.logs import Episode, expected_rows, found_rows, random_episodes
+from helpers.logs import (
+    Episode,
+    expected_rows,
+    found_rows,
+    observation_log,
+    random_episodes,
+    write,
+)
 
 
 def append_all(spool: fg.Spool, episodes: list[Episode]) -> None:
@@ -178,6 +185,37 @@ def test_a_process_that_is_killed_loses_nothing_that_it_appended(path) -> None:
     assert len(states) > 0.95 * whole
     assert rows.gap.sum() == 1
     assert reader.closed
+
+
+def test_a_run_on_a_spool_is_the_run_on_a_log_of_the_same(path, tmp_path) -> None:
+    episodes = random_episodes(seed=4, count=30)
+    log = write(tmp_path / "log.parquet", observation_log(episodes))
+    spool = fg.Spool(path)
+    append_all(spool, episodes[:20])
+    spool.flush()
+    settings = {"step_size": 0.1, "sync_period": 5, "engine": "reference"}
+
+    def learned(source, num_steps, **more):
+        data = fg.DataFederation(
+            source,
+            discount=0.9,
+            num_states=5,
+            num_actions=3,
+            target_policy=fg.policies.uniform(5, 3),
+            held_out=0.0,
+        )
+        return fg.run(data, fg.OffPolicyTabularTD(2), num_steps=num_steps, **settings, **more)
+
+    begun = learned(fg.SpoolSource(path), 40)
+    with pytest.raises(ProblemError, match="The data of this agent is used up"):
+        learned(fg.SpoolSource(path), 80)
+    append_all(spool, episodes[20:])
+    spool.close()
+    history = learned(fg.SpoolSource(path), 80, resume_from=begun)
+    expected = learned(fg.LogSource(log), 80)
+    np.testing.assert_array_equal(history.data.final_params, expected.data.final_params)
+    with pytest.raises(ProblemError, match="a spool feeds one agent"):
+        fg.DataFederation(fg.SpoolSource(path), discount=0.9, num_agents=2)
 
 
 def test_damage_another_spool_and_a_shorter_one_are_refused(path, tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,9 @@ def test_counts_ends_rewards_and_effective_rows_are_those_of_the_episodes(
     assert found.transitions == len(steps)
     assert (found.episodes, found.terminated) == (50, sum(e.terminated for e in episodes))
     assert found.truncated == 50 - found.terminated
+    assert found.episode_lengths == Counter(len(e.actions) for e in episodes)
+    powers = np.floor(np.log2([step[3] for step in steps])).astype(int).tolist()
+    assert found.ratio_sizes == Counter(powers)
     assert found.reward_range == (rewards.min(), rewards.max())
     assert found.mean_reward == pytest.approx(rewards.mean())
     assert found.ratio_mean == pytest.approx(ratios.mean())

@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import fegsam as fg
 from fegsam.cli import main
-from fegsam.federation.board import Board, LogSummary
+from fegsam.federation.board import Board, EventSummary
 from fegsam.federation.credentials import key_id, listed_key, load_certificate
 from fegsam.federation.deployment import load_node, load_server
 from fegsam.federation.founding import Entrance, init
@@ -194,7 +194,7 @@ def test_where_no_truth_is_known_page_and_board_say_how_far_the_average_moves() 
     text = page([STARTED, blind, blind | {"round": 1, "moved": 0.25}], "results")
     assert "<th>move of the average</th>" in text
     assert "move of the average from 5.00e-01 to 2.50e-01" in text
-    summary = LogSummary()
+    summary = EventSummary()
     summary.take(blind)
     assert "the average moved by 5.000e-01" in summary.line()
 

@@ -86,16 +86,16 @@ def experiment(**options) -> Experiment:
 
 
 def sources(log: pathlib.Path) -> list:
-    """What the same agents read in one process, where the plant's rows are a log."""
+    """What the same agents read in one process."""
     lake = fg.LiveSource("FrozenLake-v1", UNIFORM)
-    return [fg.LogSource(log, by="ward"), lake, fg.LogSource(plant_log(log))]
+    return [fg.LogSource(log, by="ward"), lake, fg.SpoolSource(spool_of(log))]
 
 
 def own_data(log: pathlib.Path) -> dict[int, OwnData]:
     """What each agent reads."""
-    wards, lake, _ = sources(log)
-    found = [OwnData(wards, "ward 0"), OwnData(wards, "ward 1"), OwnData(lake)]
-    return dict(enumerate([*found, OwnData(fg.SpoolSource(spool_of(log)))]))
+    wards, lake, plant = sources(log)
+    found = [OwnData(wards, "ward 0"), OwnData(wards, "ward 1"), OwnData(lake), OwnData(plant)]
+    return dict(enumerate(found))
 
 
 def simulated(log: pathlib.Path, **options) -> fg.History:
@@ -110,10 +110,11 @@ def simulated(log: pathlib.Path, **options) -> fg.History:
 def by_hand(log: pathlib.Path, rounds: int, skipped: dict[int, int]) -> np.ndarray:
     """Q-learning with averaging, slowly; agent i takes part in rounds before `skipped[i]` only."""
     steps = {}
-    wards, lake, plant = sources(log)
+    wards, lake, _ = sources(log)
     live = lake.open(discount=GAMMA, seed=SEED, agent=2).read(4 * rounds * PERIOD)
     logged = [wards.read(discount=GAMMA, agent=f"ward {ward}") for ward in range(2)]
-    for agent, seen in enumerate([*logged, live, plant.read(discount=GAMMA)]):
+    plant = fg.LogSource(plant_log(log)).read(discount=GAMMA)
+    for agent, seen in enumerate([*logged, live, plant]):
         steps[agent] = [row for row in range(len(seen.gap) - 1) if not seen.gap[row]], seen
     average = np.zeros((STATES, ACTIONS))
     for number in range(rounds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from fegsam.data.demands import ALGORITHMS, check_log
 from fegsam.data.describe import checked, describe
 from fegsam.data.log import LogSource
 from fegsam.data.minari import import_minari
-from fegsam.data.summary import summarise
+from fegsam.data.summary import LogSummary, summarise
 from fegsam.errors import ProblemError
 from fegsam.problem import features, policies
 from fegsam.subcommands import Action, add_all
+
+WritePage = Callable[[LogSource, Mapping[Any, LogSummary], Path, float], object]
+"""Writes the page of a log; the report, which does, is above this package."""
 
 
 def add_actions(data: argparse.ArgumentParser) -> None:
@@ -25,8 +29,9 @@ def add_actions(data: argparse.ArgumentParser) -> None:
     add_all(data, "data", _ACTIONS)
 
 
-def data(given: argparse.Namespace) -> int:
+def data(given: argparse.Namespace, write_page: WritePage) -> int:
     """Run one action of `fegsam data`."""
+    given.write_page = write_page
     return _ACTIONS[given.action].run(given)
 
 
@@ -37,6 +42,11 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--num-steps", type=int, metavar="N", help="steps of each agent")
     parser.add_argument("--step-size", type=float, help="step size of the run")
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_log(parser)
+    add_path(parser, "-o", "--output", metavar="PAGE", help="write it as an HTML page, too")
 
 
 def _import_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,6 +153,9 @@ def _describe(given: argparse.Namespace) -> int:
     source = _source(given)
     found = summarise(source, **_problem(given))
     print(describe(source, found, discount=given.discount))
+    if given.output is not None:
+        given.write_page(source, found, given.output, given.discount)
+        print(f"page: {given.output}")
     return 0
 
 
@@ -168,9 +181,10 @@ _ACTIONS = {
         "show what is in a log and which algorithms it can feed",
         "Show the episodes and how they end, the states and actions that occur, the importance "
         "ratios and the rows that are left of them, whether truncation endangers linear TD, and "
-        "which algorithms the log can feed at which step sizes.",
-        "describe log.parquet --states 500 --actions 6 --target uniform",
-        _add_log,
+        "which algorithms the log can feed at which step sizes. With -o the same is a page with "
+        "pictures.",
+        "describe log.parquet --states 500 --actions 6 --target uniform -o log.html",
+        _describe_arguments,
         _describe,
     ),
     "import": Action(

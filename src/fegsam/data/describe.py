@@ -58,31 +58,66 @@ def describe(
       QLearning           step sizes up to 1
       OffPolicyLinearTD   step sizes below 1
       TDC                 step sizes below 1, without a theorem
+      LinearQLearning     step sizes below 1, without a theorem
     """
-    names = [file.name for file in source.files]
-    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more files"
-    lines = [title]
+    lines = [title_of(source)]
     if len(found) > 1:
         lines += _agents(source, found)
     for agent, summary in found.items() if len(found) == 1 else ():
         lines += [] if agent is None else [f"  {source.by} {agent}"]
-        for label, text in _facts(summary, discount):
+        for label, text in facts_of(summary, discount):
             lines += textwrap.wrap(
                 text,
                 WIDTH,
                 initial_indent=f"  {label:{_LABEL}}",
                 subsequent_indent=" " * (_LABEL + 2),
             )
-    worst = max(found.values(), key=lambda each: float(np.nan_to_num(each.ratio_max)))
-    lines.append("It can feed" if len(found) == 1 else "Each can feed, by the largest ratio")
-    for name, text in feeds(worst):
+    lines.append(feeds_title(found))
+    for name, text in feeds(worst_of(found)):
         lines += textwrap.wrap(
             text, WIDTH, initial_indent=f"  {name:20}", subsequent_indent=" " * 22
         )
     return "\n".join(lines)
 
 
-def _facts(summary: LogSummary, discount: float | None) -> list[tuple[str, str]]:
+def title_of(source: LogSource) -> str:
+    """The name of a log of one or several files.
+
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     names = [pathlib.Path(folder) / name for name in ("a.csv", "b.csv")]
+    ...     print([name.touch() for name in names], title_of(LogSource(names)))
+    [None, None] a.csv and 1 more
+    """
+    names = [file.name for file in source.files]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def feeds_title(found: Mapping[Any, LogSummary]) -> str:
+    """What stands above the algorithms.
+
+    >>> feeds_title({})
+    'Each can feed, by the largest ratio'
+    """
+    return "It can feed" if len(found) == 1 else "Each can feed, by the largest ratio"
+
+
+def worst_of(found: Mapping[Any, LogSummary]) -> LogSummary:
+    """The agent's summary with the largest ratio."""
+    return max(found.values(), key=lambda each: float(np.nan_to_num(each.ratio_max)))
+
+
+def facts_of(summary: LogSummary, discount: float | None) -> list[tuple[str, str]]:
+    """What is in one agent's log, as labels and sentences.
+
+    >>> from fegsam.data import Rows
+    >>> from fegsam.data.facts import summarise_rows
+    >>> import numpy as np
+    >>> rows = Rows(*np.zeros((6, 2)), np.array([False, True]))
+    >>> found = summarise_rows(rows._replace(observation=np.zeros(2, int), action=np.zeros(2, int)))
+    >>> facts_of(found, None)[0]
+    ('transitions', '1 in 1 episodes of 1 on average')
+    """
     length = summary.transitions / max(summary.episodes, 1)
     facts = [
         (
@@ -145,9 +180,16 @@ def _spaces(summary: LogSummary) -> list[tuple[str, str]]:
     ]
 
 
-def _agents(source: LogSource, found: Mapping[Any, LogSummary]) -> list[str]:
-    header = [str(source.by)[:20], "transitions", "episodes", "terminated", "pairs", "effective"]
-    rows = [
+AGENT_HEAD = ("transitions", "episodes", "terminated", "pairs", "effective")
+
+
+def agent_rows(found: Mapping[Any, LogSummary]) -> list[list[str]]:
+    """The name of each agent and the entries of `AGENT_HEAD`.
+
+    >>> agent_rows({})
+    []
+    """
+    return [
         [
             str(agent)[:20],
             str(summary.transitions),
@@ -156,9 +198,13 @@ def _agents(source: LogSource, found: Mapping[Any, LogSummary]) -> list[str]:
             "-" if summary.counts is None else str(summary.cells_seen),
             "-" if math.isnan(summary.effective_rows) else f"{summary.effective_rows:.0f}",
         ]
-        for agent, summary in list(found.items())[:_MOST_AGENTS]
+        for agent, summary in found.items()
     ]
-    table = text_table(header, rows, right=range(1, 6)).splitlines()
+
+
+def _agents(source: LogSource, found: Mapping[Any, LogSummary]) -> list[str]:
+    rows = agent_rows(dict(list(found.items())[:_MOST_AGENTS]))
+    table = text_table([str(source.by)[:20], *AGENT_HEAD], rows, right=range(1, 6)).splitlines()
     more = len(found) - len(rows)
     return [f"  {line}" for line in table] + ([f"  and {more} more agents"] if more else [])
 
@@ -199,10 +245,11 @@ def feeds(summary: LogSummary) -> list[tuple[str, str]]:
     says["OffPolicyTabularTD"] = missing or below(ratio)
     says["OffPolicyLinearTD"] = missing or f"{below(ratio * norm)}{unstable}"
     says["TDC"] = missing or f"{below(ratio * norm)}, without a theorem"
+    says["LinearQLearning"] = f"{below(norm)}, without a theorem"
     if not discrete:
         says["OffPolicyTabularTD"] = "not: its observations are not states"
     if not has_rows:
-        linear = ("OnPolicyTD", "OffPolicyLinearTD", "TDC")
+        linear = ("OnPolicyTD", "OffPolicyLinearTD", "TDC", "LinearQLearning")
         says |= dict.fromkeys(linear, "needs features (--features)")
     return list(says.items())
 

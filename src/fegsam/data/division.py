@@ -49,34 +49,32 @@ class Division:
     def held_out(self) -> list[Rows]:
         """The held-out rows of each agent that has some."""
         found = [self._of_log(agent) for agent in self.episodes]
-        live = (
-            agent
+        live = [
+            self.data.reader(_LAST_AGENT - agent, _SEED, like=agent)
             for agent in range(self.data.num_agents)
-            if self.data.held_out and not self._is_log(agent)
-        )
-        found += [self._of_live(agent) for agent in live]
+            if self.data.held_out and self.data.kinds[self.data.assignment[agent]].live
+        ]
+        # Readers that share a vector environment are opened before the first row is read.
+        found += [_whole_episodes(reader.read(LIVE_ROWS)) for reader in live]
         return [rows for rows in found if len(rows.gap)]
-
-    def _is_log(self, agent: int) -> bool:
-        return self.data.kinds[self.data.assignment[agent]].is_log
 
     def _of_log(self, agent: int) -> Rows:
         reader = self.data.reader(agent, _SEED, passes=1)
         return read_held_out(reader, self.data.held_out, seed=_SEED, agent=agent, most=MOST_ROWS)
 
-    def _of_live(self, agent: int) -> Rows:
-        """Whole episodes of a live agent of its own, with as many rows as fit."""
-        rows = self.data.reader(_LAST_AGENT - agent, _SEED, like=agent).read(LIVE_ROWS)
-        ends = np.flatnonzero(rows.gap)
-        if len(ends):
-            return part(rows, 0, int(ends[-1]) + 1)
-        # One endless episode: its last row only ends it.
-        last = np.arange(len(rows.gap)) == len(rows.gap) - 1
-        return rows._replace(
-            gap=last,
-            reward=np.where(last, 0.0, rows.reward),
-            discount=np.where(last, 0.0, rows.discount),
-        )
+
+def _whole_episodes(rows: Rows) -> Rows:
+    """Whole episodes of an agent of its own, as many as fit."""
+    ends = np.flatnonzero(rows.gap)
+    if len(ends):
+        return part(rows, 0, int(ends[-1]) + 1)
+    # One endless episode: its last row only ends it.
+    last = np.arange(len(rows.gap)) == len(rows.gap) - 1
+    return rows._replace(
+        gap=last,
+        reward=np.where(last, 0.0, rows.reward),
+        discount=np.where(last, 0.0, rows.discount),
+    )
 
 
 def divide(data: DataFederation, summaries: Mapping[int, LogSummary], num_steps: int) -> Division:

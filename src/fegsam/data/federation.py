@@ -1,4 +1,4 @@
-"""`DataFederation`: agents that learn from logs and live environments, not from an MDP's arrays."""
+"""`DataFederation`: agents that learn from logs, spools and live environments, not from an MDP."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fegsam.data.content import content_of
 from fegsam.data.evaluation import Evaluation
 from fegsam.data.log import LogSource
 from fegsam.data.rows import Rows
+from fegsam.data.spool_reader import SpoolSource
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import FloatArray, IntArray, agent_kinds, fraction, integer, read_only
 from fegsam.problem.feature_maps import FeatureMap
@@ -62,33 +63,36 @@ class LiveRows(Protocol):
     def fingerprint(self) -> str: ...
 
 
-Source = LogSource | LiveRows
+Source = LogSource | SpoolSource | LiveRows
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the agents of one kind read: a live source, or a log or the part of it with a value."""
+    """What agents of one kind read: a live source, a spool, or a log or its part with a value."""
 
     source: Source
     value: Any = None
 
     @property
-    def is_log(self) -> bool:
-        return isinstance(self.source, LogSource)
+    def live(self) -> LiveRows | None:
+        """The source, if its rows come into being as they are read."""
+        return None if isinstance(self.source, LogSource | SpoolSource) else self.source
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class DataFederation:
-    """N agents that learn together, each from its own log or its own live environment.
+    """N agents that learn together, each from its own log, spool or live environment.
 
     Parameters
     ----------
-    sources : LogSource, LiveSource, or a sequence of them
-        Each is a kind of agents, and each value of a log's column `by` is one.
+    sources : LogSource, SpoolSource, LiveSource, VectorSource, or a sequence of them
+        Each is a kind of agents, and each value of a log's column `by` is one. Of a spool the rows
+        that have been written are read; a run does not wait for more.
     discount : float
         Of what follows a transition that does not end its episode.
     num_agents : int, optional
-        N. A log feeds one agent; a live source as many as there are. By default one of each kind.
+        N. A log or a spool feeds one agent; a live source as many as there are. By default one of
+        each kind.
     assignment : (N,) array of int, optional
         The kind of each agent; by default agent i is of kind i % M.
     num_states, num_actions : int, optional
@@ -199,16 +203,14 @@ class DataFederation:
         `passes` times instead of its own number.
         """
         kind = self.kinds[self.assignment[agent if like is None else like]]
+        sizes = {"num_states": self.num_states, "num_actions": self.num_actions}
         if isinstance(kind.source, LogSource):
             source = kind.source
             if passes is not None:
                 source = dataclasses.replace(source, passes=passes)
-            return source.open(
-                discount=self.discount,
-                agent=kind.value,
-                num_states=self.num_states,
-                num_actions=self.num_actions,
-            )
+            return source.open(discount=self.discount, agent=kind.value, **sizes)
+        if isinstance(kind.source, SpoolSource):
+            return kind.source.open(discount=self.discount, **sizes)
         return kind.source.open(discount=self.discount, seed=seed, agent=agent)
 
     def fingerprint(self) -> str:
@@ -217,18 +219,9 @@ class DataFederation:
             f"DataFederation {self.discount!r} {self.num_states} {self.num_actions}".encode()
         )
         state.update(self.assignment.tobytes() + content_of(self.held_out))
-        digests = {
-            id(kind.source): (
-                kind.source.digest()
-                if isinstance(kind.source, LogSource)
-                else kind.source.fingerprint()
-            )
-            for kind in self.kinds
-        }
+        digests = {id(kind.source): kind.source.fingerprint() for kind in self.kinds}
         for kind in self.kinds:
             state.update(f"{digests[id(kind.source)]} {kind.value!r}".encode())
-            if isinstance(kind.source, LogSource):
-                state.update(f"{kind.source.passes} {kind.source.missing_final}".encode())
         state.update(content_of(self.target_policy))
         if self.features is not None:
             state.update(self.features.digest().encode())
@@ -244,12 +237,14 @@ def _kinds(sources: Any) -> tuple[Kind, ...]:
     for source in given:
         if isinstance(source, LogSource):
             kinds += [Kind(source, value) for value in source.agents()]
-        elif callable(getattr(source, "open", None)) and hasattr(source, "spaces"):
+        elif isinstance(source, SpoolSource) or (
+            callable(getattr(source, "open", None)) and hasattr(source, "spaces")
+        ):
             kinds.append(Kind(source))
         else:
             raise ProblemError(
-                f"sources has {shown(source)}; give fegsam.LogSource(...) or "
-                "fegsam.LiveSource(...)."
+                f"sources has {shown(source)}; give fegsam.LogSource(...), fegsam.SpoolSource(...) "
+                "or fegsam.LiveSource(...)."
             )
     return tuple(kinds)
 
@@ -261,9 +256,9 @@ def _sizes(
     states = None if num_states is None else integer(num_states, "num_states")
     actions = None if num_actions is None else integer(num_actions, "num_actions")
     for kind in kinds:
-        if isinstance(kind.source, LogSource):
+        if kind.live is None:
             continue
-        spaces = kind.source.spaces()
+        spaces = kind.live.spaces()
         for name, here, known in (
             ("states", spaces.num_states, states),
             ("actions", spaces.num_actions, actions),
@@ -297,7 +292,7 @@ def _evaluation(evaluation: Any, kinds: tuple[Kind, ...]) -> Evaluation | None:
         raise ProblemError(
             f"evaluation is {shown(evaluation)}; give fegsam.Evaluation(episodes=200)."
         )
-    if all(kind.is_log for kind in kinds):
+    if all(kind.live is None for kind in kinds):
         raise ProblemError(
             "evaluation tries a policy in an environment, and all sources are logs; leave it out "
             "and look at ope_return."
@@ -307,9 +302,13 @@ def _evaluation(evaluation: Any, kinds: tuple[Kind, ...]) -> Evaluation | None:
 
 def _check_one_agent_a_log(data: DataFederation) -> None:
     for kind, count in zip(data.kinds, data.kind_counts, strict=True):
-        if kind.is_log and count > 1:
-            assert isinstance(kind.source, LogSource)
+        if count > 1 and isinstance(kind.source, LogSource):
             raise ProblemError(
                 f"{count} agents would read the log {kind.source.path}; a log feeds one agent: "
                 "name a column in by=, or give each agent its own log."
+            )
+        if count > 1 and isinstance(kind.source, SpoolSource):
+            raise ProblemError(
+                f"{count} agents would read the spool {kind.source.path}; a spool feeds one agent: "
+                "give each agent its own."
             )

@@ -168,7 +168,7 @@ class LiveSource:
     def _walk(self, live: LiveAgent) -> Walk:
         spaces, policy = live.spaces, self.policy
         if spaces.width is None:
-            return StateWalk(live, TablePolicy(self._table(spaces)), self._number())
+            return StateWalk(live, TablePolicy(self.table_of(spaces)), self._number())
         if callable(policy):
             return FunctionWalk(live, FunctionPolicy(policy, spaces.width, spaces.num_actions))
         return ConstantWalk(live, TablePolicy(np.asarray(policy)))
@@ -179,7 +179,7 @@ class LiveSource:
             return int
         return lambda observation: operator.index(index(observation))
 
-    def _table(self, spaces: Spaces) -> FloatArray:
+    def table_of(self, spaces: Spaces) -> FloatArray:
         """(S, A): the policy of an environment whose observations are state numbers."""
         assert spaces.num_states is not None
         if not callable(self.policy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from fegsam.data import files
 from fegsam.data.columns import Decoder, Layout, Names, check_names, layout_of
+from fegsam.data.content import content_of
 from fegsam.data.rows import Rows, joined, part
 from fegsam.data.scanner import RowLimits, Scanner
 from fegsam.errors import ProblemError, shown
@@ -108,6 +110,19 @@ class LogSource:
         FileNotFoundError: ...
         """
         return files.digest(self.files)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of what determines the rows: the files' content, and how they are read.
+
+        >>> import tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder) / "log.csv"
+        ...     path.touch()
+        ...     LogSource(path).fingerprint() == LogSource(path, passes=2).fingerprint()
+        False
+        """
+        read_as = (self.by, self.passes, self.missing_final, check_names(self.columns), self.policy)
+        return hashlib.sha256(self.digest().encode() + content_of(read_as)).hexdigest()
 
     def agents(self) -> tuple[Any, ...]:
         """The values of the column `by`, in the order in which they appear; (None,) without it."""

@@ -30,7 +30,7 @@ class OwnData:
     True
     """
 
-    source: Source | SpoolSource
+    source: Source
     value: Any = None
     """the value of a log's column `by` whose rows are the agent's"""
 

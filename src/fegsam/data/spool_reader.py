@@ -61,6 +61,20 @@ class SpoolSource:
         """The numbers of an observation; None for state numbers."""
         return read_header(Path(self.path)).width
 
+    def fingerprint(self) -> str:
+        """The name that the spool has had since it was begun; what is appended does not change it.
+
+        >>> import tempfile
+        >>> import fegsam as fg
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     spool = fg.Spool(f"{folder}/plant.spool")
+        ...     before = fg.SpoolSource(spool.path).fingerprint()
+        ...     spool.close()
+        ...     fg.SpoolSource(spool.path).fingerprint() == before
+        True
+        """
+        return read_header(Path(self.path)).name
+
     def open(
         self, *, discount: float, num_states: int | None = None, num_actions: int | None = None
     ) -> SpoolReader:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from fegsam.data.damage import Place
 from fegsam.data.log import Found, LogSource
 from fegsam.data.rows import Rows, joined, part
 from fegsam.data.scanner import RowLimits, Scanner
+from fegsam.data.spread import EpisodeLengths, powers_of_two
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import FloatArray, IntArray, real_array
 from fegsam.problem.feature_maps import FeatureMap
@@ -66,6 +68,10 @@ class LogSummary:
     """TD with these features is stable for n = 1 if it is below one"""
     feature_norm: float
     """the largest squared 2-norm of a row of features"""
+    episode_lengths: Mapping[int, int]
+    """the number of episodes by their number of transitions"""
+    ratio_sizes: Mapping[int | None, int]
+    """the number of ratios from 2^k up to 2^(k + 1), by k; None stands for ratios of zero"""
 
     @property
     def truncated(self) -> int:
@@ -92,6 +98,7 @@ class Tally:
         self._least, self._width = np.inf, None
         self._ratios, self._ratio_max = np.zeros(3), 0.0
         self._place: Place | None = None
+        self._lengths, self._ratio_sizes = EpisodeLengths(), Counter[int | None]()
         self._before: Rows | None = None
         self._norm = 0.0
         size = features.dimension if features is not None else 0
@@ -105,6 +112,7 @@ class Tally:
         self._transitions += int(on.sum())
         self._episodes += len(on) - int(on.sum())
         self._terminated += int((rows.discount[on] == 0.0).sum())
+        self._lengths.add(rows)
         reward = rows.reward[on]
         self._rewards += float(reward.sum())
         self._low = min(self._low, float(reward.min(initial=np.inf)))
@@ -150,6 +158,7 @@ class Tally:
         known = ratios[on]
         if len(known) and not np.isnan(known).any():
             self._ratios += np.array([len(known), known.sum(), known @ known])
+            self._ratio_sizes.update(powers_of_two(known))
             if known.max() > self._ratio_max:
                 self._ratio_max = float(known.max())
                 if scanner is not None:
@@ -198,6 +207,8 @@ class Tally:
             effective_rows=float(total**2 / squares) if known else np.nan,
             truncation_eigenvalue=_largest(self._matrices),
             feature_norm=self._norm if self._features is not None else np.nan,
+            episode_lengths=self._lengths.found,
+            ratio_sizes=dict(self._ratio_sizes),
         )
 
 

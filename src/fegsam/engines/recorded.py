@@ -303,6 +303,6 @@ def recorded_agent(job: Job, index: int, agent: int, steps: Steps) -> RecordedAg
         data.target_policy,
         window=job.window,
         kind=kind,
-        at_once=LOG_ROWS_AT_ONCE if data.kinds[kind].is_log else LIVE_ROWS_AT_ONCE,
+        at_once=LOG_ROWS_AT_ONCE if data.kinds[kind].live is None else LIVE_ROWS_AT_ONCE,
     )
     return RecordedAgent(stream, steps, job.settings.step_size)

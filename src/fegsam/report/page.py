@@ -100,7 +100,7 @@ class _Wrong(NamedTuple):
 def _page(
     sections: Sequence[Section], title: str, settings: Mapping[str, Any], paper: Paper | None
 ) -> str:
-    templates = _templates()
+    templates = load_templates()
     from markupsafe import Markup  # comes with Jinja2
 
     verdicts = [verdict for section in sections for verdict in section.verdicts]
@@ -122,8 +122,8 @@ def _page(
         kinds=MEANING_OF_KINDS,
         settings={name: settings[name] for name in settings if name not in grouped},
         grouped_settings=grouped,
-        style=Markup(_part("page.css")),
-        script=Markup(_part("page.js")),
+        style=Markup(read_part("page.css")),
+        script=Markup(read_part("page.js")),
         plotly=Markup(plotly_script()),
         plot=lambda panel, direct: Markup(plot_json(panel.figure, panel.axes, direct=direct)),
         svg=Markup,
@@ -179,7 +179,7 @@ def _together(group: Sequence[Verdict]) -> _Together:
     return _Together(outcome, outcome)
 
 
-def _templates() -> Any:
+def load_templates() -> Any:
     """The templates beside this file; everything that they show is escaped, except `Markup`."""
     jinja2 = require_jinja2()
     templates = jinja2.Environment(
@@ -211,7 +211,7 @@ def require_jinja2() -> Any:
     return jinja2
 
 
-def _part(name: str) -> str:
+def read_part(name: str) -> str:
     return resources.files("fegsam.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
