@@ -120,14 +120,7 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="LETTERS", help="check only these claims, such as cd; all by default"
     )
-    parser.add_argument(
-        "--more-seeds",
-        type=_count,
-        default=1,
-        metavar="TIMES",
-        help="run this many times the seeds, to decide what cannot be told with fewer",
-    )
-    _verbose_argument(parser)
+    _depth_arguments(parser)
     add_path(
         parser,
         "-o",
@@ -138,7 +131,14 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _verbose_argument(parser: argparse.ArgumentParser) -> None:
+def _depth_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--more-seeds",
+        type=_count,
+        default=1,
+        metavar="TIMES",
+        help="run this many times the seeds, to decide what cannot be told with fewer",
+    )
     parser.add_argument("--verbose", action="store_true", help="print every number too")
 
 
@@ -148,7 +148,7 @@ def _compare_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="shorter runs and fewer seeds: minutes instead of an hour",
     )
-    _verbose_argument(parser)
+    _depth_arguments(parser)
     add_path(
         parser,
         "-o",
@@ -360,7 +360,7 @@ def _compare(given: argparse.Namespace) -> int:
     from fegsam.comparison import compare
     from fegsam.report import summary
 
-    sections, page = compare(given.output, quick=given.quick)
+    sections, page = compare(given.output, quick=given.quick, more_seeds=given.more_seeds)
     judged = [section for section in sections if section.verdicts]
     print(summary(judged, verbose=given.verbose))
     _print_page(page, given.verbose)

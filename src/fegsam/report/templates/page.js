@@ -29,6 +29,7 @@ function look(plot) {
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
   nameCurves(plot, figure.layout);
+  thinTicks(plot, figure.layout);
   const hidden = [...plot.closest("figure").querySelectorAll(".legend [aria-pressed=false]")].map((button) => button.dataset.key);
   for (const trace of figure.data) trace.visible = !hidden.includes(trace.meta);
   return figure;
@@ -68,6 +69,22 @@ function nameCurves(plot, layout) {
     align: "left", showarrow: false, font: { size: 12 },
     text: `<span style="color:${box.colour}">${box.dashed ? "╌" : "■"}</span> ` + box.lines.map(escaped).join("<br>"),
   }));
+}
+
+// Of the ticks of the x axis, those whose labels leave a gap at this width.
+function thinTicks(plot, layout) {
+  const axis = layout.xaxis, length = plot.clientWidth - layout.margin.l - layout.margin.r;
+  const [low, high] = axis.range, kept = [];
+  ruler.font = `12px ${layout.font.family}`;
+  let end = -Infinity;
+  axis.ticktext.forEach((text, k) => {
+    const value = axis.type === "log" ? Math.log10(axis.tickvals[k]) : axis.tickvals[k];
+    const middle = ((value - low) / (high - low)) * length, half = ruler.measureText(text).width / 2;
+    if (middle - half < end + 8) return;
+    kept.push(k);
+    end = middle + half;
+  });
+  Object.assign(axis, { tickvals: kept.map((k) => axis.tickvals[k]), ticktext: kept.map((k) => axis.ticktext[k]) });
 }
 
 function wrapped(text, most) {
@@ -148,8 +165,10 @@ tabs.forEach((tab, k) => {
 // Press a name of a legend to hide or show its curves in every panel of the figure.
 for (const button of document.querySelectorAll(".legend button")) {
   button.addEventListener("click", () => {
-    button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") === "false"));
-    for (const plot of button.closest("figure").querySelectorAll(".plot")) draw(plot);
+    const figure = button.closest("figure"), pressed = String(button.getAttribute("aria-pressed") === "false");
+    for (const other of figure.querySelectorAll(".legend button"))
+      if (other.dataset.key === button.dataset.key) other.setAttribute("aria-pressed", pressed);
+    for (const plot of figure.querySelectorAll(".plot")) draw(plot);
   });
 }
 
