@@ -23,7 +23,6 @@ function look(plot) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
     font: { color: ink, size: 12, family: getComputedStyle(document.body).fontFamily },
     hoverlabel: { bgcolor: of("--raised"), bordercolor: of("--line"), font: { color: ink } },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--soft"), activecolor: ink },
     margin: { l: 16 + 7.5 * widest, r: 14, t: 8, b: 26 },
     // A finger that scrolls past a plot must not zoom it.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
@@ -104,14 +103,8 @@ function escaped(text) {
 function draw(plot) {
   const { data, layout } = look(plot);
   plot.dataset.drawn = plot.clientWidth;
-  return Plotly.react(plot, data, layout, {
-    displaylogo: false,
-    // The buttons would cover a small panel.
-    displayModeBar: !plot.closest(".several"),
-    // Listed explicitly: Plotly's default buttons include one that uploads the figure.
-    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-    toImageButtonOptions: { format: "svg", filename: plot.dataset.key },
-  });
+  // Plotly's buttons would cover a small panel, and one of them uploads the figure.
+  return Plotly.react(plot, data, layout, { displayModeBar: false });
 }
 
 function drawVisible() {
@@ -169,6 +162,13 @@ for (const button of document.querySelectorAll(".legend button")) {
     for (const other of figure.querySelectorAll(".legend button"))
       if (other.dataset.key === button.dataset.key) other.setAttribute("aria-pressed", pressed);
     for (const plot of figure.querySelectorAll(".plot")) draw(plot);
+  });
+}
+
+for (const button of document.querySelectorAll("button[data-picture]")) {
+  button.addEventListener("click", () => {
+    const plot = button.closest(".panel").querySelector(".plot");
+    Plotly.downloadImage(plot, { format: "svg", filename: plot.dataset.key, width: plot.clientWidth, height: plot.clientHeight });
   });
 }
 
