@@ -106,7 +106,8 @@ class Browser:
         self.open(_tabs(page)[0], width=width, phone=width < 600, dark=dark, fresh=True)
         self.ask(
             "document.querySelectorAll('[role=tabpanel]').forEach(e => { e.hidden = false; });"
-            "document.querySelectorAll('details').forEach(e => { e.open = true; });"
+            "document.querySelectorAll('.opens details').forEach(e => { e.open = true; });"
+            "[...document.querySelectorAll('details[data-numbers]')].at(-1).open = true;"
             "dispatchEvent(new Event('resize'));"
         )
         self.until(f"return [...document.querySelectorAll('.plot')].every({_DRAWN})")
@@ -168,7 +169,7 @@ class Browser:
             for event in events
             if event["method"] == "Network.requestWillBeSent"
         }
-        return {url for url in asked if not url.startswith(("data:", "blob:", "about:"))}
+        return {url for url in asked if not url.startswith(("data:", "blob:", "about:", "chrome:"))}
 
 
 def _tabs(page: pathlib.Path) -> list[str]:

@@ -27,8 +27,8 @@ PAPER = Paper(
 STUDY = """
 [study]
 name = "small"
-title = "A small study of three algorithms"
-seeds = 4
+title = "A small study"
+seeds = 3
 engine = "reference"
 [problem]
 generator = "random_walk"
@@ -40,11 +40,12 @@ kind = "uniform"
 kind = "random"
 dim = 2
 seed = 0
+[algorithm]
+name = "off_policy_linear_td"
 [run]
 num_steps = 60
 [grid]
-"algorithm.name" = ["on_policy_td", "off_policy_linear_td"]
-num_agents = [1, 2, 4]
+num_agents = [1, 4]
 sync_period = [1, 6]
 step_size = 0.1
 [problem.behavior]
