@@ -26,6 +26,8 @@ _FLAGS = (
     "--hide-scrollbars",
 )
 _OFFLINE = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+_PATIENCE = 120
+"""Seconds until a wait is given up: the machine may be busy."""
 _DRAWN = "p => p.querySelector('.main-svg')"
 
 # ruff: noqa: E501  the scripts of the page's checks
@@ -117,7 +119,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def until(self, script: str, *arguments: Any) -> Any:
-        end = time.monotonic() + 10
+        end = time.monotonic() + _PATIENCE
         while not (answer := self.ask(script, *arguments)):
             assert time.monotonic() < end, f"waited in vain for: {script}"
             time.sleep(0.05)
@@ -188,6 +190,7 @@ def chromium(page: pathlib.Path, profile: pathlib.Path) -> Iterator[Browser]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.set_script_timeout(_PATIENCE)
     # Nothing may be asked of a network, and nothing could answer.
     driver.execute_cdp_cmd("Network.enable", {})
     driver.execute_cdp_cmd("Network.emulateNetworkConditions", _OFFLINE)
