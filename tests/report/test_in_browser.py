@@ -1,142 +1,41 @@
-"""The page in headless Chromium: read from a file without a network, on a desk, on a phone and on
-paper."""
+"""Pages in headless Chromium: read from a file without a network, on a desk, a phone and paper."""
 
 from __future__ import annotations
 
 import base64
-import shutil
-import time
+import pathlib
 
 import pytest
 
-from fegsam.report import write_report
-from fegsam.report.paper import Erratum, Paper
+from helpers.browser import (
+    BROWSER,
+    DRIVER,
+    FAULTS,
+    Browser,
+    accessibility_faults,
+    chromium,
+)
+from helpers.synthetic_pages import comparison_page, paper_page, study_page
 from helpers.synthetic_sections import sections
 
-webdriver = pytest.importorskip("selenium.webdriver")
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytest.importorskip("selenium")
 pytestmark = pytest.mark.skipif(
     not (BROWSER and DRIVER), reason="needs Debian's packages chromium and chromium-driver"
 )
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
+PAGES = {"paper": paper_page, "study": study_page, "comparison": comparison_page}
 PLOT = "plot-a-plateau_by_agents"
 
 
-class Browser:
-    """Chromium on one page; waits for what it is asked for."""
-
-    def __init__(self, driver, address: str) -> None:
-        self.driver, self.address, self.screen = driver, address, None
-
-    def open(
-        self,
-        tab: str = "summary",
-        *,
-        width: int = 1280,
-        height: int = 900,
-        phone=False,
-        dark=False,
-        fresh=False,
-    ) -> None:
-        """Show a tab on such a screen; the page is loaded anew only for another screen, or if it
-        must be `fresh`."""
-        if fresh or self.screen != (width, height, phone, dark):
-            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
-            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            self.driver.execute_cdp_cmd(
-                "Emulation.setEmulatedMedia", {"media": "", "features": [scheme]}
-            )
-            self.driver.get("about:blank")  # else a change of anchor loads nothing
-            self.driver.get(self.address + ("" if tab == "summary" else f"#{tab}"))
-            self.screen = (width, height, phone, dark)
-        else:
-            self.ask("location.hash = arguments[0]", tab)
-        self.until("return !document.getElementById(arguments[0]).hidden", tab)
-        plots = "[...document.querySelectorAll('[role=tabpanel]:not([hidden]) .plot')]"
-        self.until(f"return {plots}.every(plot => plot.querySelector('.main-svg'))")
-
-    def ask(self, script: str, *arguments):
-        return self.driver.execute_script(script, *arguments)
-
-    def until(self, script: str, *arguments):
-        end = time.monotonic() + 10
-        while not (answer := self.ask(script, *arguments)):
-            assert time.monotonic() < end, f"waited in vain for: {script}"
-            time.sleep(0.05)
-        return answer
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            for kind in ("keyDown", "keyUp"):
-                press = {
-                    "type": kind,
-                    "key": key,
-                    "code": key,
-                    "windowsVirtualKeyCode": {"Tab": 9, "Enter": 13}.get(key, 0),
-                }
-                self.driver.execute_cdp_cmd(
-                    "Input.dispatchKeyEvent", press | ({"text": "\r"} if key == "Enter" else {})
-                )
-
-    def point(self, x: float, y: float, *, click: bool = False) -> None:
-        for kind in ("mouseMoved", *(("mousePressed", "mouseReleased") if click else ())):
-            event = {
-                "type": kind,
-                "x": x,
-                "y": y,
-                "button": "left" if kind != "mouseMoved" else "none",
-                "clickCount": 1,
-            }
-            self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", event)
-
-    def place(self, selector: str) -> tuple[float, float]:
-        """The middle of the first such element, scrolled to."""
-        self.ask("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-        box = self.ask(
-            "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector
-        )
-        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-    def screenshot(self) -> bytes:
-        return base64.b64decode(
-            self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
-        )
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory) -> dict[str, pathlib.Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    return {name: write(folder / name) for name, write in PAGES.items()}
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report")
-    wrong = Erratum("2", "A sign", "Theorem 3.1.", "-1", "1", "false", "test_sign")
-    paper = Paper("On coins", "A. Author", "https://example.org", [wrong])
-    path = write_report(
-        sections(), folder, title="Claims, checked", settings={"seeds": 20}, paper=paper
-    )
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    # Nothing may be asked of a network, and nothing could answer.
-    driver.execute_cdp_cmd("Network.enable", {})
-    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-    driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-    yield Browser(driver, path.as_uri())
-    log = driver.get_log("browser")
-    driver.quit()
-    assert log == [], "the console stays empty through all of these tests"
+def browser(pages, tmp_path_factory):
+    with chromium(pages["paper"], tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 def shown(browser: Browser) -> list[str]:
@@ -146,10 +45,9 @@ def shown(browser: Browser) -> list[str]:
     )
 
 
-def test_it_opens_on_the_summary_and_asks_for_nothing_else(browser) -> None:
+def test_it_opens_on_the_summary(browser) -> None:
     browser.open()
     assert shown(browser) == ["summary"]
-    assert browser.ask("return performance.getEntriesByType('resource').map(e => e.name)") == []
     assert (
         browser.ask("return document.querySelector('#summary .badge').innerText.trim()")
         == "? cannot be told"
@@ -178,95 +76,47 @@ def test_every_tab_fits_its_screen_and_is_drawn(
     assert pixels.std() > 0.02, "more than an empty page"
 
 
-# ruff: noqa: E501  the scripts of the page's checks
-LABELS = """
-const overlaps = [], gap = 0.5;
-for (const panel of document.querySelectorAll('[role=tabpanel]:not([hidden]) .panel')) {
-  const texts = panel.querySelectorAll('.xtick text, .ytick text, .annotation-text, .axis-label, h4');
-  const boxes = [...texts].map(e => [e.textContent, e.getBoundingClientRect()]);
-  const frame = panel.getBoundingClientRect();
-  boxes.forEach(([one, a], k) => {
-    if (a.left < frame.left - 1 || a.right > frame.right + 1) overlaps.push([one, 'beyond its panel']);
-    for (const [other, b] of boxes.slice(k + 1))
-      if (a.left < b.right - gap && b.left < a.right - gap && a.top < b.bottom - gap && b.top < a.bottom - gap)
-        overlaps.push([one, other]);
-  });
-}
-return overlaps;
-"""
-"""Texts of a figure that lie on each other, or reach beyond it."""
+@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_text_lies_on_another_and_none_is_cut(browser, pages, name, width) -> None:
+    browser.open_all(pages[name], width=width)
+    assert browser.ask("return document.querySelectorAll('.xtick text').length") > 20
+    assert browser.ask(FAULTS) == []
+    assert browser.requests() == {pages[name].as_uri()}, "the page and nothing else"
 
 
-@pytest.mark.parametrize(("width", "phone"), [(1400, False), (390, True)])
-def test_no_label_of_a_figure_lies_on_another(browser, width, phone) -> None:
-    for tab in ("claim-a", "claim-c", "claim-e"):
-        browser.open(tab, width=width, phone=phone)
-        assert browser.ask(LABELS) == [], tab
-    found = browser.ask("return document.querySelectorAll('#claim-e .annotation-text').length")
-    assert found == 9, "three names in each of three panels"
-    browser.ask("document.querySelector('#claim-e .axis-label').style.marginTop = '-1rem'")
-    assert browser.ask(LABELS), "the check sees a label that was moved onto another"
-    browser.open("summary", width=width, phone=phone, fresh=True)
-
-
-ACCESSIBLE = """
-const faults = [], shown = e => e.getClientRects().length > 0;
-const all = selector => [...document.querySelectorAll(selector)];
-const name = e => (e.getAttribute('aria-label') || e.textContent || '').trim() ||
-  (e.getAttribute('aria-labelledby') || '').split(' ').some(id => document.getElementById(id)?.textContent.trim());
-for (const e of all('a[href], button, summary, [role=tab], [role=tabpanel], [role=img], [role=region], [role=group]'))
-  if (!e.closest('.plot *') && !name(e)) faults.push(['no name', e.outerHTML.slice(0, 80)]);
-for (const e of all('[id]')) if (all('#' + CSS.escape(e.id)).length > 1) faults.push(['id twice', e.id]);
-for (const e of all('[aria-controls], [aria-labelledby]'))
-  for (const id of (e.getAttribute('aria-controls') || e.getAttribute('aria-labelledby')).split(' '))
-    if (!document.getElementById(id)) faults.push(['refers to nothing', id]);
-for (const e of all('span[aria-label]:not([role]), div[aria-label]:not([role]), p[aria-label]'))
-  if (!e.closest('.plot')) faults.push(['a name without a role', e.outerHTML.slice(0, 80)]);
-let level = 0;
-for (const e of all('h1, h2, h3, h4, h5')) {
-  if (Number(e.tagName[1]) > level + 1) faults.push(['a heading skips a level', e.textContent]);
-  level = Number(e.tagName[1]);
-}
-if (all('h1').length !== 1 || all('main').length !== 1 || !document.documentElement.lang || !document.title)
-  faults.push(['one h1, one main, a language and a title', '']);
-for (const e of all('a[href^="#"]')) if (!document.querySelector(e.getAttribute('href'))) faults.push(['a dead link', e.outerHTML]);
-const channel = v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-const light = c => c.slice(0, 3).map(channel).reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
-const rgb = text => text.match(/[0-9.]+/g).map(Number);
-const ground = e => {
-  for (; e; e = e.parentElement) {
-    const back = rgb(getComputedStyle(e).backgroundColor);
-    if (back.length < 4 || back[3] > 0) return back;
-  }
-  return [255, 255, 255];
-};
-for (const e of all('body *')) {
-  const own = [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-  if (!own || !shown(e) || e.closest('svg, script, style, .skip')) continue;
-  const pair = [light(rgb(getComputedStyle(e).color)), light(ground(e))].sort((a, b) => b - a);
-  const ratio = (pair[0] + 0.05) / (pair[1] + 0.05);
-  if (ratio < 4.5) faults.push(['contrast ' + ratio.toFixed(2), e.textContent.trim().slice(0, 40)]);
-}
-return faults;
-"""
-"""The basic rules of accessibility: names, references, headings, links and contrast."""
+def test_the_check_of_texts_sees_an_overlap_and_a_cut(browser, pages) -> None:
+    browser.open_all(pages["paper"], width=390)
+    names = "document.querySelectorAll('#claim-e .annotation-text')"
+    assert browser.ask(f"return {names}.length") == 9, "three names in each of three panels"
+    planted = {
+        "lies on": "document.querySelector('#claim-e .axis-label').style.marginTop = '-1rem'",
+        "is cut": "document.querySelector('#claim-a .ytick text').style.translate = '-30px'",
+        "is beyond the screen": "document.querySelector('h1').style.marginLeft = '300px'",
+    }
+    for fault, plant in planted.items():
+        browser.ask(plant)
+        assert fault in {found[1] for found in browser.ask(FAULTS)}
+    browser.ask(f"{names}[0].setAttribute('y', {names}[1].getAttribute('y'))")
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_keeps_the_basic_rules_of_accessibility(browser, dark) -> None:
-    for tab in ("summary", "claim-a", "claim-e", "errata", "settings"):
-        browser.open(tab, dark=dark)
-        browser.ask(
-            "document.querySelectorAll('[role=tabpanel]:not([hidden]) .opens details')"
-            ".forEach(details => { details.open = true; })"
-        )
-        assert browser.ask(ACCESSIBLE) == [], tab
-    pale = "#5a5a5a" if dark else "#8a8a8a"
-    browser.ask(f"document.querySelector('h2').style.color = '{pale}'; location.hash = 'summary'")
-    browser.until("return !document.getElementById('summary').hidden")
-    kinds = [fault[0].split()[0] for fault in browser.ask(ACCESSIBLE)]
-    assert kinds == ["contrast"], "the check sees what is too pale"
-    browser.open("summary", dark=dark, fresh=True)
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_fault(browser, pages, name, dark) -> None:
+    browser.open_all(pages[name], width=1280, dark=dark)
+    assert accessibility_faults(browser) == []
+
+
+def test_axe_sees_what_is_too_pale_and_links_lead_somewhere(browser, pages) -> None:
+    browser.open_all(pages["paper"], width=1280)
+    links = browser.ask(
+        "return [...document.querySelectorAll('a[href^=\"#\"]')].map(e => e.getAttribute('href'))"
+    )
+    places = browser.ask("return [...document.querySelectorAll('[id]')].map(e => `#${e.id}`)")
+    assert len(links) > 5
+    assert set(links) <= set(places)
+    browser.ask("document.querySelector('h2').style.color = '#8a8a8a'")
+    assert {rule for rule, _, _ in accessibility_faults(browser)} == {"color-contrast"}
 
 
 def test_a_verdict_opens_into_its_numbers(browser) -> None:

@@ -29,8 +29,15 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trust", action="store_true", help=TRUST)
 
 
-def add_verbose(parser: argparse.ArgumentParser) -> None:
-    """Add ``--verbose`` to a command that judges claims."""
+def add_depth(parser: argparse.ArgumentParser) -> None:
+    """Add how deep a command that judges claims goes, and what it prints."""
+    parser.add_argument(
+        "--more-seeds",
+        type=count,
+        default=1,
+        metavar="TIMES",
+        help="run this many times the seeds, to decide what cannot be told with fewer",
+    )
     parser.add_argument("--verbose", action="store_true", help="print every number too")
 
 

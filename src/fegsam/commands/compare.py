@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fegsam.commands.command import Command, add_verbose, print_page
+from fegsam.commands.command import Command, add_depth, print_page
 from fegsam.completion import add_path
 
 
@@ -15,7 +15,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="shorter runs and fewer seeds: minutes instead of an hour",
     )
-    add_verbose(parser)
+    add_depth(parser)
     add_path(
         parser,
         "-o",
@@ -30,7 +30,7 @@ def _compare(given: argparse.Namespace) -> int:
     from fegsam.comparison import compare
     from fegsam.report import summary
 
-    sections, page = compare(given.output, quick=given.quick)
+    sections, page = compare(given.output, quick=given.quick, more_seeds=given.more_seeds)
     judged = [section for section in sections if section.verdicts]
     print(summary(judged, verbose=given.verbose))
     print_page(page, given.verbose)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from fegsam.commands.command import Command, add_verbose, count, print_page
+from fegsam.commands.command import Command, add_depth, print_page
 from fegsam.completion import add_path
 
 
@@ -18,14 +18,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="LETTERS", help="check only these claims, such as cd; all by default"
     )
-    parser.add_argument(
-        "--more-seeds",
-        type=count,
-        default=1,
-        metavar="TIMES",
-        help="run this many times the seeds, to decide what cannot be told with fewer",
-    )
-    add_verbose(parser)
+    add_depth(parser)
     add_path(
         parser,
         "-o",

@@ -36,6 +36,7 @@ def compare(
     directory: str | Path,
     *,
     quick: bool = False,
+    more_seeds: int = 1,
     progress: bool = True,
     engine: str | Engine | None = None,
     spec: ClaimSpec | None = None,
@@ -50,6 +51,8 @@ def compare(
         Created if it is missing. The figures are SVG, PDF and PNG files.
     quick : bool
         Shorter runs and fewer seeds: minutes instead of an hour.
+    more_seeds : int
+        This many times the seeds, to decide what cannot be told with fewer.
     progress : bool
         Whether to report each problem and each claim on standard error.
     engine : optional
@@ -79,7 +82,7 @@ def compare(
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    spec = claim_spec("contest", quick, PACKAGE) if spec is None else spec
+    spec = (spec or claim_spec("contest", quick, PACKAGE)).deepened(more_seeds)
     contests, left_out = [], []
     for number, entry in enumerate(entries() if suite is None else suite, start=1):
         why = refusal(entry, spec.sizes.agents)
@@ -89,22 +92,22 @@ def compare(
             continue
         with _Timed(progress, f"problem {number}: {entry.title}"):
             contests.append(contest.compete(entry, spec.sizes, engine or "cpu"))
-    sections = [against_plain.examine(spec, contests, left_out)]
+    sections = [
+        _told("against_plain", against_plain.examine(spec, contests, left_out), quick, more_seeds)
+    ]
     for name in claims:
         with _Timed(progress, f"claim: {name.replace('_', ' ')}"):
             module = importlib.import_module(f"{PACKAGE}.{name}")
-            found = module.examine(claim_spec(name, quick, PACKAGE), engine)
-            # A full run has more seeds and longer runs than a quick one.
-            deeper = "fegsam compare -o comparison-full" if quick else ""
-            sections.append(replace(found, code=f"src/fegsam/comparison/{name}.py", deeper=deeper))
+            given = claim_spec(name, quick, PACKAGE).deepened(more_seeds)
+            sections.append(_told(name, module.examine(given, engine), quick, more_seeds))
     sections += [
         contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
     ]
     save_figures([figure for found in sections for figure in found.figures], target / "figures")
+    words = ["fegsam", "compare", *(["--quick"] if quick else [])]
+    words += ["--more-seeds", str(more_seeds)] if more_seeds > 1 else []
     settings = {
-        "command": shlex.join(
-            ["fegsam", "compare", *(["--quick"] if quick else []), "-o", str(target)]
-        ),
+        "command": shlex.join([*words, "-o", str(target)]),
         "run": "quick" if quick else "full",
         "seeds": f"pilots from {spec.sizes.first_pilot} on, evaluation from {FIRST_SEED} on",
         "step sizes": spec.sizes.step_sizes,
@@ -116,6 +119,19 @@ def compare(
     }
     title = "Methods of federated stochastic approximation, compared"
     return sections, write_report(sections, target, title=title, settings=settings)
+
+
+def _told(name: str, found: Section, quick: bool, more_seeds: int) -> Section:
+    """The section with the file that checks it, and the command that decides more.
+
+    A full run has more seeds and longer runs than a quick one.
+    """
+    more = "" if quick else f" --more-seeds {4 * more_seeds}"
+    return replace(
+        found,
+        code=f"src/fegsam/comparison/{name}.py",
+        deeper=f"fegsam compare{more} -o comparison-deeper",
+    )
 
 
 class _Timed:

@@ -100,6 +100,7 @@ def _verdict(spec: ClaimSpec, check: str, one: SuiteProblem, step_size: float, p
         f"{one.title}, α = {step_size:g}, K = {period}",
         certain(value),
         f"bias {corrected:.3g}; {other}: {base:.3g}",
+        column=one.title,
         agents=sizes.agents,
         many=sizes.many_agents,
     )

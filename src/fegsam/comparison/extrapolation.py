@@ -46,6 +46,7 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
             entry(key).title,
             slope_estimate(sizes.step_sizes, found[place]),
             f"bias {found[place][0]:.3g} at α = {sizes.step_sizes[0]:g}",
+            column=entry(key).title,
         )
         for place, check in enumerate(("first", "second"))
         for key, found in table.items()

@@ -52,11 +52,17 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
                 f"{one.title}, α = {size:g}",
                 certain(rounds[1] / rounds[0]),
                 f"{rounds[1]} rounds; {PLAIN}: {rounds[0]}",
+                column=one.title,
                 times=sizes.times,
             )
         )
     verdicts += [
-        spec.verdict("floor", f"{one.title}, α = {size:g}", certain(heavy[-1] / plain[-1]))
+        spec.verdict(
+            "floor",
+            f"{one.title}, α = {size:g}",
+            certain(heavy[-1] / plain[-1]),
+            column=one.title,
+        )
         for one, size, plain, heavy in found
     ]
     return Section(

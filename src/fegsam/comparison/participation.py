@@ -100,7 +100,8 @@ def _bias(spec: ClaimSpec, key: str) -> Verdict:
     ]
     where = f"{one.title}, α = {sizes.step_size:g}, K = {sizes.sync_period}"
     detail = f"bias {norms[0]:.3g}; all agents: {norms[1]:.3g}"
-    return spec.verdict("bias", where, certain(norms[0] / norms[1]), detail)
+    ratio = certain(norms[0] / norms[1])
+    return spec.verdict("bias", where, ratio, detail, column=one.title)
 
 
 def variances(spec: ClaimSpec, period: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fegsam.data.choosing import PolicyFunction, wrong_shape
 from fegsam.data.content import content_of
 from fegsam.data.environments import Spaces, name_of
-from fegsam.data.fleet import Fleet, CopyPlace, Policy, Saved
+from fegsam.data.fleet import CopyPlace, Fleet, Policy, Saved
 from fegsam.data.live import Ends, LiveSource
 from fegsam.data.rows import Rows
 from fegsam.errors import ProblemError, shown

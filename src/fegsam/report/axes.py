@@ -11,8 +11,6 @@ import numpy as np
 from fegsam.report.figure_data import FigureData, Scale, drawable, few_places, shown_range
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_LETTER, _GAP = 0.05, 0.05
-"""The width of a letter of a tick, and the gap between ticks, as shares of a small panel's axis."""
 
 
 class Axis(NamedTuple):
@@ -135,29 +133,5 @@ def _x_axis(figure: FigureData, low: float, high: float) -> Axis:
 def _axis(
     scale: Scale, low: float, high: float, marked: tuple[list[float], list[str]] | None = None
 ) -> Axis:
-    if marked is None:
-        values, labels = ticks(scale, low, high)
-        return Axis(scale, low, high, tuple(values), tuple(labels))
-    kept: list[int] = []
-    for k in range(len(marked[0])):
-        if not kept or _apart(scale, low, high, marked, kept[-1], k):
-            kept.append(k)
-    return Axis(
-        scale,
-        low,
-        high,
-        tuple(marked[0][k] for k in kept),
-        tuple(marked[1][k] for k in kept),
-    )
-
-
-def _apart(
-    scale: Scale, low: float, high: float, marked: tuple[list[float], list[str]], j: int, k: int
-) -> bool:
-    """Whether the labels of two ticks leave a gap between them."""
-    values, labels = marked
-    log = scale == "log"
-    span = math.log(high / low) if log else high - low
-    distance = math.log(values[k] / values[j]) if log else values[k] - values[j]
-    letters = (len(labels[j]) + len(labels[k])) / 2
-    return distance >= (letters * _LETTER + _GAP) * span
+    values, labels = marked or ticks(scale, low, high)
+    return Axis(scale, low, high, tuple(values), tuple(labels))

@@ -199,6 +199,7 @@ def load_templates() -> Any:
         "measured_head": _measured_head,
         "csv_link": _csv_link,
         "setting_text": _setting_text,
+        "unbroken": _unbroken,
     }
     return templates
 
@@ -222,6 +223,11 @@ def _measured_head(verdicts: Sequence[Verdict]) -> str:
 
 def _csv_link(figure: FigureData) -> str:
     return "data:text/csv;charset=utf-8," + quote(figure.csv(), safe=",.-+ ")
+
+
+def _unbroken(text: str) -> str:
+    """The text with no line break before a percent sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _setting_text(value: Any) -> str:

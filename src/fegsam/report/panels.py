@@ -17,6 +17,8 @@ class Panel(NamedTuple):
     axes: tuple[Axis, Axis]
     caption: str
     """what it says beyond the caption of its set"""
+    legend: tuple[Entry, ...] = ()
+    """its own, if a name or a look is another in another panel"""
 
 
 class FigureSet(NamedTuple):
@@ -28,6 +30,7 @@ class FigureSet(NamedTuple):
     direct: bool
     """whether names stand beside their curves; a legend lists them otherwise"""
     legend: tuple[LegendEntry, ...]
+    """of all panels; empty if the panels have their own"""
     styles: tuple[LegendEntry, ...]
 
     @property
@@ -62,18 +65,23 @@ def figure_sets(figures: Sequence[FigureData]) -> list[FigureSet]:
 
 def _set(group: Sequence[FigureData]) -> FigureSet:
     first = group[0]
+    shown = [tuple(entries(figure)) for figure in group]
+    legend = tuple({entry: None for each in shown for entry in each})
+    apart = len({entry.label for entry in legend}) < len(legend) or (
+        len({entry.swatch for entry in legend}) < len(legend)
+    )
     common = {figure.caption for figure in group} == {first.caption}
     shared = first.caption if common else _shared_start([figure.caption for figure in group])
     panels = tuple(
-        Panel(figure, axes, figure.caption.removeprefix(shared).strip())
-        for figure, axes in zip(group, axes_of(group), strict=True)
+        Panel(figure, axes, figure.caption.removeprefix(shared).strip(), each if apart else ())
+        for figure, axes, each in zip(group, axes_of(group), shown, strict=True)
     )
     return FigureSet(
         first.title,
         shared,
         panels,
         all(map(fit_beside, group)),
-        tuple({entry.label: entry for figure in group for entry in entries(figure)}.values()),
+        () if apart else legend,
         tuple({entry.label: entry for figure in group for entry in style_entries(figure)}.values()),
     )
 

@@ -279,6 +279,10 @@ def _identities(verdicts: Sequence[Verdict]) -> str:
     return f"Not counted: {len(found)} {what}, true by algebra{fault}."
 
 
+def _are_equal(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_EQUAL)
+
+
 def value_text(verdict: Verdict) -> str:
     """The number that was judged, with its interval if it was measured.
 
@@ -296,4 +300,4 @@ def value_text(verdict: Verdict) -> str:
         return "none"
     if verdict.kind != "measured":
         return short(found.value)
-    return f"{short(found.value)} in every run" if found.low == found.high else str(found)
+    return f"{short(found.value)} in every run" if _are_equal(found.low, found.high) else str(found)

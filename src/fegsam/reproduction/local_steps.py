@@ -8,6 +8,8 @@ no longer is.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fegsam.experiments.estimates import Estimate, ratio_estimate, slope_estimate
@@ -151,7 +153,7 @@ def _figure(number: int, series: list[Series]) -> FigureData:
         title="The price of fewer communications",
         panel=ALGORITHMS[number],
         caption="The error when agents average every K steps, relative to averaging at every step, "
-        f"up to K = T/N. It rises by at most {100 * rise:.0f} %.",
+        f"up to K = T/N. It rises by at most {math.ceil(100 * rise)} %.",
         x_label="sync period K",
         y_label="long-run error, relative to K = 1",
         y_scale="linear",

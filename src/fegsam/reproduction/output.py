@@ -107,7 +107,7 @@ def _examine(spec: ClaimSpec, case: Case, engine: Any) -> tuple[list[Verdict], F
             "short",
             f"{case.name}, short run",
             ratio_estimate(found.last[:, too_short], found.random[:, too_short], paired=True),
-            steps=times[short],
+            f"A run of {times[short]} steps.",
         )
     )
     share = fg.theory.output_time_distribution(length, decay).mean / length

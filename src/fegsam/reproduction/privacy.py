@@ -97,9 +97,7 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
 def _verdict(spec: ClaimSpec, key: str, period: int, found: dict[str, Estimate]) -> Verdict:
     often = "every step" if period == 1 else f"every {period} steps"
     detail = "Share that it finds" + (", minus that of a guess." if key == "policies" else ".")
-    return spec.verdict(
-        key, f"Q-learning, averaging {often}: {key}", found[key], detail, often=often
-    )
+    return spec.verdict(key, f"Q-learning, averaging {often}: {key}", found[key], detail)
 
 
 def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:

@@ -63,8 +63,8 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
         spec.title,
         "The corollaries say how many samples a problem requires, as powers of 1 / mu_min, of the "
         "number of states and of 1 / (1 - gamma). The theorem's own constants grow faster than the "
-        "printed orders of the variance, and agree with the corrected ones. The true number of "
-        "samples grows far more slowly than either.",
+        "printed orders of the variance, and no faster than the corrected ones. The true number of "
+        "samples grows far more slowly than either in 1 / mu_min and in 1 / (1 - gamma).",
         tuple(verdicts),
         tuple(figures),
         (
@@ -185,7 +185,7 @@ def growth_verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
     where = (
         f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
     )
-    detail = f"exponent {growth.exponent:.2f} from {growth.x[-2]:.3g} to {growth.x[-1]:.3g}"
+    detail = f"Exponent {growth.exponent:.2f} from {growth.x[-2]:.3g} to {growth.x[-1]:.3g}; order"
     sign = 1.0 if growth.parameter == "|S|" else -1.0
     orders = {"printed": growth.printed, "corrected": growth.corrected}
     if not growth.key:
@@ -195,10 +195,8 @@ def growth_verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
             check,
             where,
             certain(sign * (growth.exponent - order)),
-            detail,
+            f"{detail} {spelled({growth.parameter: order})}.",
             quantity=growth.quantity,
-            parameter=NAMES[growth.parameter],
-            order=spelled({growth.parameter: order}),
         )
         for check, order in orders.items()
     ]

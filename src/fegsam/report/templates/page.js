@@ -23,12 +23,12 @@ function look(plot) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
     font: { color: ink, size: 12, family: getComputedStyle(document.body).fontFamily },
     hoverlabel: { bgcolor: of("--raised"), bordercolor: of("--line"), font: { color: ink } },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--soft"), activecolor: ink },
     margin: { l: 16 + 7.5 * widest, r: 14, t: 8, b: 26 },
     // A finger that scrolls past a plot must not zoom it.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
   nameCurves(plot, figure.layout);
+  thinTicks(plot, figure.layout);
   const hidden = [...plot.closest("figure").querySelectorAll(".legend [aria-pressed=false]")].map((button) => button.dataset.key);
   for (const trace of figure.data) trace.visible = !hidden.includes(trace.meta);
   return figure;
@@ -70,6 +70,22 @@ function nameCurves(plot, layout) {
   }));
 }
 
+// Of the ticks of the x axis, those whose labels leave a gap at this width.
+function thinTicks(plot, layout) {
+  const axis = layout.xaxis, length = plot.clientWidth - layout.margin.l - layout.margin.r;
+  const [low, high] = axis.range, kept = [];
+  ruler.font = `12px ${layout.font.family}`;
+  let end = -Infinity;
+  axis.ticktext.forEach((text, k) => {
+    const value = axis.type === "log" ? Math.log10(axis.tickvals[k]) : axis.tickvals[k];
+    const middle = ((value - low) / (high - low)) * length, half = ruler.measureText(text).width / 2;
+    if (middle - half < end + 8) return;
+    kept.push(k);
+    end = middle + half;
+  });
+  Object.assign(axis, { tickvals: kept.map((k) => axis.tickvals[k]), ticktext: kept.map((k) => axis.ticktext[k]) });
+}
+
 function wrapped(text, most) {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -87,14 +103,8 @@ function escaped(text) {
 function draw(plot) {
   const { data, layout } = look(plot);
   plot.dataset.drawn = plot.clientWidth;
-  return Plotly.react(plot, data, layout, {
-    displaylogo: false,
-    // The buttons would cover a small panel.
-    displayModeBar: !plot.closest(".several"),
-    // Listed explicitly: Plotly's default buttons include one that uploads the figure.
-    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-    toImageButtonOptions: { format: "svg", filename: plot.dataset.key },
-  });
+  // Plotly's buttons would cover a small panel, and one of them uploads the figure.
+  return Plotly.react(plot, data, layout, { displayModeBar: false });
 }
 
 function drawVisible() {
@@ -148,8 +158,17 @@ tabs.forEach((tab, k) => {
 // Press a name of a legend to hide or show its curves in every panel of the figure.
 for (const button of document.querySelectorAll(".legend button")) {
   button.addEventListener("click", () => {
-    button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") === "false"));
-    for (const plot of button.closest("figure").querySelectorAll(".plot")) draw(plot);
+    const figure = button.closest("figure"), pressed = String(button.getAttribute("aria-pressed") === "false");
+    for (const other of figure.querySelectorAll(".legend button"))
+      if (other.dataset.key === button.dataset.key) other.setAttribute("aria-pressed", pressed);
+    for (const plot of figure.querySelectorAll(".plot")) draw(plot);
+  });
+}
+
+for (const button of document.querySelectorAll("button[data-picture]")) {
+  button.addEventListener("click", () => {
+    const plot = button.closest(".panel").querySelector(".plot");
+    Plotly.downloadImage(plot, { format: "svg", filename: plot.dataset.key, width: plot.clientWidth, height: plot.clientHeight });
   });
 }
 
