@@ -17,7 +17,7 @@ class Panel(NamedTuple):
     axes: tuple[Axis, Axis]
     caption: str
     """what it says beyond the caption of its set"""
-    legend: tuple[Entry, ...] = ()
+    legend: tuple[LegendEntry, ...] = ()
     """its own, if a name or a look is another in another panel"""
 
 
