@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -99,8 +102,7 @@ def test_the_command_prints_every_number_of_the_page(folder) -> None:
         [sys.executable, FOLDER / "evidence.py"], capture_output=True, text=True, check=True
     )
     printed = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
-    named = {name for name, _ in ROLE.findall(PAGE)}
-    assert named <= set(printed)
+    assert {name for name, _ in ROLE.findall(PAGE)} <= set(printed)
     assert printed["bounds.corrected_least"] > 100
     assert 1 < printed["bounds.sharper_least"] < 1.5
     assert printed["order.large3"] < printed["order.large2"] < printed["order.large1"] < 0.01
@@ -112,3 +114,25 @@ def test_the_command_prints_every_number_of_the_page(folder) -> None:
     assert abs(printed["maximum.run"] - printed["maximum.law"]) < (
         4 * printed["maximum.error"] + 0.1 * printed["maximum.curvature"]
     )
+
+
+@pytest.mark.slow
+def test_the_site_and_the_pdf_show_the_numbers_that_the_command_prints(folder, tmp_path) -> None:
+    import evidence
+
+    pytest.importorskip("furo")
+    source, out = tmp_path / "docs", tmp_path / "out"
+    shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("_build"))
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", source, out]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (out / "note" / "index.html").read_text(encoding="utf-8")
+    seen = Counter(map(html.unescape, re.findall(r'<span class="computed">([^<]*)</span>', page)))
+    values = evidence.values()
+    assert seen == Counter(evidence.shown(values[name], form) for name, form in ROLE.findall(PAGE))
+    assert page.count("<figure") == 3
+    if shutil.which("chromium"):
+        printed = (out / "note" / "fegsam-note.pdf").read_bytes()
+        assert 8 <= len(re.findall(rb"/Type /Page\b", printed)) <= 14
