@@ -173,7 +173,7 @@ def test_who_was_quarantined_is_readmitted_by_a_command(tmp_path, capsys, blame)
     lying = True
 
     def liar(payload: bytes) -> bytes:
-        answer = node_of(sides[1].settings).answer(payload)
+        answer = node_of(sides[1]).answer(payload)
         replies = decode(answer, FROM_NODE)
         if not lying or not isinstance(replies[0], Reply) or replies[0].round < 2:
             return answer
@@ -187,7 +187,7 @@ def test_who_was_quarantined_is_readmitted_by_a_command(tmp_path, capsys, blame)
 
     def federate() -> None:
         with opened(side, output) as transport, Nodes() as nodes:
-            for each, answer in ((sides[0], node_of(sides[0].settings).answer), (sides[1], liar)):
+            for each, answer in ((sides[0], node_of(sides[0]).answer), (sides[1], liar)):
                 nodes.start(Link(each.name, each.server, each.tls, most_bytes(2, 12)), answer)
             run_server(side, output, transport, on_event=stop)
 
