@@ -27,7 +27,7 @@ server = pathlib.Path(os.environ["{SERVER}"])
 
 def settings(context):
     agent = int(context.node_config["partition-id"])
-    return load_node(server.parent / "nodes" / f"node-{{agent}}").settings
+    return load_node(server.parent / "nodes" / f"node-{{agent}}")
 
 resources = {{"client_resources": {{"num_cpus": 1.0}}, "init_args": {{"num_cpus": 2}}}}
 client = flower_client.client_app(settings)

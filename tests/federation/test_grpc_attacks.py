@@ -23,7 +23,7 @@ from fegsam.federation.protocol.ledger import read_events
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.sparse_rows import pack_rows
 from fegsam.federation.protocol.transport import Joined
-from fegsam.federation.protocol.wire import FROM_NODE, Reply, decode, encode, most_bytes
+from fegsam.federation.protocol.wire import FROM_NODE, Hello, Reply, decode, encode, most_bytes
 from helpers.deployed import write_study
 from helpers.grpc_commands import free_port, named
 from helpers.grpc_federation import Nodes, Site, serve, wait_for
@@ -117,6 +117,35 @@ def test_a_liar_with_a_key_is_refused_by_name_and_left_out(folder, experiment, n
     np.testing.assert_allclose(final, averaged(experiment, expected), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_who_claims_all_agents_gets_none_of_the_others(folder, experiment, place) -> None:
+    site = Site(folder, [(0,), (1,), (2,), (3,)], dimension=len(experiment.start))
+    answers = {
+        agent: experiment.node([agent], folder / f"n{agent}" / "state").answer for agent in range(4)
+    }
+
+    def greedy(payload: bytes) -> bytes:
+        (message,) = decode(answers[3](payload), FROM_NODE)
+        if isinstance(message, Hello):
+            message = dataclasses.replace(message, agents=(0, 1, 2, 3))
+        return encode(message)
+
+    events: list[dict] = []
+    with site.transport() as transport, Nodes() as nodes:
+        for agent in (3, 0, 1, 2) if place == "first" else (0, 1, 2, 3):
+            nodes.start(site.link(f"n{agent}"), greedy if agent == 3 else answers[agent])
+            wait_for("its place", lambda name=f"n{agent}": name in transport.nodes())
+        outcome = serve(site, experiment, transport, Rules(retry_after=0.02), events.append)
+        transport.finish()
+    (claim,) = (each for each in events if each["event"] == "claim-refused")
+    assert (claim["node"], claim["agents"]) == ("n3", [0, 1, 2])
+    assert claim["reason"] == "the node's key may not speak for it"
+    assert outcome.participation.all()
+    final = outcome.history.data.final_params.values[0]
+    expected = averaged(experiment, np.ones((ROUNDS, 4), bool))
+    np.testing.assert_allclose(final, expected, rtol=0, atol=1e-12)
+
+
 def test_a_recorded_stream_gets_nobody_in_and_no_node_obeys_one(folder) -> None:
     pulse = Pulse(every=50, dead=100, probe=0.5)
     site = Site(folder, [(0,), (1,)], dimension=3, pulse=pulse)
@@ -173,7 +202,7 @@ def test_who_was_quarantined_is_readmitted_by_a_command(tmp_path, capsys, blame)
     lying = True
 
     def liar(payload: bytes) -> bytes:
-        answer = node_of(sides[1].settings).answer(payload)
+        answer = node_of(sides[1]).answer(payload)
         replies = decode(answer, FROM_NODE)
         if not lying or not isinstance(replies[0], Reply) or replies[0].round < 2:
             return answer
@@ -187,7 +216,7 @@ def test_who_was_quarantined_is_readmitted_by_a_command(tmp_path, capsys, blame)
 
     def federate() -> None:
         with opened(side, output) as transport, Nodes() as nodes:
-            for each, answer in ((sides[0], node_of(sides[0].settings).answer), (sides[1], liar)):
+            for each, answer in ((sides[0], node_of(sides[0]).answer), (sides[1], liar)):
                 nodes.start(Link(each.name, each.server, each.tls, most_bytes(2, 12)), answer)
             run_server(side, output, transport, on_event=stop)
 

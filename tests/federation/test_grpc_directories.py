@@ -215,7 +215,7 @@ def test_the_summary_says_who_is_left_out_and_who_is_back() -> None:
             board.show(event)
     last = stream.getvalue().splitlines()[-1]
     assert last.startswith("finished: round 1/3")
-    assert last.endswith(", left out: agents 3, node-1")
+    assert last.endswith(", left out: agent 3, node-1")
 
 
 @contextlib.contextmanager

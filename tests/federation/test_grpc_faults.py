@@ -185,6 +185,31 @@ def test_fifty_kills_at_random_moments_change_no_number(tmp_path) -> None:
 
 
 @pytest.mark.slow
+def test_a_node_that_starts_with_an_old_state_or_none_changes_no_number(tmp_path) -> None:
+    with deployment(tmp_path, 600) as (study, place, output, start):
+        parts = {part: start(part) for part in ("server", "node-0", "node-1")}
+        old: dict[pathlib.Path, bytes] = {}
+        for gone in (True, False, True):
+            count = len(named(output, "round"))
+            wait_for("rounds", lambda n=count: len(named(output, "round")) > n + 20, PATIENCE)
+            parts["node-1"].kill()
+            parts["node-1"].wait()
+            for path in place.glob("nodes/node-1/state/*/*.state"):
+                old.setdefault(path, path.read_bytes())
+                path.unlink()
+            if not gone:
+                for path, content in old.items():
+                    path.write_bytes(content)
+            parts["node-1"] = start("node-1")
+        assert parts["server"].wait(PATIENCE) == 0
+    assert_equal(fg.load_history(output / "history.nc"), simulated(study))
+    assert all(event["missing"] == [] for event in named(output, "round"))
+    (log,) = place.glob("nodes/node-1/state/*/node.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len([line for line in lines if line["event"] == "skipped"]) >= 3
+
+
+@pytest.mark.slow
 def test_full_disks_are_one_sentence_each_and_cost_nothing(tmp_path) -> None:
     """No file of a process may grow, as if there were no room; then there is some again."""
     everything = resource.RLIM_INFINITY, resource.RLIM_INFINITY

@@ -215,7 +215,7 @@ def test_rounds_close_without_an_agent_whose_log_is_used_up(folder) -> None:
     assert said["reason"] == "its data is used up"
     assert events_named(events, "quarantined") == []
     assert (outcome.used_up, events[-1]["used_up"]) == ((1,), [1])
-    assert summary_of(events).line().endswith("data of agents [1] used up")
+    assert summary_of(events).line().endswith("data of agent 1 used up")
 
 
 class Stopped(Exception):

@@ -41,7 +41,7 @@ def nodes(folder, log, capsys) -> list[pathlib.Path]:
 
 
 def check(node: pathlib.Path) -> list[str]:
-    return check_node(load_node(node).settings, enough=True)
+    return check_node(load_node(node), enough=True)
 
 
 def test_the_nodes_of_a_directory_give_the_numbers_of_a_run(folder, log, nodes, capsys) -> None:
@@ -49,7 +49,7 @@ def test_the_nodes_of_a_directory_give_the_numbers_of_a_run(folder, log, nodes, 
         assert main(["federate", "check", str(node)]) == 0
         assert capsys.readouterr().out.startswith(f"agent {agent}: ")
     side = load_server(folder / "fed" / "server")
-    hosted = {f"node-{i}": node_of(load_node(node).settings) for i, node in enumerate(nodes)}
+    hosted = {f"node-{i}": node_of(load_node(node)) for i, node in enumerate(nodes)}
     transport = InMemory(hosted)
     assert isinstance(side.claims, Claims)
     server = FederationServer(
@@ -115,7 +115,7 @@ def test_data_that_does_not_fit_is_refused_in_a_sentence(folder, log, nodes, nam
 def test_a_short_log_is_refused_by_a_check_but_may_take_part(folder, nodes) -> None:
     short = private.write_log(folder / "short.parquet", (2,))
     private.name_data(nodes[0], f'[data]\nsource = "log"\npath = "{short}"\nby = "ward"\n')
-    settings = load_node(nodes[0]).settings
+    settings = load_node(nodes[0])
     (line,) = check_node(settings, enough=False)
     assert line == f"agent 0: {short}: 20 transitions in 2 episodes, for 155 steps"
 

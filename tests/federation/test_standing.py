@@ -118,15 +118,15 @@ def test_an_outlier_is_logged_once_and_not_refused(folder, experiment):
     def apart(node, payload):
         (message,) = decode(node.answer(payload), FROM_NODE)
         if isinstance(message, Reply) and message.round in (3, 4):
-            lie = pack_rows(np.full((1, len(experiment.start)), 0.05))
+            lie = pack_rows(np.full((1, len(experiment.start)), 0.005))
             message = dataclasses.replace(message, params=lie)
         return encode(message)
 
-    case = cases.case("alg4", num_agents=12)
+    case = cases.case("alg4", num_agents=40)
     many = Experiment(
         case.problem, case.algorithm, step_size=0.001, sync_period=7, num_steps=77, seed=5
     )
-    nodes = spread(many, folder, [(i,) for i in range(12)])
+    nodes = spread(many, folder, [(i,) for i in range(40)])
     outcome, events = serve(many, InMemory(nodes, {"n5": apart}), folder)
     (found,) = named(events, "outlier")
     assert (found["round"], found["agents"]) == (3, [5])

@@ -166,7 +166,7 @@ def test_what_init_writes_is_salted_and_agrees(tmp_path):
     for name in ("one", "other"):
         nodes = init(tmp_path / name, study, Entrance(["::1"], 8000), num_nodes=2)
         terms = load_terms(load_server(tmp_path / name / "server").terms)
-        hosted = {experiment_of(load_node(node).settings).fingerprint for node in nodes}
+        hosted = {experiment_of(load_node(node)).fingerprint for node in nodes}
         assert hosted == {terms.fingerprint}
         prints |= hosted
         salted = NodeSettings(study, None, (0,), tmp_path, salt=terms.salt)

@@ -17,7 +17,7 @@ from fegsam.federation.protocol.ledger import Event, read_events
 from helpers.processes import python_environment
 
 FLOWER = ("--transport", "flower")
-PATIENCE = 600.0
+PATIENCE = 1800.0
 """Seconds for anything that is waited for. Flower takes about 65 to see that a node is gone, more
 where the machine is busy."""
 

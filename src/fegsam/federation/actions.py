@@ -93,7 +93,7 @@ def check(given: argparse.Namespace) -> int:
 
     side = replace(load_node(given.directory), trust=given.trust)
     side.check_trust()
-    for line in check_node(side.settings, enough=True) or ["the study simulates these agents"]:
+    for line in check_node(side, enough=True) or ["the study simulates these agents"]:
         print(line)
     return 0
 
@@ -104,7 +104,7 @@ def node(given: argparse.Namespace) -> int:
 
     side = replace(load_node(given.directory), trust=given.trust)
     side.check_trust()
-    check_node(side.settings, enough=False)
+    check_node(side, enough=False)
     if side.transport == "flower":
         from fegsam.federation.flower.supervisor import become_node
 

@@ -101,7 +101,8 @@ def _listed(some: Iterable[int | str]) -> str:
     agents = sorted(one for one in some if isinstance(one, int))
     nodes = sorted(one for one in some if isinstance(one, str))
     more = [f"and {len(agents) - _SHOWN_AGENTS} more"] if len(agents) > _SHOWN_AGENTS else []
-    numbers = ["agents " + ", ".join(map(str, agents[:_SHOWN_AGENTS]))] if agents else []
+    name = "agent" if len(agents) == 1 else "agents"
+    numbers = [f"{name} {', '.join(map(str, agents[:_SHOWN_AGENTS]))}"] if agents else []
     return ", ".join([*numbers, *more, *nodes])
 
 

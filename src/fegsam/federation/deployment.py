@@ -80,9 +80,9 @@ class ServerSide:
     """the agents of each node; None with Flower, which names nodes by numbers of its own"""
 
 
-@dataclass(frozen=True)
-class NodeSide:
-    """The content of `DIR/nodes/NAME`."""
+@dataclass(frozen=True, kw_only=True)
+class NodeSide(NodeSettings):
+    """The content of `DIR/nodes/NAME`: what the node hosts, and how it reaches its server."""
 
     directory: Path
     transport: TransportName
@@ -93,13 +93,6 @@ class NodeSide:
     key: Path
     certificate: Path
     """with Flower there is none"""
-    experiment: Path
-    seed: int | None
-    agents: tuple[int, ...]
-    state: Path
-    trust: bool = False
-    """whether the code that its study names may run"""
-    salt: str = ""
 
     @property
     def tls(self) -> Tls | None:
@@ -107,19 +100,6 @@ class NodeSide:
         if self.authority is None:
             return None
         return Tls(self.authority, self.certificate, self.key)
-
-    @property
-    def settings(self) -> NodeSettings:
-        """What the node hosts."""
-        return NodeSettings(
-            self.experiment,
-            self.seed,
-            self.agents,
-            self.state,
-            self.trust,
-            self.salt,
-            self.directory / NODE_FILE,
-        )
 
     def check_trust(self) -> None:
         """Refuse a node whose study names code that may not run, before anything starts."""
@@ -161,8 +141,9 @@ def load_node(directory: Path) -> NodeSide:
         experiment=directory / head.experiment,
         seed=head.seed,
         agents=tuple(head.agents),
-        state=directory / head.state,
+        state_dir=directory / head.state,
         salt=head.salt,
+        data=directory / NODE_FILE,
     )
 
 

@@ -76,9 +76,9 @@ def node_command(side: NodeSide, server: str | None = None) -> tuple[list[str], 
     forget_apps(home)
     config = {
         "experiment": str(side.experiment),
-        "state-dir": str(side.state),
+        "state-dir": str(side.state_dir),
         "agents": ",".join(map(str, side.agents)),
-        "data": str(side.settings.data),
+        "data": str(side.data),
     }
     more = {} if side.seed is None else {"seed": side.seed}
     more |= {"salt": side.salt} if side.salt else {}

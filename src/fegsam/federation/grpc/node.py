@@ -54,8 +54,8 @@ class Link:
 
 def run_node(side: NodeSide, server: str | None = None) -> None:
     """Run a node until the federation ends; `server` overrides the address in its file."""
-    experiment = experiment_of(side.settings)
-    node = node_of(side.settings)
+    experiment = experiment_of(side)
+    node = node_of(side)
     most = most_bytes(len(side.agents), len(experiment.start))
     link = Link(side.name, server or side.server, side.tls, most)
     gc.freeze()  # All that was imported stays; there is no need to look through it again.
