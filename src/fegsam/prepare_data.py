@@ -10,7 +10,7 @@ from fegsam.algorithms.on_data import OnData, needs_of
 from fegsam.algorithms.rule import Algorithm
 from fegsam.data.demands import check_log
 from fegsam.data.division import Division, divide
-from fegsam.data.facts import warn_of_truncation
+from fegsam.data.facts import facts_by_agent, warn_of_truncation
 from fegsam.data.federation import DataFederation
 from fegsam.data.log import LogSource
 from fegsam.data.quality import HeldOut
@@ -28,6 +28,8 @@ class DataPlan(NamedTuple):
 
     needs: OnData
     division: Division
+    facts: dict[str, np.ndarray]
+    """what is in the logs, by agent"""
 
 
 class RunEnds(NamedTuple):
@@ -84,7 +86,8 @@ def check_data(
             f"{type(algorithm).__name__} evaluates a policy and the data has none; pass "
             "target_policy= to DataFederation."
         )
-    return DataPlan(needs, divide(data, summaries, num_steps))
+    facts = facts_by_agent(summaries, data.num_agents)
+    return DataPlan(needs, divide(data, summaries, num_steps), facts)
 
 
 def measure_of(data: DataFederation, plan: DataPlan, horizon: int) -> Measure | None:
@@ -152,4 +155,5 @@ def data_job(
         on_data=plan.needs,
         reader=plan.division.learning,
         measure=measure_of(data, plan, algorithm.window),
+        facts=plan.facts,
     )

@@ -133,3 +133,26 @@ def test_a_run_tells_how_far_it_is_and_what_it_measured_last(tmp_path, monkeypat
     assert shown[-1][0] == 2 * 100
     last = history.data.distance_to_estimate.values[1, -1]
     assert shown[-1][1] == f"squared distance from an estimate {last:.3g}"
+
+
+def test_a_history_says_what_is_in_the_log_of_each_agent(tmp_path) -> None:
+    go = fg.policies.uniform(STATES, ACTIONS)
+    log = _log(tmp_path, random_episodes(seed=0, count=25))
+    lake = fg.LiveSource("FrozenLake-v1", fg.policies.uniform(16, 4))
+    (summary,) = fg.data.summarise(log, target_policy=go).values()
+    data = fg.DataFederation(log, target_policy=go, held_out=0, **SIZES)
+    begun = fg.run(data, fg.OffPolicyTabularTD(), num_steps=20, **(RUN | {"step_size": 0.01}))
+    begun.save(tmp_path / "begun.nc")
+    history = fg.run(
+        data,
+        fg.OffPolicyTabularTD(),
+        num_steps=60,
+        resume_from=fg.load_history(tmp_path / "begun.nc"),
+        **(RUN | {"step_size": 0.01}),
+    )
+    for name in ("transitions", "terminated", "ratio_max", "effective_rows", "cells_seen"):
+        assert history.data[f"data_{name}"].values == [getattr(summary, name)]
+    assert "data_truncation_eigenvalue" not in history.data
+    both = fg.DataFederation([lake, log], discount=GAMMA, num_states=16, num_actions=4, held_out=0)
+    found = fg.run(both, fg.QLearning(), num_steps=20, **RUN).data.data_episodes.values
+    np.testing.assert_array_equal(found, [np.nan, 25])

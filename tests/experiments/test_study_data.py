@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +21,7 @@ from fegsam.errors import ProblemError, SpecError
 from fegsam.experiments.spec import load_study
 from fegsam.experiments.sweep import load_results, run_sweep
 from fegsam.experiments.sweep.executors import LocalExecutor
+from helpers import processes
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -164,6 +171,48 @@ def test_a_stopped_sweep_goes_on_and_its_results_need_no_log(
     assert not list((folder / "out").rglob("*.parquet")), "a log is not copied"
 
 
+@pytest.mark.slow
+def test_a_study_on_a_log_killed_at_any_moment_has_the_same_bytes(
+    folder, executor, assert_same_bits
+) -> None:
+    sizes = ", ".join(str(0.02 * k) for k in range(1, 7))
+    text = STUDY.replace("passes = 2", "passes = 200").replace(
+        "num_steps = 200", "num_steps = 8000"
+    )
+    study = study_of(folder, text.replace("[0.1, 0.05]", f"[{sizes}]"))
+    results = run_sweep(study, folder / "calm", executor=executor, progress=False)
+    whole = [results.history(cell) for cell in results.cells]
+    command = [sys.executable, "-m", "fegsam", "run", "study.toml", "-o", "killed", "--workers"]
+    draw, kills, cells = np.random.default_rng(0), 0, folder / "killed" / "cells"
+
+    def stored() -> int:
+        return len(list(cells.glob("[!.]*.nc")))
+
+    while stored() < len(whole):
+        before, new = stored(), int(draw.integers(0, 5))
+        process = subprocess.Popen(
+            [*command, "1"],
+            cwd=folder,
+            env=processes.python_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while process.poll() is None and stored() < before + new:
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0.0, 0.5))
+        kills += process.poll() is None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert kills >= 3, "it ended by itself"
+    killed = load_results(folder / "killed")
+    for cell, history in zip(killed.cells, whole, strict=True):
+        assert_same_bits(killed.history(cell), history)
+    for file in sorted((folder / "calm" / "cells").iterdir()):
+        assert (folder / "killed" / "cells" / file.name).read_bytes() == file.read_bytes()
+
+
 def test_a_changed_log_is_not_mixed_with_old_results(folder, executor) -> None:
     run_sweep(study_of(folder), folder / "out", executor=executor, progress=False)
     run_sweep(study_of(folder), folder, executor=executor, progress=False)
@@ -236,6 +285,7 @@ def test_a_page_claims_no_error_where_none_is_known(folder, executor) -> None:
     page = (folder / "out" / "report.html").read_text(encoding="utf-8")
     assert "so there is no error to show" in page
     assert "squared TD error on held-out episodes" in page
+    assert "The log of agent 1 has 150 transitions in 30 episodes, of which 0 terminated" in page
     assert "none is known: speed_up" in page
     labels = re.findall(r'role="img" aria-label="([^"]*)"></div>', page)
     assert any("how good the average is" in label for label in labels)

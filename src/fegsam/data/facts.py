@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.data.describe import stable
@@ -11,7 +13,7 @@ from fegsam.data.estimates import policy_of
 from fegsam.data.rows import Rows
 from fegsam.data.scanner import RowLimits
 from fegsam.data.summary import LogSummary, Tally
-from fegsam.problem.checks import integer
+from fegsam.problem.checks import FloatArray, integer
 from fegsam.problem.feature_maps import FeatureMap
 
 
@@ -67,6 +69,39 @@ def summarise_rows(
     tally = Tally(limits, target, features)
     tally.add(rows, None)
     return tally.summary(limits)
+
+
+FACTS = (
+    "transitions",
+    "episodes",
+    "terminated",
+    "cells_seen",
+    "ratio_mean",
+    "ratio_max",
+    "effective_rows",
+    "truncation_eigenvalue",
+)
+"""What a history has of each agent's log, with `data_` before the name."""
+
+
+def facts_by_agent(summaries: Mapping[int, LogSummary], num_agents: int) -> dict[str, FloatArray]:
+    """What is in the logs of agents, (N) each; NaN where it is not known, or the agent has no log.
+
+    Facts that are known of no agent are left out.
+
+    >>> import numpy as np
+    >>> rows = Rows(*np.zeros((6, 2)), np.array([False, True]))
+    >>> rows = rows._replace(observation=np.zeros(2, int), action=np.zeros(2, int))
+    >>> found = facts_by_agent({1: summarise_rows(rows)}, 2)
+    >>> found["data_episodes"], "data_ratio_mean" in found
+    (array([nan,  1.]), False)
+    """
+    found = {f"data_{name}": np.full(num_agents, np.nan) for name in FACTS}
+    for agent, summary in summaries.items():
+        for name in FACTS:
+            known = name != "cells_seen" or summary.counts is not None
+            found[f"data_{name}"][agent] = getattr(summary, name) if known else np.nan
+    return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
 def warn_of_truncation(summary: LogSummary, who: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -103,6 +103,8 @@ class Job:
     """opens the rows that an agent learns from, given its number and a seed"""
     measure: Measure | None = None
     """what else is measured of the averages"""
+    facts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """(N) each: what is known of the agents' data"""
 
     @property
     def num_agents(self) -> int:

@@ -93,7 +93,7 @@ def merge(history: History, engine: Engine, job: Job) -> History:
         for name, variable in rest.data.data_vars.items():
             if "time" in variable.dims:
                 data[name].values[np.ix_(alive, fresh)] = variable.values[:, fresh]
-            else:
+            elif "seed" in variable.dims:
                 data[name].values[alive] = variable.values
         assert rest.checkpoint is not None
         checkpoint.params[alive] = rest.checkpoint.params

@@ -28,7 +28,7 @@ def run_agents(
 
     Returns what was recorded, and where the run can be continued.
     """
-    recorder = Recorder(job.truth, job.settings, job.measure)
+    recorder = Recorder(job.truth, job.settings, job.measure, job.facts)
     ends, seeds = [], len(job.settings.seeds)
     with Progress(seeds * job.num_agents * _steps(job), AGENT_STEPS) as progress:
         for index in range(seeds):

@@ -56,7 +56,9 @@ class History:
         and `diverged_at`, the first time at which a parameter was beyond 1e140 or a recorded error
         was not finite, or -1. From that time on all values are NaN. Parameters: `final_params` and
         `output_params` (seed, param), and `average_params` (seed, time, param) if requested. With
-        a tail average: `tail_params` (seed, param) and `tail_squared_error` (seed).
+        a tail average: `tail_params` (seed, param) and `tail_squared_error` (seed). Of agents on
+        data also what was measured, by (seed, time), such as `distance_to_estimate`, each with its
+        standard error, and what is in their logs, by (agent), such as `data_effective_rows`.
     settings : Settings
         The arguments of the run.
     checkpoint : Checkpoint or None

@@ -6,7 +6,7 @@ Engines hand their averages to a `Recorder`, so that errors are measured in one 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,8 +110,14 @@ def _value_errors(averages, fixed_point, gram, slope, floor, errors):
 class Recorder:
     """Collects the averages of one run. Different threads may add those of different seeds."""
 
-    def __init__(self, truth: Truth, settings: Settings, measure: Measure | None = None) -> None:
-        self._truth = truth
+    def __init__(
+        self,
+        truth: Truth,
+        settings: Settings,
+        measure: Measure | None = None,
+        facts: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self._truth, self._facts = truth, facts or {}
         self._settings = settings
         self._measure, self._measures = measure, dict[str, np.ndarray]()
         seeds, times, dim = len(settings.seeds), len(settings.record), len(truth.fixed_point)
@@ -223,6 +229,7 @@ class Recorder:
             data["tail_params"] = (("seed", "param"), self._tail)
             data["tail_squared_error"] = (("seed",), output_error(self._tail, self._truth))
         data["diverged_at"] = (("seed",), self._diverged_at)
+        data |= {name: (("agent",), values) for name, values in self._facts.items()}
         coords = {"seed": np.array(settings.seeds, np.uint64), "time": settings.record}
         dataset = xr.Dataset(data, coords)
         for name, label in _LABELS.items():

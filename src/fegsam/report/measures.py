@@ -16,9 +16,12 @@ from fegsam.experiments.sweep.sweep import Results
 from fegsam.history.history import History
 from fegsam.history.measures import DEVIATION, DISTANCES, MEASURES, NORMAL
 from fegsam.report.figure_data import FigureData, Series
+from fegsam.text import short
 
 _ERRORS = ("squared_error", "squared_error_2", "value_error")
 """What needs a known fixed point."""
+_MOST_NOTES = 8
+"""Agents whose logs are described."""
 _WORDS = MEASURES | {
     "sync_error": (
         "squared distance of the agents from their average",
@@ -47,9 +50,43 @@ def measure_figures(results: Results, label: Callable[[Cell], str]) -> tuple[Fig
     """A figure for each quantity that the histories have over time."""
     histories = {cell: results.history(cell) for cell in results.cells}
     found = dict.fromkeys(name for each in histories.values() for name in _measured(each))
-    # The agents' distance from their average says least, so it comes last.
-    names = sorted(found, key="sync_error".__eq__)
+    # The most telling ones come first; the agents' distance from their average says least.
+    order = list(_WORDS)
+    names = sorted(found, key=lambda name: order.index(name) if name in order else 0)
     return tuple(_figure(place, name, histories, label) for place, name in enumerate(names, 1))
+
+
+def data_notes(results: Results) -> tuple[str, ...]:
+    """A sentence about the log of each agent, of which the cell with most agents is asked."""
+    data = results.history(max(results.cells, key=lambda cell: cell.num_agents)).data
+    if "data_transitions" not in data:
+        return ()
+    known = np.flatnonzero(np.isfinite(data.data_transitions.values))
+    notes = [_data_note(data, int(agent)) for agent in known[:_MOST_NOTES]]
+    more = len(known) - len(notes)
+    return (*notes, *([f"There are {more} more agents with logs."] if more else []))
+
+
+def _data_note(data: xr.Dataset, agent: int) -> str:
+    facts = {
+        str(name).removeprefix("data_"): float(values[agent])
+        for name, values in data.data_vars.items()
+        if values.dims == ("agent",) and np.isfinite(values[agent])
+    }
+    said = (
+        f"The log of agent {agent} has {facts['transitions']:.0f} transitions in "
+        f"{facts['episodes']:.0f} episodes, of which {facts['terminated']:.0f} terminated"
+    )
+    if "cells_seen" in facts:
+        said += f", and shows {facts['cells_seen']:.0f} pairs of state and action"
+    if "ratio_max" in facts:
+        said += (
+            f". Its importance ratios are {short(facts['ratio_mean'])} on average and at most "
+            f"{short(facts['ratio_max'])}, so it is worth {facts['effective_rows']:.0f} transitions"
+        )
+    if "truncation_eigenvalue" in facts:
+        said += f". The truncation eigenvalue is {short(facts['truncation_eigenvalue'])}"
+    return f"{said}."
 
 
 def _measured(history: History) -> list[str]:
@@ -69,6 +106,8 @@ def _figure(
 ) -> FigureData:
     plain = name.replace("_", " ")
     words, caption = _WORDS.get(name, (plain, f"{plain[:1].upper()}{plain[1:]} over time."))
+    if any(name + DEVIATION in history.data for history in histories.values()):
+        caption += " The band includes the error of this measurement."
     series = tuple(
         _series(label(cell) or words, history.data, name)
         for cell, history in histories.items()

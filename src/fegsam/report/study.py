@@ -20,7 +20,7 @@ from fegsam.experiments.sweep.sweep import Results, load_results
 from fegsam.report.drawing import save_figures
 from fegsam.report.figure_data import FigureData, Series
 from fegsam.report.late import Late
-from fegsam.report.measures import error_is_unknown, lead, measure_figures
+from fegsam.report.measures import data_notes, error_is_unknown, lead, measure_figures
 from fegsam.report.page import write_report
 from fegsam.report.verdict import Section
 from fegsam.report.words import axis_words, coordinate_words
@@ -68,9 +68,10 @@ def _measures(results: Results, title: str, directory: str | os.PathLike[str]) -
     figures = measure_figures(results, lambda cell: _label(results, cell))
     left_out = dict.fromkeys(spec.kind for spec in results.study.figures)
     left_out.pop("error_curves", None)
-    notes = ()
+    notes = data_notes(results)
     if left_out:
-        notes = (f"Figures of an error are left out, since none is known: {', '.join(left_out)}.",)
+        said = f"Figures of an error are left out, since none is known: {', '.join(left_out)}."
+        notes = (*notes, said)
     return Section("1", title, lead(figures), figures=figures, notes=notes)
 
 
