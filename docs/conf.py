@@ -14,7 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "_ext"))
 project = "fegsam"
 author = "the fegsam authors"
 release = importlib.metadata.version("fegsam")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code", "notebooks"]
+notebooks = "../examples/notebooks"
 
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
