@@ -21,10 +21,12 @@ extensions = [
     "from_code",
     "mathml",
     "note",
+    "notebooks",
 ]
 html_math_renderer = "mathml"
 numfig = True
 numfig_secnum_depth = 0
+notebooks = "../examples/notebooks"
 
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3

@@ -7,6 +7,7 @@ import contextlib
 import doctest
 import html
 import io
+import json
 import operator
 import pathlib
 import pydoc
@@ -133,6 +134,23 @@ def _check_links(site: pathlib.Path) -> None:
             assert not place or place in places.get(target, {place}), f"{page.name} links to {link}"
 
 
+def _check_notebooks(site: pathlib.Path) -> None:
+    """The notebooks ran, and each of their pictures has words and is on the gallery's page."""
+    drawn = {
+        output["file"]: output["text"]
+        for shown in sorted((site / "_notebooks").glob("*.json"))
+        for cell in json.loads(shown.read_text(encoding="utf-8"))
+        for output in cell.get("outputs", ())
+        if output["kind"] == "picture"
+    }
+    assert len(drawn) >= 8
+    gallery = (site / "gallery.html").read_text(encoding="utf-8")
+    for file, said in drawn.items():
+        assert said, f"{file}: the axes have no labels"
+        assert f"_images/{file}" in gallery, file
+        assert (site / "_images" / file).stat().st_size > 2000, file
+
+
 def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path) -> None:
     pytest.importorskip("furo")
     pytest.importorskip("myst_parser")
@@ -171,6 +189,7 @@ def test_the_site_builds_without_a_warning_and_shows_every_public_name(tmp_path)
         "policies.greedy",
     ):
         assert f'id="fegsam.{name}"' in shown, name
+    _check_notebooks(out)
     keys = (out / "studies.html").read_text(encoding="utf-8")
     for key in ("branching", "common_paths", "preconditioned", "heterogeneity"):
         assert key in keys

@@ -153,6 +153,16 @@ def test_where_no_truth_is_known_a_history_says_what_was_measured(tmp_path) -> N
     assert "nan" not in shown + repr(run)
 
 
+def test_a_distance_that_noise_takes_below_zero_is_drawn_whole(tmp_path) -> None:
+    run = ward(tmp_path, seeds=[3])
+    distance = run.data.distance_to_estimate.values[0]
+    assert (distance <= 0).any(), "the case that a logarithm leaves out"
+    axes = run.plot()
+    assert axes.get_yscale() == "symlog"
+    assert axes.get_ylim()[0] < distance.min()
+    assert axes.get_ylim()[1] > distance.max()
+
+
 def test_exact_errors_are_drawn_beside_those_of_runs(tmp_path) -> None:
     coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
     pull = fg.LinearSA(matrices=[[[-1.0]], [[-1.0]]], offsets=[[0.0], [1.0]])

@@ -70,6 +70,9 @@ def plot_error(
             drawn.fill_between(times, *band, color=line.get_color(), alpha=0.2, linewidth=0)
         falls = error in _ERRORS or error in DISTANCES
         drawn.set(yscale="log" if falls else "linear", xlabel=x_label, ylabel=y_label)
+        if falls and band is not None and (values.mean(axis=0) <= 0).any():
+            # Near zero, where the noise of the measurement crosses it, the axis is linear.
+            drawn.set_yscale("symlog", linthresh=float(np.median(band[1] - band[0])))
         if over == "communications":
             drawn.set_xscale("log")
         add_legend(drawn)
