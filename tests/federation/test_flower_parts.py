@@ -168,7 +168,7 @@ def test_plain_text_must_be_asked_for_and_makes_no_keys(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"num_nodes": 5}, "give a number from 1 to 4 for 4 agents"),
+        ({"num_nodes": 5}, "give one from 1 to 4, the number of agents in the study"),
         ({"num_nodes": 0}, "the number of nodes is 0"),
         ({"hosts": []}, "no host"),
         ({"hosts": ["hüb"]}, "hüb"),

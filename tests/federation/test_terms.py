@@ -145,6 +145,26 @@ def test_few_changes_are_few_bytes_each_way(folder):
     )
 
 
+@pytest.mark.parametrize("remembers", [True, False])
+def test_nodes_that_forget_are_sent_everything_if_the_transport_says_so(folder, remembers):
+    """Each message has a process of its own, as on Flower."""
+    case = cases.case("alg4", num_agents=2, differ="both")
+    experiment = Experiment(
+        case.problem, case.algorithm, step_size=0.1, sync_period=7, num_steps=42
+    )
+    nodes = spread(experiment, folder, [(0,), (1,)])
+    behaviours = {
+        f"n{i}": lambda _, payload, i=i: experiment.node([i], folder / f"n{i}").answer(payload)
+        for i in range(2)
+    }
+    transport = InMemory(nodes, behaviours)
+    transport.remembers = remembers
+    outcome, events = serve(experiment, transport, folder)
+    reasons = [event["reason"] for event in events if event["event"] == "failed"]
+    assert reasons == (2 * ["parameters not known"] if remembers else [])
+    assert outcome.participation.all()
+
+
 def test_a_salt_changes_what_can_be_guessed_and_nothing_else(folder, experiment):
     one, other = (dataclasses.replace(experiment, salt=new_salt()) for _ in range(2))
     prints = {each.fingerprint for each in (experiment, one, other)}

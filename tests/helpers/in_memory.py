@@ -24,6 +24,8 @@ class InMemory:
     """Nodes by name. What `behaviours` does for a node stands in for `Node.answer`: None is
     silence."""
 
+    remembers = True
+
     def __init__(
         self, nodes: dict[str, Node], behaviours: dict[str, Behaviour] | None = None
     ) -> None:

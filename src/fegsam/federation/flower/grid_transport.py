@@ -44,6 +44,9 @@ class GridTransport:
         Seconds after which a message that no node has fetched is dropped.
     """
 
+    remembers = False
+    """Flower starts a new process for each message."""
+
     def __init__(self, grid: Grid, lifetime: float) -> None:
         self._grid = grid
         self._lifetime = lifetime

@@ -64,6 +64,8 @@ class GrpcTransport:
         It is called with the address and the reason of each refusal.
     """
 
+    remembers = True
+
     def __init__(self, sockets: list[socket.socket], hall: Hall, refused: Refusal) -> None:
         self._hall, self._refused = hall, refused
         self._listener = Listener(

@@ -113,7 +113,7 @@ class FederationServer:
         """Run to the end; `FederationError` if a round gets no quorum."""
         with self._ledger.held():
             self._begin()
-            starts = Starts(self._terms.fingerprint)
+            starts = Starts(self._terms.fingerprint, self._transport.remembers)
             inbox = Inbox(
                 self._terms,
                 self._rules,

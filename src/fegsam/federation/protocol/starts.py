@@ -13,11 +13,12 @@ from fegsam.federation.protocol.wire import NO_BASE, Start, digest_of, encode
 class Starts:
     """The start of the round at hand, for each node as changes of one that the node knows.
 
-    A node knows the start of the last request that it answered, until its connection is lost.
+    A node knows the start of the last request that it answered, until its connection is lost, if
+    nodes remember anything (`Transport.remembers`).
     """
 
-    def __init__(self, fingerprint: str) -> None:
-        self._fingerprint = fingerprint
+    def __init__(self, fingerprint: str, remembers: bool = True) -> None:
+        self._fingerprint, self._remembers = fingerprint, remembers
         self._known: dict[str, str] = {}
         """node -> digest of the last start that it knows"""
         self._forgetful: set[str] = set()
@@ -47,7 +48,8 @@ class Starts:
 
     def answered(self, node: str) -> None:
         """Note that a node has answered the request of the round at hand."""
-        self._known[node] = self._now.digest
+        if self._remembers:
+            self._known[node] = self._now.digest
 
     def lost(self, node: str) -> None:
         """Note that a node may not know anything."""

@@ -24,6 +24,9 @@ class Transport(Protocol):
     A node's name is that of its key, where nodes have keys; see `identity`.
     """
 
+    remembers: bool
+    """whether a node that gets a message knows what came in those before it"""
+
     def nodes(self) -> list[str]:
         """The nodes that are connected now."""
         ...
