@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 
@@ -188,6 +191,21 @@ def test_figures_fit_a_column_and_their_text_stays_text(tmp_path) -> None:
     content = (tmp_path / "error.pdf").read_bytes()
     assert b"/Type0" in content
     assert b"/Type3" not in content
+
+
+def test_the_first_figure_leaves_jupyters_interactive_mode_on(tmp_path) -> None:
+    backend = "from matplotlib.backends.backend_agg import *\nimport matplotlib\n"
+    (tmp_path / "like_jupyters.py").write_text(f"{backend}matplotlib.interactive(True)\n")
+    use = (
+        "import matplotlib\nfrom fegsam.history.plot import print_axes\n"
+        "with print_axes(None):\n    pass\nprint(matplotlib.is_interactive())"
+    )
+    environ = os.environ | {"MPLBACKEND": "module://like_jupyters"}
+    environ["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environ.get('PYTHONPATH', '')}"
+    done = subprocess.run(
+        [sys.executable, "-c", use], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "True"
 
 
 def test_other_axes_keep_their_own_look() -> None:

@@ -165,6 +165,9 @@ def print_axes(axes: Axes | None) -> Iterator[Axes]:
     import matplotlib.pyplot as plt
     from cycler import cycler
 
+    # Jupyter's backend turns interactive mode on when it is first used. In the context below the
+    # end would turn it off again, and no later figure of the user's own would be shown.
+    plt.draw_if_interactive()
     with matplotlib.rc_context(PRINT | {"axes.prop_cycle": cycler(color=COLOURS)}):
         if axes is None:
             axes = plt.subplots(figsize=(COLUMN, _HEIGHT), layout="constrained")[1]
