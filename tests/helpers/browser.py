@@ -32,7 +32,7 @@ _DRAWN = "p => p.querySelector('.main-svg')"
 
 # ruff: noqa: E501  the scripts of the page's checks
 FAULTS = """
-const boxes = [], faults = [], slack = 1.5;
+const boxes = [], faults = [], slack = 1.5, edge = document.documentElement.clientWidth + 1;
 for (const e of document.querySelectorAll('main text')) boxes.push([e.textContent, e.getBoundingClientRect(), e]);
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 for (let node; (node = walker.nextNode());) {
@@ -44,7 +44,7 @@ for (let node; (node = walker.nextNode());) {
 }
 for (const [text, box, e] of boxes) {
   if (!text || !box.width || box.right < -1000) continue;  // hidden on purpose
-  if (box.left < -1 || box.right > innerWidth + 1) faults.push([text, 'is beyond the screen']);
+  if (box.left < -1 || box.right > edge) faults.push([text, 'is beyond the screen']);
   for (let out = e.closest('.main-svg') || e; out && out !== document.body; out = out.parentElement) {
     const frame = out.getBoundingClientRect(), style = getComputedStyle(out);
     if (!/hidden|clip/.test(style.overflowX)) continue;

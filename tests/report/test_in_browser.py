@@ -80,7 +80,7 @@ def test_every_tab_fits_its_screen_and_is_drawn(
 @pytest.mark.parametrize("name", PAGES)
 def test_no_text_lies_on_another_and_none_is_cut(browser, pages, name, width) -> None:
     browser.open_all(pages[name], width=width)
-    assert browser.ask("return document.querySelectorAll('.xtick text').length") > 20
+    assert browser.ask("return document.querySelectorAll('.xtick text').length") > 10
     assert browser.ask(FAULTS) == []
     assert browser.requests() == {pages[name].as_uri()}, "the page and nothing else"
 
@@ -92,12 +92,11 @@ def test_the_check_of_texts_sees_an_overlap_and_a_cut(browser, pages) -> None:
     planted = {
         "lies on": "document.querySelector('#claim-e .axis-label').style.marginTop = '-1rem'",
         "is cut": "document.querySelector('#claim-a .ytick text').style.translate = '-30px'",
-        "is beyond the screen": "document.querySelector('h1').style.marginLeft = '300px'",
+        "is beyond the screen": "document.querySelector('h1').style.translate = '330px'",
     }
     for fault, plant in planted.items():
         browser.ask(plant)
         assert fault in {found[1] for found in browser.ask(FAULTS)}
-    browser.ask(f"{names}[0].setAttribute('y', {names}[1].getAttribute('y'))")
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -57,9 +57,9 @@ def test_the_first_screen_names_the_paper_its_findings_and_what_is_wrong() -> No
     assert "A. Author" in page
     assert "1 errata</a>, 1 of them false statements" in summary
     assert summary.count('<svg class="thumbnail"') == 3
-    assert "proportional to α/N (exponent within 2 %)" in summary
+    assert "proportional to α/N (exponent within 2\N{NO-BREAK SPACE}%)" in summary
     assert "Theorem 3.1" in summary
-    assert "holds within 2 %" in summary
+    assert "holds within 2\N{NO-BREAK SPACE}%" in summary
     claim = page.partition('<section id="claim-e"')[2].partition("</section>")[0]
     assert claim.index("<figure") < claim.index("<table"), "the figure comes first"
     assert '<a href="#erratum-2">2. A &lt;sign&gt;</a>' in claim
