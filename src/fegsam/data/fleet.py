@@ -131,7 +131,7 @@ class Fleet:
             self._reset(ended)
         if longest:
             self._reset((steps == 0) & ~over)
-        for copy in np.flatnonzero(~over):
+        for copy in map(int, np.flatnonzero(~over)):
             one = saved[copy]
             if one is not None and not np.array_equal(self._now[copy], one.seen):
                 raise ProblemError(
@@ -189,8 +189,9 @@ class Fleet:
         seen = rows.seen[begin:end]
         if self._spaces.num_states is not None:
             seen = seen[:, 0].astype(np.int64)
-        parts = (a[begin:end] for a in rows[1:5])
-        return Rows(seen, *parts, np.full(end - begin, np.nan), rows.gaps[begin:end])
+        actions, rewards, discounts, chances = (a[begin:end] for a in rows[1:5])
+        nothing = np.full(end - begin, np.nan)
+        return Rows(seen, actions, rewards, discounts, chances, nothing, rows.gaps[begin:end])
 
     def save(self, copy: int) -> Saved:
         """Where a copy's next row is."""
@@ -221,8 +222,8 @@ class Fleet:
         return Saved(CopyPlace(episode, began, time, follows), block.rows.seen[here].copy())
 
     def _front(self, copy: int) -> CopyPlace:
-        numbers = self._episodes[copy], self._began[copy], self._times[copy]
-        return CopyPlace(*map(int, numbers), OPEN)
+        episode, began = int(self._episodes[copy]), int(self._began[copy])
+        return CopyPlace(episode, began, int(self._times[copy]), OPEN)
 
     def restore(self, copy: int, saved: Saved) -> None:
         """Let a copy continue from a place: from its rows at hand, or by a replay of all."""

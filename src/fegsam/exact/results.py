@@ -82,7 +82,7 @@ class Moments:
         """
         from fegsam.history.plot import plot_exact, save_figure
 
-        drawn = plot_exact(self, axes, label)
+        drawn = plot_exact(self.times, self.mse, axes, label)
         if save is not None:
             save_figure(drawn, save)
         return drawn

@@ -18,7 +18,6 @@ from fegsam.print_style import COLOURS, COLUMN, PRINT, require_matplotlib
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from fegsam.exact.results import Moments
     from fegsam.history.history import History
 
 _ERRORS = ("squared_error", "squared_error_2", "value_error", "sync_error")
@@ -79,14 +78,13 @@ def plot_error(
     return drawn
 
 
-def plot_exact(moments: Moments, axes: Axes | None, label: str) -> Axes:
+def plot_exact(times: np.ndarray, errors: np.ndarray, axes: Axes | None, label: str) -> Axes:
     """See `fegsam.exact.Moments.plot`."""
     if not isinstance(label, str):
         raise ProblemError(f"label is {shown(label)}; give a string.")
-    order = np.argsort(moments.times)
+    order = np.argsort(times)
     with print_axes(axes) as drawn:
-        times, errors = moments.times[order], moments.mse[order]
-        drawn.plot(times, errors, "--", color="black", label=label)
+        drawn.plot(times[order], errors[order], "--", color="black", label=label)
         if axes is None:
             y_label = textwrap.fill("squared error of the average, 2-norm", _TALL)
             drawn.set(yscale="log", xlabel="steps of each agent", ylabel=y_label)

@@ -40,7 +40,7 @@ class Bar(NamedTuple):
     """One bar of a picture."""
 
     label: str
-    count: int
+    number: int
     width: float
     """in percent of the widest bar"""
 
@@ -48,7 +48,7 @@ class Bar(NamedTuple):
 class CoverageCell(NamedTuple):
     """How often an action was taken in a state."""
 
-    count: int
+    number: int
     shade: int
     """from 0 for never to 100 for the most frequent pair, on a logarithmic scale"""
 
@@ -117,7 +117,7 @@ def length_bars(lengths: Mapping[int, int]) -> list[Bar]:
 
     Examples
     --------
-    >>> [(bar.label, bar.count) for bar in length_bars({1: 5, 2: 3, 40: 1})]
+    >>> [(bar.label, bar.number) for bar in length_bars({1: 5, 2: 3, 40: 1})]
     [('0 to 4', 8), ('5 to 9', 0), ('10 to 14', 0), ('15 to 19', 0), ('20 to 24', 0),
      ('25 to 29', 0), ('30 to 34', 0), ('35 to 39', 0), ('40 to 44', 1)]
     >>> length_bars({20: 7})
@@ -142,7 +142,7 @@ def ratio_bars(sizes: Mapping[int | None, int]) -> list[Bar]:
 
     Examples
     --------
-    >>> [(bar.label, bar.count) for bar in ratio_bars({0: 4, -2: 1, None: 2})]
+    >>> [(bar.label, bar.number) for bar in ratio_bars({0: 4, -2: 1, None: 2})]
     [('0', 2), ('0.25 to 0.5', 1), ('0.5 to 1', 0), ('1 to 2', 4)]
     """
     powers = [power for power in sizes if power is not None]
@@ -167,7 +167,7 @@ def visit_bars(counts: np.ndarray) -> list[Bar]:
 
     Examples
     --------
-    >>> [(bar.label, bar.count) for bar in visit_bars(np.array([[0, 3], [12, 9]]))]
+    >>> [(bar.label, bar.number) for bar in visit_bars(np.array([[0, 3], [12, 9]]))]
     [('never', 1), ('1 to 9', 2), ('10 to 99', 1)]
     """
     powers = np.floor(np.log10(np.maximum(counts, 0.1)))
@@ -182,7 +182,7 @@ def coverage_grid(counts: np.ndarray | None) -> list[list[CoverageCell]]:
     Examples
     --------
     >>> coverage_grid(np.array([[0, 100]]))
-    [[CoverageCell(count=0, shade=0), CoverageCell(count=100, shade=100)]]
+    [[CoverageCell(number=0, shade=0), CoverageCell(number=100, shade=100)]]
     """
     if counts is None or counts.shape[0] > MOST_STATES or counts.shape[1] > MOST_ACTIONS:
         return []
