@@ -163,14 +163,24 @@ def print_axes(axes: Axes | None) -> Iterator[Axes]:
     import matplotlib.pyplot as plt
     from cycler import cycler
 
-    # Jupyter's backend turns interactive mode on when it is first used. In the context below the
-    # end would turn it off again, and no later figure of the user's own would be shown.
-    plt.draw_if_interactive()
+    wake_backend()
     with matplotlib.rc_context(PRINT | {"axes.prop_cycle": cycler(color=COLOURS)}):
         if axes is None:
             axes = plt.subplots(figsize=(COLUMN, _HEIGHT), layout="constrained")[1]
             axes.set_gid(_OWN)
         yield axes
+
+
+def wake_backend() -> None:
+    """Let Jupyter's backend start now.
+
+    When it is first used, it turns interactive mode on and learns to show figures. If that happened
+    while matplotlib's settings are those of print, their end would turn it off again, and no later
+    figure of the user's own would be shown; without it, a figure that a cell returns is not shown.
+    """
+    import matplotlib.pyplot as plt
+
+    plt.draw_if_interactive()
 
 
 def add_legend(axes: Axes) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fegsam.errors import ProblemError, shown
 from fegsam.history.agent_paths import AgentPaths, in_plane
-from fegsam.history.plot import add_legend, print_axes
+from fegsam.history.plot import add_legend, print_axes, wake_backend
 from fegsam.print_style import COLOURS, COLUMN, PAGE, PRINT, require_matplotlib
 from fegsam.problem.checks import FloatArray, array_shape
 
@@ -56,6 +56,7 @@ def plot_values(
     matplotlib = require_matplotlib()
     from matplotlib.figure import Figure
 
+    wake_backend()
     if time is None:
         time = int(agents.syncs[-1]) if len(agents.syncs) else len(agents.params) - 1
     values = agents.values(time)
