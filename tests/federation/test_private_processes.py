@@ -19,7 +19,7 @@ from helpers import private_data as private
 from helpers.grpc_commands import command, free_port, named
 from helpers.grpc_federation import wait_for
 
-PATIENCE = 600.0
+PATIENCE = 1800.0
 NODES = tuple(f"node-{number}" for number in range(4))
 
 
