@@ -113,7 +113,7 @@ def facts_of(summary: LogSummary, discount: float | None) -> list[tuple[str, str
     >>> from fegsam.data import Rows
     >>> from fegsam.data.facts import summarise_rows
     >>> import numpy as np
-    >>> rows = Rows(*np.zeros((6, 2)), np.array([False, True]))
+    >>> rows = Rows(*np.zeros((6, 2)), np.array([False, True]))._replace(behavior=np.ones(2))
     >>> found = summarise_rows(rows._replace(observation=np.zeros(2, int), action=np.zeros(2, int)))
     >>> facts_of(found, None)[0]
     ('transitions', '1 in 1 episodes of 1 on average')

@@ -90,7 +90,7 @@ def facts_by_agent(summaries: Mapping[int, LogSummary], num_agents: int) -> dict
     Facts that are known of no agent are left out.
 
     >>> import numpy as np
-    >>> rows = Rows(*np.zeros((6, 2)), np.array([False, True]))
+    >>> rows = Rows(*np.zeros((6, 2)), np.array([False, True]))._replace(behavior=np.ones(2))
     >>> rows = rows._replace(observation=np.zeros(2, int), action=np.zeros(2, int))
     >>> found = facts_by_agent({1: summarise_rows(rows)}, 2)
     >>> found["data_episodes"], "data_ratio_mean" in found
