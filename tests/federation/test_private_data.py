@@ -74,7 +74,15 @@ def test_a_federation_over_grpc_gives_the_numbers_of_a_run(folder, log) -> None:
     expected = private.simulated(log, record=outcome.history.settings.record)
     for history in (outcome.history, expected):
         assert np.isnan(history.data.squared_error).all()
-    known = [name for name in expected.data.variables if "squared_error" not in name]
+    # What is in a log stays on its node.
+    facts = {name for name in expected.data.variables if name.startswith("data_")}
+    assert facts
+    assert facts.isdisjoint(outcome.history.data.variables)
+    known = [
+        name
+        for name in expected.data.variables
+        if "squared_error" not in name and name not in facts
+    ]
     assert_equal(
         fg.History(outcome.history.data[known], outcome.history.settings),
         fg.History(expected.data[known], expected.settings),

@@ -38,11 +38,11 @@ def plot_error(
 ) -> Axes:
     """See `History.plot`; `over` is "time" or "communications"."""
     known = [name for name in (*_ERRORS, *MEASURES) if name in history.data]
+    if not isinstance(error, str) or error not in known:
+        raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
     if error == "squared_error" and not np.isfinite(history.data[error]).any():
         # Agents on data: no fixed point is known.
         error = leading(name for name in known if np.isfinite(history.data[name]).any()) or error
-    if not isinstance(error, str) or error not in known:
-        raise ProblemError(f"error is {shown(error)}; give one of {', '.join(map(repr, known))}.")
     if label is not None and not isinstance(label, str):
         raise ProblemError(f"label is {shown(label)}; give a string.")
     if error == "sync_error" and not history.data[error].values.any():
