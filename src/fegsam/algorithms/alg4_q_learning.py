@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.algorithms.on_data import OnData, action_count, state_count
-from fegsam.algorithms.reading import discount, reward
+from fegsam.algorithms.reading import cell_reward, discount
 from fegsam.algorithms.rule import ONE, Path
 from fegsam.algorithms.structure import Control
 from fegsam.algorithms.td import (
@@ -52,7 +52,7 @@ def q_learning_rule(params: np.ndarray, path: Path, t: Any, tables: QTables) -> 
         value = params[row + other]
         best = value if value > best else best
     cell = s * tables.num_actions + a
-    gain = reward(path, tables, t) + discount(path, tables, t) * best
+    gain = cell_reward(path, tables, t, cell) + discount(path, tables, t) * best
     return cell, gain - params[cell]
 
 

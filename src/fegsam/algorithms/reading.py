@@ -24,6 +24,16 @@ def reward(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
     )
 
 
+def cell_reward(path: Path | RecordedPath, tables: Any, step: Any, cell: Any) -> Any:
+    """The same for a rule that has the number of the visited cell, s * A + a, already.
+
+    A compiler does not find out that `reward` computes it again, which takes Q-learning 5 % longer.
+    """
+    if isinstance(path, RecordedPath):
+        return _recorded_cell_reward(path, tables, step, cell)
+    return _reward_of_cell(path, tables, step, cell)
+
+
 def discount(path: Path | RecordedPath, tables: Any, step: Any) -> Any:
     """The discount of what follows the transition from row `step`; 0 where an episode ends."""
     if isinstance(path, RecordedPath):
@@ -43,6 +53,14 @@ def is_gap(path: Path | RecordedPath, step: Any) -> Any:
 
 def _recorded_reward(path, tables, step):
     return path.rewards[step]
+
+
+def _recorded_cell_reward(path, tables, step, cell):
+    return path.rewards[step]
+
+
+def _reward_of_cell(path, tables, step, cell):
+    return tables.rewards[path.mdp, cell]
 
 
 def _table_reward(rewards):
@@ -101,6 +119,11 @@ def _reward(path, tables, step):
     if _is_recorded(path):
         return _recorded_reward
     return _table_reward(tables.types[tables.fields.index("rewards")])
+
+
+@overload(cell_reward)
+def _overload_cell_reward(path, tables, step, cell):
+    return _recorded_cell_reward if _is_recorded(path) else _reward_of_cell
 
 
 @overload(discount)
