@@ -1,7 +1,7 @@
 """Time of a round of each method, next to plain averaging.
 
-    python benchmarks/methods.py --engine cpu --agents 4096 --rounds 200 --turns 9
-    python benchmarks/methods.py --engine cuda --agents 4096 --rounds 2000 --turns 2
+    python benchmarks/methods.py --engine cpu --agents 4096 --rounds 40 --turns 9
+    python benchmarks/methods.py --engine cuda --agents 4096 --rounds 800 --turns 2
 
 Q-learning on a Garnet problem with 100 states and 5 actions; a round has 10 steps. The time of a
 round is the difference between a long run and a short one, so that starting one does not count.
@@ -22,7 +22,7 @@ import numpy as np
 import fegsam as fg
 
 PERIOD, CELLS = 10, 500
-LONGER = 4
+LONGER = 10
 """Rounds of a long run for one of a short run."""
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time a round of each method.")
     parser.add_argument("--engine", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--agents", type=int, default=4096)
-    parser.add_argument("--rounds", type=int, default=200, help="of a short run")
+    parser.add_argument("--rounds", type=int, default=40, help="of a short run")
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--precision", default="float64", help="of a GPU")
     parser.add_argument("--only", default="", help="part of the names")
