@@ -35,7 +35,7 @@ class VectorSource:
     Parameters
     ----------
     make_copies : callable
-        Makes an environment of so many copies: ``make_copies(num_envs=n)``.
+        ``make_copies(num_envs=n)`` returns an environment of n copies.
     policy, options, ends
         As in `LiveSource`. A function is called once for all copies, with observations (n, k).
 
@@ -75,7 +75,7 @@ class VectorSource:
         return name_of(self.make_copies)
 
     def made(self, copies: int) -> Any:
-        """A new environment of so many copies."""
+        """A new environment with this number of copies."""
         return self.make_copies(num_envs=copies, **self.options)
 
     def make(self) -> Any:

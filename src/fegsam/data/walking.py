@@ -5,6 +5,7 @@ A walk is at an observation of an episode. `run` collects the rows of one `read`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ class Walked(NamedTuple):
     gaps: list[int]
 
 
-class Walk:
+class Walk(ABC):
     """What all walks share: where they are, and how they get from one episode to the next."""
 
     def __init__(self, live: LiveAgent) -> None:
@@ -65,25 +66,25 @@ class Walk:
         """The episode, the steps before it, the steps so far, and what follows (OPEN, ...)."""
         return self.episode, self.began, self.time, self.follows
 
+    @abstractmethod
     def note(self, observation: Any) -> Any:
         """An observation of the environment as rows have it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep(self, now: Any) -> Any:
         """The same as a value of its own: the environment may use its array again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run(self, count: int) -> Walked:
         """Collect `count` rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _act(self, now: Any, time: int) -> None:
         """Add a row with the action of step `time` and reward 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rest(self, now: Any) -> None:
         """Add a row without an action."""
-        raise NotImplementedError
 
     def _begin(self, count: int) -> None:
         """Begin a new collection of `count` rows."""
