@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -291,3 +293,40 @@ def test_every_action_of_a_federation_explains_itself(action, capsys) -> None:
     about = said.split("\n\n")[1]
     assert about.endswith(".")
     assert len(about) > 60
+
+
+def test_an_interrupt_that_the_compiler_loses_still_ends_the_command(capsys, monkeypatch) -> None:
+    """Python can only print an interrupt in a callback of C; then the compiler itself fails."""
+
+    def compile_and_fail() -> str:
+        ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGINT))()
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr(doctor, "examine", compile_and_fail)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["doctor"]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "fegsam: interrupted\n"
+
+
+def test_a_command_leaves_ctrl_c_to_its_work(monkeypatch, capsys) -> None:
+    """A sweep lets a cell that is being stored be finished, where no one else handles Ctrl-C."""
+    seen = []
+    monkeypatch.setattr(doctor, "examine", lambda: seen.append(signal.getsignal(signal.SIGINT)))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        main(["doctor"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.default_int_handler]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_every_help_page_fits_the_terminal(columns, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for command, page in help_pages().items():
+        for line in page.splitlines():
+            assert len(line) <= columns or " " not in line.strip(), (command, line)

@@ -23,6 +23,8 @@ from fegsam.commands import (
 from fegsam.commands.command import Command
 from fegsam.completion import SHELLS, completion_script, shell_in_use
 from fegsam.errors import ProblemError
+from fegsam.help_text import HelpFormatter
+from fegsam.interrupts import lost_interrupts
 from fegsam.versions import installed_version
 
 _ABOUT = f"""\
@@ -57,6 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command is None:
         parser.print_help()
         return 0
+    with lost_interrupts() as lost:
+        try:
+            return _run(given)
+        except KeyboardInterrupt as stop:
+            print(f"fegsam: {str(stop) or 'interrupted'}", file=sys.stderr)
+            return 130
+        except RuntimeError:
+            if not lost.is_set():
+                raise
+            print("fegsam: interrupted", file=sys.stderr)
+            return 130
+
+
+def _run(given: argparse.Namespace) -> int:
     try:
         return _COMMANDS[given.command].run(given)
     except ProblemError as error:
@@ -68,9 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except KeyboardInterrupt as stop:
-        print(f"fegsam: {str(stop) or 'interrupted'}", file=sys.stderr)
-        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +101,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
         prog="fegsam",
         description=_ABOUT,
         epilog=_MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     whole.add_argument(
         "--version", action="version", version=f"fegsam {installed_version('fegsam')}"
@@ -101,7 +114,7 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
             help=command.line,
             description=command.about,
             epilog=command.examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
         )
         command.add_arguments(parser)
         parsers[f"fegsam {name}"] = parser

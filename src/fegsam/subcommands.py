@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+from fegsam.help_text import HelpFormatter
 
 
 class Action(NamedTuple):
@@ -27,8 +28,8 @@ def add_all(parser: argparse.ArgumentParser, command: str, actions: Mapping[str,
         one = added.add_parser(
             name,
             help=action.line,
-            description=textwrap.fill(action.about, 98),
+            description=action.about,
             epilog=f"example:\n  fegsam {command} {action.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
         )
         action.add_arguments(one)

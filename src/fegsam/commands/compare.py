@@ -42,7 +42,8 @@ COMMAND = Command(
     """\
 Tune every method with the same trials on every problem of a suite, draw the error that it reaches
 against communications and against samples, and judge the published claims about it. Figures (SVG,
-PDF, PNG) and report.html are written to the directory.""",
+PDF, PNG) and report.html are written to the directory. What is finished is kept there: the same
+command goes on where it was interrupted.""",
     """\
 examples:
   fegsam compare --quick                    minutes; writes to comparison

@@ -52,7 +52,7 @@ was interrupted or killed goes on where it was, and the same command again takes
 examples:
   fegsam reproduce --quick                  a few minutes; writes to reproduction
   fegsam reproduce -o ~/claims              everything: half an hour on two cores
-  fegsam reproduce --only cd --more-seeds 4 two claims, with four times the seeds""",
+  fegsam reproduce --only cd --more-seeds 4  two claims, with four times the seeds""",
     _add_arguments,
     _reproduce,
 )
