@@ -122,41 +122,57 @@ def extend(tile, chain, draw, ahead):
     ``draw.time + ahead - 1``.
     """
     count, steps = draw.num_agents, draw.steps
-    states, actions, current, words = tile.flat_states, tile.flat_actions, tile.current, tile.words
-    mdps, policies = tile.mdps, tile.policies
-    policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
-    # Unsigned throughout: a signed index costs a wrap-around test each.
-    agents, pitch, known = np.uint64(count), np.uint64(tile.states.shape[1]), np.uint64(ahead)
-    for a in range(agents):
-        current[a] = states[a * pitch + known - ONE]
+    begin_walk(tile, count, ahead)
     most_pairs = LANES // count
     done = 0
     while done < steps:
         step = np.uint64(draw.time + ahead - 1 + done)
-        first_pair = step >> ONE
-        span = min(steps - done, 2 * most_pairs - np.int64(step & ONE))
-        num_pairs = (np.int64(step & ONE) + span + 1) // 2
-        make_words(tile, draw.seed, draw.first, count, first_pair, num_pairs, PATH)
-        for l in range(np.uint64(span)):
-            lane = (((step + l) >> ONE) - first_pair) * agents
-            half = TWO * ((step + l) & ONE)
-            action_words, state_words = words[half], words[half + ONE]
-            column = known + np.uint64(done) + l
-            for a in range(agents):
-                s = current[a]
-                action = choose_index(
-                    np.uint64(action_words[lane + a]),
-                    (policies[a] + s) * num_actions,
-                    num_actions,
-                    policy,
-                )
-                row = (mdps[a] + s) * num_actions + action
-                begin, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
-                s = np.uint64(choose(np.uint64(state_words[lane + a]), begin, size, entries))
-                actions[a * pitch + column - ONE] = action
-                states[a * pitch + column] = s
-                current[a] = s
+        odd = step & ONE
+        span = min(steps - done, 2 * most_pairs - np.int64(odd))
+        num_pairs = (np.int64(odd) + span + 1) // 2
+        make_words(tile, draw.seed, draw.first, count, step >> ONE, num_pairs, PATH)
+        walk(tile, chain, count, ahead + done, span, odd)
         done += span
+
+
+@compiled(forceinline=True)
+def begin_walk(tile, count, ahead):
+    """The last of the `ahead` states in each agent's row is where the agent is."""
+    pitch, known = np.uint64(tile.states.shape[1]), np.uint64(ahead)
+    for a in range(np.uint64(count)):
+        tile.current[a] = tile.flat_states[a * pitch + known - ONE]
+
+
+@compiled(forceinline=True)
+def walk(tile, chain, count, column, span, odd):
+    """Move all agents `span` steps on, by the words made for them; `odd` is the first time mod 2.
+
+    The states go to the columns from `column` on.
+    """
+    states, actions, current, words = tile.flat_states, tile.flat_actions, tile.current, tile.words
+    mdps, policies = tile.mdps, tile.policies
+    policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
+    # Unsigned throughout: a signed index costs a wrap-around test each.
+    agents, pitch, first = np.uint64(count), np.uint64(tile.states.shape[1]), np.uint64(column)
+    for l in range(np.uint64(span)):
+        lane = ((odd + l) >> ONE) * agents
+        half = TWO * ((odd + l) & ONE)
+        action_words, state_words = words[half], words[half + ONE]
+        to = first + l
+        for a in range(agents):
+            s = current[a]
+            action = choose_index(
+                np.uint64(action_words[lane + a]),
+                (policies[a] + s) * num_actions,
+                num_actions,
+                policy,
+            )
+            row = (mdps[a] + s) * num_actions + action
+            begin, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
+            s = np.uint64(choose(np.uint64(state_words[lane + a]), begin, size, entries))
+            actions[a * pitch + to - ONE] = action
+            states[a * pitch + to] = s
+            current[a] = s
 
 
 @compiled

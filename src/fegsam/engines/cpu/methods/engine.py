@@ -11,7 +11,7 @@ from fegsam.engines.cpu.kernels import NEVER
 from fegsam.engines.cpu.memory import ProblemArrays, Recording, Seat
 from fegsam.engines.cpu.methods.close import SERVER
 from fegsam.engines.cpu.methods.layout import MethodLayout
-from fegsam.engines.cpu.methods.members import divide
+from fegsam.engines.cpu.methods.members import divide, weigh
 from fegsam.engines.cpu.methods.memory import MethodCall, MethodGiven, StepSizes, TailRange
 from fegsam.engines.cpu.methods.observe import make_observe
 from fegsam.engines.cpu.methods.paths import fill_carried
@@ -63,14 +63,16 @@ class MethodLane(Lane):
         shared.totals[:] = shared.tail[:] = 0.0
         shared.failed[:] = NEVER
         shared.members.present[:] = 1
+        shared.members.drawn[:] = -1
         everyone = constants._replace(go_on=np.bool_(True))
         _, arrays, agents = self._given
         divide(everyone, arrays.agents.kinds, agents, shared.members)
+        weigh(everyone, arrays.agents.kinds, agents, shared.members)
         self._begin_variates(index)
         for own in self._owns:
             own.params[:] = shared.sent
             own.correction[:] = shared.variates.mean[: len(own.correction)]
-            own.sums[:] = own.visits[:] = 0.0
+            own.sums[:], own.visits[:] = 0.0, 1.0
             own.num_touched[:] = 0
         self._begin_paths(seed, index)
 

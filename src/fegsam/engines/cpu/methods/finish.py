@@ -153,24 +153,26 @@ def keep_cells(shared, own, report):
 
 @compiled(forceinline=True)
 def add_by_visits(shared, own, report, sums):
-    """Add the agent's change at each visited cell with the weight of its visits, and undo it."""
+    """Add the agent's change at each visited cell with the weight of its visits, and undo it.
+
+    The steps have multiplied the weights, which overflow where the round is not safe.
+    """
     params, sent, log, visits = own.params, shared.sent, own.log, own.visits
     # Unsigned: a signed index costs a wrap-around test.
     length = np.uint64(report.length)
     if report.safe:
-        numerators, denominators, growth = sums[NUMERATOR], sums[DENOMINATOR], report.growth
+        numerators, denominators = sums[NUMERATOR], sums[DENOMINATOR]
         for e in range(length):
-            c = log[e]
-            visits[c] = (visits[c] if visits[c] > 0.0 else 1.0) * growth[e]
-        for e in range(length):
+            # A cell that stood in the log before adds nothing: its change and log weight are zero.
             c = log[e]
             weight = visits[c]
-            if weight > 0.0:
-                numerators[c] += weight * (params[c] - sent[c])
-                denominators[c] += weight - 1.0
-                params[c] = sent[c]
-                visits[c] = 0.0
+            numerators[c] += weight * (params[c] - sent[c])
+            denominators[c] += weight - 1.0
+            params[c] = sent[c]
+            visits[c] = 1.0
         return
+    for e in range(length):
+        visits[log[e]] = 0.0
     for e in range(length):
         visits[log[e]] += report.logs[e]
     for e in range(length):
@@ -179,6 +181,8 @@ def add_by_visits(shared, own, report, sums):
             merge_visits(sums, c, params[c] - sent[c], 1.0, visits[c], 1.0)
             params[c] = sent[c]
             visits[c] = 0.0
+    for e in range(length):
+        visits[log[e]] = 1.0
 
 
 @compiled

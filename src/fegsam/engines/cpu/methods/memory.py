@@ -85,7 +85,9 @@ class Members(NamedTuple):
     counts: np.ndarray
     """int64 (2): the number of blocks and of agents that take part"""
     keys: np.ndarray
-    """uint64 (N): the words of the draw"""
+    """uint64 (2, N): the words of the draws for an even round and the one after it"""
+    drawn: np.ndarray
+    """int64 (1): half the number of the round for which `keys` are; -1 where they are not made"""
     ordered: np.ndarray
     """uint64 (N + 1): those of them that are put in order"""
 
@@ -154,7 +156,7 @@ class MethodOwn(NamedTuple):
     log: np.ndarray
     """uint32 (longest round): the cells that the agent's steps wrote"""
     visits: np.ndarray
-    """(d): the logarithm of the agent's weight at each cell; zero between agents"""
+    """(d): the agent's weight at each cell, or its logarithm; one between agents"""
     keys: np.ndarray
     """uint64 (d): the words of the cells to report"""
     sums: np.ndarray
@@ -166,6 +168,8 @@ class MethodOwn(NamedTuple):
     tile: Tile
     ids: np.ndarray
     """int64 (TILE): the agents of the tile"""
+    working: np.ndarray
+    """int64 (TILE): the places in the tile of those that take part"""
     clocks: np.ndarray
     """uint64 (TILE): the steps that each of them has made"""
     odd: np.ndarray
@@ -251,7 +255,5 @@ class Report(NamedTuple):
     seed: Any
     safe: Any
     """whether weights by visits are used as they are"""
-    growth: Any
-    """(length): 1 / (1 - alpha), by which a visit multiplies them"""
     logs: Any
-    """(length): the logarithms of `growth`"""
+    """(length): the logarithms of what a visit multiplies them by"""

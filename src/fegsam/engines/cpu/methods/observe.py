@@ -18,7 +18,7 @@ from fegsam.engines.cpu.memory import CellRange
 from fegsam.engines.cpu.methods.close import make_close_first_step, present_weight
 from fegsam.engines.cpu.methods.finish import make_begin_agent
 from fegsam.engines.cpu.methods.members import BLOCKS, draw_members
-from fegsam.engines.cpu.methods.paths import draw_tile, enter_tile
+from fegsam.engines.cpu.methods.paths import draw_tile, enter_tile, list_working
 from fegsam.engines.cpu.methods.rounds import (
     local_length,
     make_first_block,
@@ -73,9 +73,8 @@ def make_observe(features, rule, key):
                 steps = LookRange(begin, min(begin + constants.span, length), length)
                 many = steps.end - begin
                 draw_tile(constants, arrays, shared, own, seat.seed, count, begin, many)
-                for a in range(count):
-                    if members.present[own.ids[a]]:
-                        look_at(given, shared, own, whole, recording, a, steps, scratch)
+                for w in range(list_working(members, own, count)):
+                    look_at(given, shared, own, whole, recording, own.working[w], steps, scratch)
         weight = present_weight(members)
         settle_rows(shared, recording, weight)
         if tail_kept:
@@ -131,7 +130,7 @@ def _make_look_at(features, rule, direction, key):
             if finite and goal > done:
                 at = start + np.uint64(done - begin) * stride
                 now = StepsNow(done, goal, at, stride, passed, weight, weight)
-                made = steps(own, correction, path, tables, part.sizes, part.counts, now, scratch)
+                made = steps(own, correction, path, tables, part, now, scratch)
                 if made < goal - done:
                     note_failure(shared.failed[0], part.time + done + made + 1, agent)
                     finite = False
@@ -156,12 +155,14 @@ def _make_look_at(features, rule, direction, key):
 def _make_forget(features, key):
     """A function that restores the thread's memory after an agent."""
     restores = features.form == "cell" and features.variates == "agent"
-    first_step = features.first_step
+    first_step, visits = features.first_step, features.visits
 
     @compiled(key=key)
     def forget(shared, own, agent):
         own.num_touched[0] = 0
         copy(own.params, shared.sent)
+        if visits:
+            own.visits[:] = 1.0
         if restores and first_step:
             own.correction[own.log[0]] = shared.variates.mean[own.log[0]]
         elif restores:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from fegsam.compilation import compiled
-from fegsam.engines.cpu.sampling import LANES, Draw, extend
+from fegsam.engines.cpu.sampling import LANES, Draw, begin_walk, extend, walk
 from fegsam.randomness import (
     HALF,
     IID,
@@ -38,6 +38,17 @@ def enter_tile(constants, arrays, shared, own, time, first, count):
 
 
 @compiled(forceinline=True)
+def list_working(members, own, count):
+    """Note the places in the tile of the agents that take part, and return their number."""
+    working = 0
+    for a in range(count):
+        # Written in any case, and kept where the count moves on: no branch to be guessed.
+        own.working[working] = a
+        working += members.present[own.ids[a]]
+    return working
+
+
+@compiled(forceinline=True)
 def draw_tile(constants, arrays, shared, own, seed, count, begin, steps):
     """Paths of local steps begin..begin+steps-1; a later piece continues the one before it."""
     if constants.iid:
@@ -63,37 +74,49 @@ def draw_tile(constants, arrays, shared, own, seed, count, begin, steps):
 @compiled
 def extend_rows(own, chain, seed, count, begin, steps, ahead):
     """Append `steps` transitions to the `ahead` states that stand in each agent's row."""
-    tile, odd, words = own.tile, own.odd, own.words
-    states, actions, current = tile.flat_states, tile.flat_actions, tile.current
-    mdps, policies = tile.mdps, tile.policies
-    policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
-    agents, pitch, known = np.uint64(count), np.uint64(tile.states.shape[1]), np.uint64(ahead)
-    for a in range(agents):
-        current[a] = states[a * pitch + known - ONE]
+    tile, odd = own.tile, own.odd
+    begin_walk(tile, count, ahead)
     most = 2 * (LANES // count) - 1
     done = 0
     while done < steps:
         span = min(steps - done, most)
         offset = np.uint64(begin + ahead - 1 + done)
-        make_words_of(own, seed, count, offset, (span + 2) // 2)
-        for a in range(agents):
+        some_odd, all_odd = np.uint64(0), ONE
+        for a in range(count):
             odd[a] = (own.clocks[a] + offset) & ONE
-        for l in range(np.uint64(span)):
-            column = known + np.uint64(done) + l
-            for a in range(agents):
-                step = odd[a] + l
-                at = TWO * (step & ONE) * _LANES + (step >> ONE) * agents + a
-                s = current[a]
-                action = choose_index(
-                    np.uint64(words[at]), (policies[a] + s) * num_actions, num_actions, policy
-                )
-                row = (mdps[a] + s) * num_actions + action
-                low, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
-                s = np.uint64(choose(np.uint64(words[at + _LANES]), low, size, entries))
-                actions[a * pitch + column - ONE] = action
-                states[a * pitch + column] = s
-                current[a] = s
+            some_odd |= odd[a]
+            all_odd &= odd[a]
+        make_words_of(own, seed, count, offset, (span + 1 + np.int64(some_odd)) // 2)
+        if some_odd == all_odd:
+            walk(tile, chain, count, ahead + done, span, all_odd)
+        else:
+            walk_apart(own, chain, count, ahead + done, span)
         done += span
+
+
+@compiled
+def walk_apart(own, chain, count, column, span):
+    """`walk`, for agents of which some are at odd times and some at even ones."""
+    tile, odd, words = own.tile, own.odd, own.words
+    states, actions, current = tile.flat_states, tile.flat_actions, tile.current
+    mdps, policies = tile.mdps, tile.policies
+    policy, rows, entries, num_actions = chain.policy, chain.row, chain.entry, chain.num_actions
+    agents, pitch, first = np.uint64(count), np.uint64(tile.states.shape[1]), np.uint64(column)
+    for l in range(np.uint64(span)):
+        to = first + l
+        for a in range(agents):
+            step = odd[a] + l
+            at = TWO * (step & ONE) * _LANES + (step >> ONE) * agents + a
+            s = current[a]
+            action = choose_index(
+                np.uint64(words[at]), (policies[a] + s) * num_actions, num_actions, policy
+            )
+            row = (mdps[a] + s) * num_actions + action
+            low, size = np.uint64(rows[TWO * row]), np.uint64(rows[TWO * row + ONE])
+            s = np.uint64(choose(np.uint64(words[at + _LANES]), low, size, entries))
+            actions[a * pitch + to - ONE] = action
+            states[a * pitch + to] = s
+            current[a] = s
 
 
 @compiled

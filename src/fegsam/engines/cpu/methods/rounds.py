@@ -13,9 +13,9 @@ from fegsam.engines.cpu.methods.close import make_close, make_close_first_step
 from fegsam.engines.cpu.methods.finish import SAFE_LOG, make_begin_agent, make_finish, touch
 from fegsam.engines.cpu.methods.members import BLOCKS, draw_members
 from fegsam.engines.cpu.methods.memory import LocalRange, MethodRound, Report
-from fegsam.engines.cpu.methods.paths import carry_agent, draw_tile, enter_tile
+from fegsam.engines.cpu.methods.paths import carry_agent, draw_tile, enter_tile, list_working
 from fegsam.engines.cpu.methods.steps import StepsNow, make_first_direction, make_method_steps
-from fegsam.engines.cpu.methods.sums import list_touched, reduce_wave
+from fegsam.engines.cpu.methods.sums import clear, list_touched, reduce_wave
 from fegsam.engines.cpu.team import ABORT, NEXT, add_done, barrier, next_block
 from fegsam.engines.cpu.tile import agent_path, note_failure
 
@@ -125,20 +125,20 @@ def make_first_block(direction, key):
         members, block = shared.members, wave_first + b
         sums = own.sums if constants.listed else shared.sums.dense[b]
         if not constants.listed:
-            sums[:] = 0.0
+            clear(part, sums)
         pitch, last = own.tile.states.shape[1], members.starts[block + 1]
         for first in range(members.starts[block], last, constants.tile):
             count = min(constants.tile, last - first)
             enter_tile(constants, arrays, shared, own, part.time, first, count)
             draw_tile(constants, arrays, shared, own, seat.seed, count, 0, 1)
-            for a in range(count):
+            for w in range(list_working(members, own, count)):
+                a = own.working[w]
                 agent = own.ids[a]
-                if members.present[agent]:
-                    path = agent_path(arrays.agents, own.tile, agent)
-                    at, weight = np.uint64(a * pitch), agents.weights[agent]
-                    direction(own, path, arrays.tables, at, weight, sums[0])
-                    if own.log.shape[0] > 0:
-                        touch(own, own.log[0])
+                path = agent_path(arrays.agents, own.tile, agent)
+                at, weight = np.uint64(a * pitch), agents.weights[agent]
+                direction(own, path, arrays.tables, at, weight, sums[0])
+                if own.log.shape[0] > 0:
+                    touch(own, own.log[0])
         if constants.listed:
             list_touched(shared.sums, own, b)
 
@@ -147,7 +147,7 @@ def make_first_block(direction, key):
 
 def _make_run_blocks(features, rule, direction, key):
     run_agent = _make_run_agent(features, rule, direction, key)
-    own_clocks, unequal, partial = features.own_clocks, features.unequal, features.partial
+    own_clocks, unequal = features.own_clocks, features.unequal
 
     @compiled(key=key, inline="always")
     def run_block(given, shared, own, seat, part, wave_first, b):
@@ -156,17 +156,17 @@ def _make_run_blocks(features, rule, direction, key):
         members, block = shared.members, wave_first + b
         sums = own.sums if constants.listed else shared.sums.dense[b]
         if not constants.listed:
-            sums[:] = 0.0
+            clear(part, sums)
         last = members.starts[block + 1]
         for first in range(members.starts[block], last, constants.tile):
             count = min(constants.tile, last - first)
             enter_tile(constants, arrays, shared, own, part.time, first, count)
+            working = list_working(members, own, count)
             for begin in range(0, part.length, constants.span):
                 end = min(begin + constants.span, part.length)
                 draw_tile(constants, arrays, shared, own, seat.seed, count, begin, end - begin)
-                for a in range(count):
-                    if partial and not members.present[own.ids[a]]:
-                        continue
+                for w in range(working):
+                    a = own.working[w]
                     run_agent(given, shared, own, seat, part, a, LocalRange(begin, end), sums)
                 carry_tile(given, shared, own, part, count, LocalRange(begin, end), unequal)
             if own_clocks:
@@ -215,7 +215,7 @@ def _make_run_agent(features, rule, direction, key):
         if by_kind:
             correction = shared.variates.corrections[arrays.agents.kinds[agent]]
         now = StepsNow(begin, min(end, length), at, stride, passed, weight, weight * factor)
-        made = steps(own, correction, path, tables, part.sizes, part.counts, now, sums)
+        made = steps(own, correction, path, tables, part, now, sums)
         if made < now.end - begin:
             note_failure(shared.failed[seat.rank], part.time + begin + made + 1, agent)
             copy(own.params, shared.sent)
@@ -229,7 +229,6 @@ def _make_run_agent(features, rule, direction, key):
                 part.number,
                 seat.seed,
                 part.safe,
-                part.growth,
                 part.logs,
             )
             finish(constants, shared, own, report, sums)

@@ -46,10 +46,11 @@ def make_method_steps(features, rule, key):
 
 def _make_cell_steps(features, rule):
     corrected, tail, slot = features.variates != "", features.tail, features.tail_slot
-    direct = not features.visits and features.rounding == ""
+    visits, direct = features.visits, not features.visits and features.rounding == ""
 
-    def cell_steps(own, correction, path, tables, sizes, counts, now, sums):
+    def cell_steps(own, correction, path, tables, part, now, sums):
         params, log, passed, at = own.params, own.log, now.passed, now.at
+        sizes, counts = part.sizes, part.counts
         total = sums[0]
         # Unsigned: a signed index costs a wrap-around test.
         l = np.uint64(now.begin)
@@ -65,6 +66,8 @@ def _make_cell_steps(features, rule):
             new = old + size * scale
             params[cell] = new
             log[l] = cell
+            if visits:
+                own.visits[cell] *= part.growth[l]
             if direct:
                 total[cell] += now.report * (new - old)
             if tail:
@@ -82,7 +85,8 @@ def _make_cell_steps(features, rule):
 def _make_row_steps(features, rule):
     corrected, tail, slot = features.variates != "", features.tail, features.tail_slot
 
-    def row_steps(own, correction, path, tables, sizes, counts, now, sums):
+    def row_steps(own, correction, path, tables, part, now, sums):
+        sizes, counts = part.sizes, part.counts
         params, rows, at = own.params, tables.rows, now.at
         # Unsigned: a signed index costs a wrap-around test.
         l = np.uint64(now.begin)
@@ -111,7 +115,8 @@ def _make_row_steps(features, rule):
 def _make_dense_steps(features, rule):
     corrected, tail, slot = features.variates != "", features.tail, features.tail_slot
 
-    def dense_steps(own, correction, path, tables, sizes, counts, now, sums):
+    def dense_steps(own, correction, path, tables, part, now, sums):
+        sizes, counts = part.sizes, part.counts
         params, out, at = own.params, own.out, now.at
         # Unsigned: a signed index costs a wrap-around test.
         l = np.uint64(now.begin)

@@ -14,6 +14,24 @@ from fegsam.engines.cpu.methods.finish import (
 )
 
 
+@compiled(inline="always")
+def is_used(part, sums, slot):
+    """Whether a round has sums in a slot.
+
+    Of the four slots of an average by visits, two serve only weights that may overflow.
+    """
+    by_visits = sums.shape[0] > VISITORS
+    return not (by_visits and part.safe and LARGEST_LOG <= slot <= VISITORS)
+
+
+@compiled(inline="always")
+def clear(part, sums):
+    """Empty a block's sums."""
+    for j in range(sums.shape[0]):
+        if is_used(part, sums, j):
+            sums[j, :] = 0.0
+
+
 @compiled
 def list_touched(lists, own, b):
     """Move the block's sums to its list; they are zero afterwards."""
@@ -53,8 +71,9 @@ def reduce_wave(constants, shared, part, first, blocks, cells):
                     merge_list(total, sums.values[b], c, e)
         elif plain:
             for j in range(total.shape[0]):
-                for c in range(cells.low, cells.high):
-                    total[j, c] += sums.dense[b, j, c]
+                if is_used(part, total, j):
+                    for c in range(cells.low, cells.high):
+                        total[j, c] += sums.dense[b, j, c]
         else:
             for c in range(cells.low, cells.high):
                 if sums.dense[b, VISITORS, c] > 0.0:
