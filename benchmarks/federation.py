@@ -55,6 +55,8 @@ from fegsam.federation.protocol.wire import most_bytes
 ACTIONS, PERIOD = 5, 50
 FLOWER = "4 nodes, Flower"
 FIRST_ROUNDS = 3
+FILES_AT_ONCE = 2
+"""Nodes of a process that may wait for the disk at the same time, as separate machines do."""
 DELAY = 0.05
 
 
@@ -76,7 +78,7 @@ class Setting:
 SETTINGS = {
     "4 nodes": Setting(4, 4, 10_000, 100, 0.02, processes=4),
     "64 nodes": Setting(64, 64, 10_000, 30, 0.1),
-    "1000 connections": Setting(1000, 1000, 10_000, 8, 1.0),
+    "1000 connections": Setting(1000, 1000, 10_000, 20, 1.0),
     "1000 agents on 4 nodes": Setting(4, 1000, 10_000, 15, 0.6, processes=4),
     "d = 10^6": Setting(4, 4, 1_000_000, 15, 0.2, processes=4),
     "latency": Setting(4, 4, 10_000, 30, 0.13, processes=4, delay=DELAY),
@@ -138,7 +140,7 @@ def host(name: str, folder: pathlib.Path, port: int, part: int) -> None:
     experiment, homes = experiment_of(setting), homes_of(setting)
 
     async def all_of_them() -> None:
-        links, worker = [], ThreadPoolExecutor(1)
+        links, worker = [], ThreadPoolExecutor(FILES_AT_ONCE)
         for node in list(homes)[part :: setting.processes]:
             tls = Tls(folder / "ca.pem", folder / node / "node.pem", folder / node / "node.key")
             most = most_bytes(len(homes[node]), setting.dimension)

@@ -60,5 +60,7 @@ def options(pulse: Pulse, most: int) -> list[tuple[str, Any]]:
         ("grpc.http2.max_ping_strikes", 0),
         # The window of a stream holds one message, so that it needs no second round trip.
         ("grpc.http2.lookahead_bytes", max(1 << 16, min(most, 1 << 24))),
+        # It need not be measured either, which costs a ping for each message.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.max_metadata_size", 8192),
     ]

@@ -72,14 +72,16 @@ class Inbox:
         """Count a request: each may be answered once, however late."""
         self._owed.update((agent, number) for agent in agents)
 
-    def banned(self, node: str) -> bool:
-        """Whether a node is quarantined, as it can be where keys are bound to agents."""
-        offences = self._state.node_offences.get(node, 0)
-        return self._claims is not None and offences >= self._rules.offences
+    def banned(self) -> set[str]:
+        """The nodes that are quarantined, as they can be where keys are bound to agents."""
+        if self._claims is None:
+            return set()
+        most = self._rules.offences
+        return {node for node, count in self._state.node_offences.items() if count >= most}
 
     def take(self, node: str, came: object, current: Round) -> bool:
         """Handle what came from a node; return whether to greet the node again."""
-        if self.banned(node):
+        if node in self.banned():
             return False
         if isinstance(came, Joined):
             self._starts.lost(node)

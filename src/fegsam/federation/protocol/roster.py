@@ -19,6 +19,7 @@ class Roster:
         self, num_agents: int, event: Callable[..., None], claims: Claims | None = None
     ) -> None:
         self._num_agents, self._event, self._claims = num_agents, event, claims
+        self._connected: list[str] = []
         self._hosted: dict[str, set[int] | None] = {}
         """of each connected node; None before its hello"""
         self._claimed: dict[str, frozenset[int]] = {}
@@ -27,11 +28,11 @@ class Roster:
         self._next: dict[int, list[str]] = {}
         """the nodes that claim an agent whose host is another node"""
 
-    def update(self, nodes: Iterable[str]) -> tuple[list[str], list[str]]:
+    def update(self, nodes: list[str]) -> tuple[list[str], list[str]]:
         """Note the connected nodes; return those that are new, and those that have left."""
-        now = dict.fromkeys(nodes)
-        if now.keys() == self._hosted.keys():
+        if nodes == self._connected:
             return [], []
+        self._connected, now = [*nodes], dict.fromkeys(nodes)
         gone = [node for node in self._hosted if node not in now]
         for node in gone:
             self._event("left", node=node, count=len(self.agents_of(node)))

@@ -207,7 +207,9 @@ class FederationServer:
         While the node of some agent is unknown, all nodes are greeted at intervals.
         """
         now = self._clock()
-        connected = [node for node in self._transport.nodes() if not inbox.banned(node)]
+        connected, banned = self._transport.nodes(), inbox.banned()
+        if banned:
+            connected = [node for node in connected if node not in banned]
         fresh, gone = self._roster.update(connected)
         self._greet_at |= dict.fromkeys(fresh, now)
         for node in gone:

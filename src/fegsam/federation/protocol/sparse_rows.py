@@ -39,6 +39,7 @@ def pack_rows(rows: np.ndarray, base: np.ndarray | None = None) -> bytes:
     >>> row[[3, 7]] = 0.1, -0.0
     >>> packed = pack_rows(row[None], base)
     >>> unpack_rows(packed, base, out)
+    [array([3, 7], dtype=uint32)]
     >>> len(packed), bool((out[0] == row).all())
     (36, True)
     """
@@ -55,11 +56,19 @@ def pack_rows(rows: np.ndarray, base: np.ndarray | None = None) -> bytes:
     return b"".join(parts)
 
 
-def unpack_rows(packed: bytes, base: np.ndarray | float, out: np.ndarray) -> None:
-    """Fill `out` (m, d) with the rows; `RowsError` if the bytes are not exactly that many."""
+def unpack_rows(
+    packed: bytes, base: np.ndarray | float, out: np.ndarray
+) -> list[np.ndarray | slice]:
+    """Fill `out` (m, d) with the rows; `RowsError` if the bytes are not exactly that many.
+
+    Returns
+    -------
+    The places of each row that were given; at all others it is equal to its base.
+    """
     if packed[:4] != _DTYPE:
         raise RowsError("wrong dtype")
     at, width = 4, out.shape[1]
+    given: list[np.ndarray | slice] = []
     for row, before in zip(out, _each(base), strict=False):
         if len(packed) < at + 8:
             raise RowsError("wrong shape")
@@ -70,12 +79,15 @@ def unpack_rows(packed: bytes, base: np.ndarray | float, out: np.ndarray) -> Non
             raise RowsError("wrong shape")
         if count == _FULL:
             row[:] = np.frombuffer(packed, "<f8", width, at)
+            given.append(slice(None))
         else:
             places = np.frombuffer(packed, "<u4", count, at)
             if count and (places[-1] >= width or (places[1:] <= places[:-1]).any()):
                 raise RowsError("wrong shape")
             row[:] = before
             row[places] = np.frombuffer(packed, "<f8", count, at + 4 * count)
+            given.append(places)
         at += size
     if at != len(packed):
         raise RowsError("wrong shape")
+    return given

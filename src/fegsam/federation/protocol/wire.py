@@ -304,7 +304,7 @@ class Expected:
     out: Any
     """(stops, d): filled with the parameters of a reply that is accepted"""
     too_large: Callable[[np.ndarray], bool]
-    """whether changes (stops, d) are larger than a round can make them"""
+    """whether changes (m, d) are larger than a round can make them; zeros may be left out"""
     hosted: Collection[int]
     """agents on the node that sent it"""
     asked: Collection[int]
@@ -350,13 +350,15 @@ def check_reply(reply: Reply, expected: Expected) -> Accepted | Refused:
     if isinstance(lost, Refused):
         return lost
     try:
-        unpack_rows(reply.params, expected.start, expected.out)
+        given = unpack_rows(reply.params, expected.start, expected.out)
     except RowsError as error:
         return Refused(str(error))
-    if not np.isfinite(expected.out).all():
-        return Refused("not finite")
-    if expected.too_large(expected.out - expected.start):
-        return Refused("change too large")
+    for row, places in zip(expected.out, given, strict=True):
+        values = row[places]
+        if not np.isfinite(values).all():
+            return Refused("not finite")
+        if len(values) and expected.too_large((values - expected.start[places])[None]):
+            return Refused("change too large")
     return Accepted(reply, lost)
 
 
