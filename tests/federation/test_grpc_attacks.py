@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import socket
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,9 @@ from fegsam.federation.protocol.experiment import Experiment
 from fegsam.federation.protocol.ledger import read_events
 from fegsam.federation.protocol.rules import Rules
 from fegsam.federation.protocol.sparse_rows import pack_rows
-from fegsam.federation.protocol.transport import Joined
+from fegsam.federation.protocol.transport import Joined, Lost
 from fegsam.federation.protocol.wire import FROM_NODE, Hello, Reply, decode, encode, most_bytes
+from helpers.beyond_terms import BEYOND, agreed, asked, assert_refused, assert_served
 from helpers.deployed import write_study
 from helpers.grpc_commands import free_port, named
 from helpers.grpc_federation import Nodes, Site, serve, wait_for
@@ -115,6 +117,35 @@ def test_a_liar_with_a_key_is_refused_by_name_and_left_out(folder, experiment, n
     np.testing.assert_array_equal(outcome.participation, expected)
     final = outcome.history.data.final_params.values[0]
     np.testing.assert_allclose(final, averaged(experiment, expected), rtol=0, atol=1e-12)
+
+
+def test_a_server_with_the_right_key_gets_nothing_beyond_the_terms(folder) -> None:
+    experiment = agreed()
+    site = Site(folder, [(0,)], dimension=len(experiment.start))
+    state = folder / "n0" / "state"
+    with site.transport() as transport, Nodes() as nodes:
+
+        def ask(way: str, **changes: Any) -> bytes | Lost:
+            transport.send("n0", asked(experiment, **changes))
+            came: list[Any] = []
+            wait_for(way, lambda: came.extend(transport.receive(0.1)) or came)
+            assert came[0][0] == "n0"
+            return came[0][1]
+
+        # A node reads no request that is longer than an honest one.
+        first = nodes.start(site.link("n0"), experiment.node([0], state).answer)
+        wait_for("n0", lambda: ("n0", Joined()) in transport.receive(0.1))
+        assert isinstance(ask("every step", **BEYOND["every step"][0]), Lost)
+        first.cancel()
+        wait_for("its end", lambda: transport.nodes() == [])
+        assert not list(state.glob("*/node.jsonl"))
+
+        longer = dataclasses.replace(site.link("n0"), most=1 << 20)
+        nodes.start(longer, experiment.node([0], state).answer)
+        wait_for("n0", lambda: ("n0", Joined()) in transport.receive(0.1))
+        for way, (changes, _) in BEYOND.items():
+            assert_refused(experiment, ask(way, **changes), state, way)
+        assert_served(ask("an honest request"))
 
 
 @pytest.mark.parametrize("place", ["first", "last"])

@@ -150,6 +150,27 @@ def test_nodes_refuse_a_server_that_agreed_on_something_else(folder, log) -> Non
         assert said == Failure(experiment.fingerprint, 0, (0, 1), Trouble.OTHER_EXPERIMENT)
 
 
+def test_nodes_with_other_features_refuse_each_other(folder, log) -> None:
+    experiments, nodes = [], []
+    for number, phi in enumerate(np.random.default_rng(0).normal(size=(2, 16, 3))):
+        charter = private.charter(features=fg.features.table(phi))
+        experiments.append(
+            private.experiment().__class__(
+                charter, fg.OnPolicyTD(), private.STEP_SIZE, private.PERIOD, private.STEPS
+            )
+        )
+        save_share(experiments[-1], [0], folder / f"share-{number}")
+        data = {0: private.own_data(log)[0]}
+        share = load_share(folder / f"share-{number}")
+        nodes.append(share.node((0,), folder / f"state-{number}", data))
+    for number, node in enumerate(nodes):
+        own, other = experiments[number].fingerprint, experiments[1 - number].fingerprint
+        (said,) = decode(node.answer(encode(Ask(other))), FROM_NODE)
+        assert said == Failure(own, 0, (0,), Trouble.OTHER_EXPERIMENT)
+        (said,) = decode(node.answer(encode(Ask(own))), FROM_NODE)
+        assert not isinstance(said, Failure)
+
+
 def test_a_machine_that_computes_other_features_is_refused(folder) -> None:
     features = fg.features.fourier([0.0, 0.0], [1.0, 1.0], order=2)
     charter = fg.data.Charter(num_agents=2, discount=0.9, num_actions=2, features=features)

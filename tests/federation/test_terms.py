@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from fegsam.federation.protocol.share import load_share, load_terms, save_share,
 from fegsam.federation.protocol.sparse_rows import pack_rows
 from fegsam.federation.protocol.wire import (
     FROM_NODE,
-    Failure,
     Reply,
     Request,
     Start,
@@ -26,78 +24,25 @@ from fegsam.federation.protocol.wire import (
     decode,
     encode,
 )
+from helpers.beyond_terms import BEYOND, PERIOD, agreed, asked, assert_refused, assert_served
 from helpers.deployed import write_study
 from helpers.in_memory import InMemory, serve, spread
-from helpers.requests import request, state_files
-
-PERIOD = 5000
 
 
 @pytest.fixture(scope="module")
 def experiment():
-    case = cases.case("alg4", num_agents=2, differ="both")
-    return Experiment(
-        case.problem, case.algorithm, step_size=0.1, sync_period=PERIOD, num_steps=3 * PERIOD
-    )
-
-
-def spoiled(start, value):
-    rows = start[None].copy()
-    rows[0, 0] = value
-    return rows
-
-
-def asked(experiment, **changes):
-    """An honest request for round 1, but for `changes`."""
-    honest = {
-        "number": 1,
-        "stops": (PERIOD,),
-        "rows": experiment.start[None],
-        "times": (PERIOD,),
-    }
-    values = honest | changes
-    return request(
-        experiment.fingerprint,
-        values["number"],
-        (0,),
-        values["stops"],
-        values["rows"],
-        times=values["times"],
-    )
-
-
-BEYOND = {
-    "every step": ({"stops": tuple(range(1, PERIOD + 1))}, "the output time alone"),
-    "one more stop": ({"stops": (1, PERIOD)}, "the output time alone"),
-    "more steps": ({"stops": (PERIOD + 1,)}, "steps were asked for"),
-    "fewer steps": ({"stops": (1,)}, "steps were asked for"),
-    "more rounds": ({"number": 3, "times": (0,)}, "the terms have 3 rounds"),
-    "more samples": ({"times": (PERIOD + 1,)}, "samples are said to be used"),
-    "not a number": ({"rows": np.nan}, "not finite"),
-    "infinite": ({"rows": -np.inf}, "not finite"),
-}
+    return agreed()
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("way", BEYOND)
 def test_what_goes_beyond_the_terms_is_refused_and_logged(folder, experiment, way, shared):
-    changes, reason = BEYOND[way]
-    if isinstance(changes.get("rows"), float):
-        changes = {"rows": spoiled(experiment.start, changes["rows"])}
     save_share(experiment, [0], folder / "share")
     whole = load_share(folder / "share") if shared else experiment
     node = whole.node([0], folder / "node")
-    (answer,) = decode(node.answer(asked(experiment, **changes)), FROM_NODE)
-    assert answer == Failure(
-        experiment.fingerprint, changes.get("number", 1), (0,), Trouble.BEYOND_TERMS
-    )
-    (log,) = (folder / "node").glob("*/node.jsonl")
-    (line,) = [json.loads(line) for line in log.read_text().splitlines()]
-    assert reason in line["detail"]
-    assert not state_files(folder / "node", experiment.fingerprint)
-    (answer,) = decode(node.answer(asked(experiment)), FROM_NODE)
-    assert isinstance(answer, Reply)
-    assert answer.time == 2 * PERIOD
+    answer = node.answer(asked(experiment, **BEYOND[way][0]))
+    assert_refused(experiment, answer, folder / "node", way)
+    assert_served(node.answer(asked(experiment)))
 
 
 def test_the_output_time_may_be_asked_for(folder, experiment):
