@@ -144,6 +144,37 @@ def test_cut_at_any_byte_the_rows_that_were_read_stay_and_the_spool_goes_on(
     assert len(seen) > 2
 
 
+def test_rows_that_were_read_survive_a_crash_of_the_machine_at_any_byte(
+    path, tmp_path, monkeypatch
+) -> None:
+    """Of what was written, a crash may leave only what had been forced to the disk."""
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: sizes.append(os.fstat(handle).st_size))
+    spool = fg.Spool(path, batch=2)
+    append_all(spool, random_episodes(seed=2, count=4, longest=3))
+    spool.append(1, 1, 1.0)
+    spool.flush()
+    data, forced = path.read_bytes(), [HEADER, *sizes]
+    cut, seen = tmp_path / "cut.spool", set()
+    for size in range(HEADER + 1, len(data) + 1):
+        cut.write_bytes(data[:size])
+        following = fg.SpoolSource(cut).open(discount=0.9)
+        before = found_rows(following.read(99))
+        state = following.save()
+        cut.write_bytes(data[: max(on_disk for on_disk in forced if on_disk < size)])
+        restored = fg.SpoolSource(cut).open(discount=0.9)
+        restored.restore(state)
+        assert found_rows(restored.read(99)) == []
+        with fg.Spool(cut) as going_on:
+            going_on.append(4, 2, 9.0, terminated=True)
+        after = rows_in(cut)
+        for reader in (following, restored):
+            assert before + found_rows(reader.read(99)) == after
+            assert reader.closed
+        seen.add(len(before))
+    assert len(seen) > 4
+
+
 def test_a_tail_of_noise_is_not_read_and_is_dropped_by_the_next_writer(path) -> None:
     spool = fg.Spool(path)
     spool.append(0, 1, 1.0, terminated=True)

@@ -15,6 +15,7 @@ from fegsam.data.spool_format import (
     CLOSED,
     CUT,
     LAST,
+    MARK,
     ROW,
     TERMINATED,
     Form,
@@ -112,11 +113,12 @@ class SpoolReader:
         self._path, self._discount, self._most = path, discount, most
         self._header: Header = read_header(path)
         self._form = Form(self._header.width)
-        self._start(0)
+        self._start(0, 0)
 
-    def _start(self, cursor: int) -> None:
-        """Read on from a record; all rows before it have been read."""
-        self._cursor, self._before = cursor, 0
+    def _start(self, cursor: int, before: int) -> None:
+        """Read on from a record, which follows one with the sum `before`; all rows before it have
+        been read."""
+        self._cursor, self._before = cursor, before
         self._held = np.zeros(0, self._form.dtype)
 
     @property
@@ -145,13 +147,8 @@ class SpoolReader:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from what `save` returned; an error if it is not the same spool any more."""
-        cursor, before = (int(number) for number in state["cursor"])
-        self._start(cursor)
-        self._before = before
-        with open_plain(self._path) as file:
-            data = read_records(file, self._form, max(0, cursor - 1), 1)
-        found = np.frombuffer(data, self._form.dtype)["sum"].tolist()
-        if state["spool"].tobytes().decode() != self._header.name or (cursor and found != [before]):
+        self._start(*(int(number) for number in state["cursor"]))
+        if state["spool"].tobytes().decode() != self._header.name:
             raise self._changed()
         self._fill()
 
@@ -165,10 +162,13 @@ class SpoolReader:
         chosen = ready[:most]
         at = content[chosen]
         rows = self._rows(at, (kinds[at] == LAST) | (following[chosen] == CUT))
-        # The cursor stays before the next row, or before the record that closes the spool.
+        # The cursor stays before the next row, or before the record that closes the spool. It does
+        # not pass the last mark, which may not be on the disk yet.
         left = (kinds == ROW) | (kinds == LAST) | (kinds == CLOSED)
         left[: at[-1] + 1 if len(at) else 0] = False
-        self._advance(int(np.argmax(left)) if left.any() else len(kinds))
+        passed = np.flatnonzero(kinds != MARK)
+        end = int(passed[-1]) + 1 if len(passed) else 0
+        self._advance(int(np.argmax(left)) if left.any() else end)
         return rows
 
     def _advance(self, count: int) -> None:
@@ -200,27 +200,38 @@ class SpoolReader:
         )
 
     def _fill(self) -> bool:
-        """Hold more records, up to the last mark at hand; False if there are none."""
-        form, first = self._form, self._cursor + len(self._held)
+        """Hold the records from the cursor to the last mark at hand; False if there are no more.
+
+        Those that were held are read again: behind the last row that was read, a writer that
+        begins anew after a crash may have put others in their place.
+        """
+        form, first = self._form, self._cursor
         with open_plain(self._path) as file:
-            if records_in(file, form) < first or read_header(self._path) != self._header:
+            if not self._is_the_same(file):
                 raise self._changed()
             count = _AT_ONCE
             while True:
                 data = read_records(file, form, first, count)
                 sound = form.valid(first, data) * form.size
                 mark = form.last_mark(first, data[:sound])
-                # Without a mark among many records, the next one is further on.
-                if mark >= 0 or sound < count * form.size:
+                # Without a new mark among many records, the next one is further on.
+                if mark >= len(self._held) or sound < count * form.size:
                     break
                 count *= 2
             if sound < len(data):
                 self._check_rest(file, first + sound // form.size)
-        if mark < 0:
+        grown = mark >= len(self._held)
+        self._held = np.frombuffer(data, form.dtype)[: mark + 1]
+        return grown
+
+    def _is_the_same(self, file: BinaryIO) -> bool:
+        """Whether the file has this spool's name, and the record before the cursor."""
+        if read_header(self._path) != self._header or records_in(file, self._form) < self._cursor:
             return False
-        records = np.frombuffer(data, form.dtype)[: mark + 1]
-        self._held = np.concatenate([self._held, records])
-        return True
+        if self._cursor == 0:
+            return True
+        data = read_records(file, self._form, self._cursor - 1, 1)
+        return np.frombuffer(data, self._form.dtype)["sum"].tolist() == [self._before]
 
     def _check_rest(self, file: BinaryIO, number: int) -> None:
         """Raise if an unsound record is followed by a mark, and so was sound when it was written.
