@@ -14,7 +14,7 @@ from fegsam.data.facts import facts_by_agent, warn_of_truncation
 from fegsam.data.federation import DataFederation
 from fegsam.data.log import LogSource
 from fegsam.data.quality import HeldOut
-from fegsam.data.summary import LogSummary
+from fegsam.data.tally import LogSummary
 from fegsam.engines.job import Agents, Chain, Job, Sampling
 from fegsam.errors import ProblemError
 from fegsam.history.history import Checkpoint

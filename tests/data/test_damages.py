@@ -9,6 +9,7 @@ from pyarrow import parquet
 import fegsam as fg
 from fegsam import ProblemError
 from fegsam.data import files
+from fegsam.engines.recorded import RecordedStream
 from helpers.logs import (
     Episode,
     observation_log,
@@ -223,6 +224,30 @@ def test_a_damaged_log_is_refused_with_its_place_and_a_cure(
         fg.data.check_log(fg.LogSource(path), **options)
     assert str(caught.value).startswith(f"{path}{told}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in DAMAGES if name != "20 changed"])
+def test_a_run_on_a_damaged_log_is_refused_before_any_step(tmp_path, monkeypatch, name) -> None:
+    table, options, told = DAMAGES[name]
+    path = write(tmp_path / "log.parquet", table)
+    steps: list[int] = []
+    monkeypatch.setattr(RecordedStream, "take", lambda self, count: steps.append(count))
+    sizes = {"num_states": 10, "num_actions": 10} | {
+        key: options[key] for key in ("num_states", "num_actions") if key in options
+    }
+    algorithm = fg.QLearning()
+    if "algorithm" in options:
+        algorithm, sizes["target_policy"] = fg.OffPolicyTabularTD(), fg.policies.uniform(10, 10)
+    if isinstance(next(x for x in table["observation"] if x is not None), list):
+        given = options.get("features", fg.features.columns(2))
+        algorithm, sizes = fg.LinearQLearning(), {"num_actions": 10, "features": given}
+    data = fg.DataFederation(fg.LogSource(path), discount=0.9, held_out=0, **sizes)
+    num_steps = options.get("num_steps", 1)
+    with pytest.raises(ProblemError) as caught:
+        fg.run(data, algorithm, step_size=0.1, sync_period=1, num_steps=num_steps)
+    if name != "5 negative state":  # with declared states, it is told as one out of range
+        assert str(caught.value).startswith(f"{path}{told}")
+    assert steps == []
 
 
 def test_what_the_damages_are_made_from_is_good(tmp_path) -> None:

@@ -32,7 +32,11 @@ def good_logs(tmp_path):
     return {
         "tabular": (
             [write(tmp_path / "tabular.parquet", observation_log(states)), *UNIFORM],
-            ["states 0 to 4, of which 5 occur", "effective rows", "OffPolicyTabularTD  step sizes"],
+            [
+                "states 0 to 4, of which 5 occur",
+                "effective rows",
+                "OffPolicyTabularTD  not: the ratios",
+            ],
         ),
         "csv": (
             [write(tmp_path / "a_long_name_of_a_file_of_transitions.csv", transition_log(states))],
@@ -40,11 +44,17 @@ def good_logs(tmp_path):
         ),
         "vectors": (
             [write(tmp_path / "vectors.parquet", observation_log(vectors)), *FOURIER],
-            ["2 numbers each", "truncation", "for discount 0.99", "not: its observations are not"],
+            [
+                "2 numbers each",
+                "0 to 2",
+                "truncation",
+                "for discount 0.99",
+                "not: its observations are not",
+            ],
         ),
         "wards": (
             [write(tmp_path / "wards.parquet", wards), "--by", "ward"],
-            ["ward 0", "ward 2", "Each can feed"],
+            ["ward 0", "ward 2", "Every agent can feed"],
         ),
         "bandit": (
             [write(tmp_path / "bandit.parquet", observation_log(BANDIT)), "--discount", "0.5"],
@@ -138,7 +148,7 @@ def test_a_damaged_log_ends_the_command_in_one_sentence(
         (["check", "LOG", "--column", "action"], "has no '='"),
         (["check", "LOG", "--column", "reward=pay"], "no column 'pay'"),
         (["check", "LOG", "--num-steps", "6"], "5 transitions for num_steps 6"),
-        (["check", "LOG", "--target", "uniform"], "needs the numbers of --states"),
+        (["check", "LOG", "--target", "uniform"], "uniform needs --states and --actions"),
         (["check", "LOG", "--target", "LOG"], "write it with numpy.save"),
         (["check", "LOG", "--by", "ward"], "no column 'ward' to split by"),
         (["describe", "LOG", "--features", "kind="], "cannot be read"),
@@ -164,6 +174,32 @@ def test_a_target_policy_is_read_from_a_file(tmp_path, capsys) -> None:
     printed = capsys.readouterr().out
     assert "1 +- 0.0791 on average, at most 1.5" in printed
     assert "32 of 40" in printed, "40 / (1 + 1/4)"
+
+
+def test_a_uniform_target_needs_no_states_where_observations_are_vectors(tmp_path, capsys) -> None:
+    path = write(
+        tmp_path / "log.parquet",
+        observation_log(
+            [Episode(i, [[0.0], [1.0]], [i % 2], [1.0], [0.5], True) for i in range(8)]
+        ),
+    )
+    words = [str(path), "--target", "uniform"]
+    assert main(["data", "describe", *words]) == 2
+    assert "uniform needs --actions" in capsys.readouterr().err
+    assert main(["data", "describe", *words, "--actions", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "1 +- 0 on average, at most 1" in printed
+    assert "1 always" in printed
+
+
+def test_what_the_target_does_and_the_log_never_shows_is_told(tmp_path, capsys) -> None:
+    episodes = [Episode(i, [0, 0], [0], [1.0], [0.5], True) for i in range(25)]
+    path = write(tmp_path / "log.parquet", observation_log(episodes))
+    words = [str(path), "--states", "1", "--actions", "2", "--target", "uniform"]
+    assert main(["data", "describe", *words]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "the target takes action 1 in state 0, which never occurs" in printed
+    assert "OffPolicyTabularTD not: the target takes actions that never occur" in printed
 
 
 def test_an_unstable_log_is_told(tmp_path, capsys) -> None:

@@ -20,7 +20,8 @@ from fegsam.data.quality import HeldOut
 from fegsam.data.rows import Rows
 from fegsam.data.simulated import simulate_log
 from fegsam.data.spool_reader import SpoolReader
-from fegsam.data.summary import LogSummary, summarise
+from fegsam.data.summary import summarise
+from fegsam.data.tally import LogSummary
 
 __all__ = [
     "Charter",

@@ -15,7 +15,8 @@ from fegsam.data.demands import ALGORITHMS, check_log
 from fegsam.data.describe import checked, describe
 from fegsam.data.log import LogSource
 from fegsam.data.minari import import_minari
-from fegsam.data.summary import LogSummary, summarise
+from fegsam.data.summary import summarise
+from fegsam.data.tally import LogSummary
 from fegsam.errors import ProblemError
 from fegsam.problem import features, policies
 from fegsam.subcommands import Action, add_all
@@ -105,24 +106,26 @@ def _source(given: argparse.Namespace) -> LogSource:
     return LogSource(files, columns=named, by=given.by, missing_final=final)
 
 
-def _problem(given: argparse.Namespace) -> dict[str, Any]:
+def _problem(given: argparse.Namespace, source: LogSource) -> dict[str, Any]:
     """The settings of the problem, as `summarise` takes them."""
     return {
         "discount": given.discount,
         "num_states": given.states,
         "num_actions": given.actions,
-        "target_policy": _target(given),
+        "target_policy": _target(given, source),
         "features": None if given.features is None else features_of_text(given.features),
     }
 
 
-def _target(given: argparse.Namespace) -> np.ndarray | None:
+def _target(given: argparse.Namespace, source: LogSource) -> np.ndarray | None:
     if given.target is None:
         return None
     if given.target == "uniform":
-        if given.states is None or given.actions is None:
-            raise ProblemError("--target uniform needs the numbers of --states and --actions")
-        return policies.uniform(given.states, given.actions)
+        has_states = source.layouts()[0].width is None
+        if given.actions is None or (has_states and given.states is None):
+            needed = "--states and --actions" if has_states else "--actions"
+            raise ProblemError(f"--target uniform needs {needed}: give their numbers")
+        return policies.uniform(given.states if has_states else 1, given.actions)
     try:
         return np.load(Path(given.target), allow_pickle=False)
     except ValueError as error:
@@ -145,13 +148,13 @@ def features_of_text(text: str) -> features.FeatureMap:
 def _check(given: argparse.Namespace) -> int:
     source = _source(given)
     demands = {name: getattr(given, name) for name in ("algorithm", "num_steps", "step_size")}
-    print(checked(source, check_log(source, **demands, **_problem(given))))
+    print(checked(source, check_log(source, **demands, **_problem(given, source))))
     return 0
 
 
 def _describe(given: argparse.Namespace) -> int:
     source = _source(given)
-    found = summarise(source, **_problem(given))
+    found = summarise(source, **_problem(given, source))
     print(describe(source, found, discount=given.discount))
     if given.output is not None:
         given.write_page(source, found, given.output, given.discount)

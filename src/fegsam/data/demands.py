@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.data.log import LogSource
-from fegsam.data.summary import LogSummary, summarise
+from fegsam.data.summary import summarise
+from fegsam.data.tally import FEWEST_ROWS, LogSummary
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.feature_maps import FeatureMap
 from fegsam.text import short
@@ -29,13 +30,8 @@ ALGORITHMS = (
     "LinearQLearning",
 )
 
-EXPECTED = 10.0
-"""A cell that the target would have reached this often, but the log never shows, is not covered."""
-STANDARD_ERRORS = 5.0
-"""A mean ratio this many standard errors away from one is wrong."""
 FEWEST_EFFECTIVE = 10.0
-FEWEST_ROWS = 100
-"""Ratios of shorter logs are not judged."""
+"""Rows that must be left of a log by its ratios."""
 
 
 def check_log(
@@ -104,8 +100,12 @@ def check_log(
     )
     for agent, summary in found.items():
         name = _name(source, agent)
-        if table is not None and summary.counts is not None:
-            _require_coverage(name, summary, np.asarray(table, dtype=np.float64))
+        if summary.uncovered is not None:
+            state, action = summary.uncovered
+            raise ProblemError(
+                f"{name}: the target takes action {action} in state {state}, which this log never "
+                "shows: widen the behaviour or change the target"
+            )
         _require_ratios(name, summary, step_size)
         if num_steps is not None:
             require_steps(source, agent, summary, num_steps)
@@ -141,18 +141,6 @@ def _require_probabilities(source: LogSource, algorithm: str, has_target: bool) 
             )
 
 
-def _require_coverage(name: str, summary: LogSummary, target: np.ndarray) -> None:
-    assert summary.counts is not None
-    expected = summary.counts.sum(axis=1)[:, None] * target
-    missing = np.argwhere((expected >= EXPECTED) & (summary.counts == 0))
-    if missing.size:
-        state, action = missing[0]
-        raise ProblemError(
-            f"{name}: the target takes action {action} in state {state}, which this log never "
-            "shows: widen the behaviour or change the target"
-        )
-
-
 def _require_ratios(name: str, summary: LogSummary, step_size: float | None) -> None:
     if np.isnan(summary.ratio_mean) or summary.transitions < FEWEST_ROWS:
         return
@@ -163,8 +151,7 @@ def _require_ratios(name: str, summary: LogSummary, step_size: float | None) -> 
             f"{1.0 / summary.ratio_max:.2g} only ({summary.effective_rows:.0f} effective rows of "
             f"{summary.transitions}): change the target or the data"
         )
-    away = abs(summary.ratio_mean - 1.0)
-    if away > STANDARD_ERRORS * summary.ratio_error + 1e-6:
+    if summary.ratios_are_off:
         raise ProblemError(
             f"{name}: the ratios average {short(summary.ratio_mean)} +- "
             f"{short(summary.ratio_error)} instead of 1: log the probabilities that chose the "

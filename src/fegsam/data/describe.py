@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fegsam.data.demands import ALGORITHMS
 from fegsam.data.log import LogSource
-from fegsam.data.summary import LogSummary
+from fegsam.data.tally import LogSummary
 from fegsam.text import short, text_table
 
 WIDTH = 80
 _LABEL = 15
+_OFF = "; the average must be 1: log the probabilities that chose the actions"
 _MOST_AGENTS = 20
 """Agents beyond this number are counted, not listed."""
 
@@ -97,14 +99,34 @@ def feeds_title(found: Mapping[Any, LogSummary]) -> str:
     """What stands above the algorithms.
 
     >>> feeds_title({})
-    'Each can feed, by the largest ratio'
+    'Every agent can feed'
     """
-    return "It can feed" if len(found) == 1 else "Each can feed, by the largest ratio"
+    return "It can feed" if len(found) == 1 else "Every agent can feed"
 
 
 def worst_of(found: Mapping[Any, LogSummary]) -> LogSummary:
-    """The agent's summary with the largest ratio."""
-    return max(found.values(), key=lambda each: float(np.nan_to_num(each.ratio_max)))
+    """One agent's summary, with the worst of all agents in what limits algorithms.
+
+    >>> import dataclasses
+    >>> names = [field.name for field in dataclasses.fields(LogSummary)]
+    >>> one = LogSummary(**dict.fromkeys(names, 1.0))
+    >>> two = dataclasses.replace(one, ratio_max=2.0, truncation_eigenvalue=0.5)
+    >>> worst = worst_of({"a": one, "b": two})
+    >>> worst.ratio_max, worst.truncation_eigenvalue
+    (2.0, 1.0)
+    """
+    every = list(found.values())
+    if len(every) == 1:
+        return every[0]
+    largest = ("ratio_max", "feature_norm", "truncation_eigenvalue")
+    worst = {
+        name: max((x for x in (getattr(each, name) for each in every) if x == x), default=math.nan)
+        for name in largest
+    }
+    probabilities = [each.least_probability for each in every]
+    least = math.nan if any(map(math.isnan, probabilities)) else min(probabilities)
+    judged = next((each for each in every if each.ratios_are_off or each.uncovered), every[0])
+    return replace(judged, least_probability=least, **worst)
 
 
 def facts_of(summary: LogSummary, discount: float | None) -> list[tuple[str, str]]:
@@ -129,7 +151,8 @@ def facts_of(summary: LogSummary, discount: float | None) -> list[tuple[str, str
     ]
     if summary.transitions:
         low, high = map(short, summary.reward_range)
-        facts.append(("rewards", f"{low} to {high}, {short(summary.mean_reward)} on average"))
+        several = f"{low} to {high}, {short(summary.mean_reward)} on average"
+        facts.append(("rewards", several if low != high else f"{low} always"))
     if math.isnan(summary.least_probability):
         facts.append(("probabilities", "none are logged"))
     else:
@@ -141,7 +164,7 @@ def facts_of(summary: LogSummary, discount: float | None) -> list[tuple[str, str
             (
                 "ratios",
                 f"{short(summary.ratio_mean)} +- {short(summary.ratio_error)} on average, at most "
-                f"{short(summary.ratio_max)}{where}",
+                f"{short(summary.ratio_max)}{where}{_OFF if summary.ratios_are_off else ''}",
             ),
             ("effective rows", f"{summary.effective_rows:.0f} of {summary.transitions}"),
         ]
@@ -163,48 +186,58 @@ def stable(summary: LogSummary) -> bool:
 
 def _spaces(summary: LogSummary) -> list[tuple[str, str]]:
     if summary.width is not None:
-        return [("observations", f"{summary.width} numbers each")]
+        return [
+            ("observations", f"{summary.width} number{'s' if summary.width != 1 else ''} each"),
+            ("actions", f"0 to {summary.num_actions - 1}"),
+        ]
     if summary.counts is None:
         return [("observations", "states, too many to count")]
     states, actions = summary.counts.shape
     seen = int(summary.counts.any(axis=1).sum())
     rarest = int(summary.counts[summary.counts > 0].min()) if summary.cells_seen else 0
+    times = "once" if rarest == 1 else f"{rarest} times"
+    hole = ""
+    if summary.uncovered is not None:
+        state, action = summary.uncovered
+        hole = f"; the target takes action {action} in state {state}, which never occurs"
     return [
         ("observations", f"states 0 to {states - 1}, of which {seen} occur"),
         ("actions", f"0 to {actions - 1}"),
         (
             "coverage",
             f"{summary.cells_seen} of {states * actions} pairs of state and action occur, the "
-            f"rarest {rarest} times",
+            f"rarest {times}{hole}",
         ),
     ]
 
 
-AGENT_HEAD = ("transitions", "episodes", "terminated", "pairs", "effective")
+def agent_table(
+    by: str | None, found: Mapping[Any, LogSummary], most: int
+) -> tuple[list[str], list[list[str]]]:
+    """The head and a row for each of the first agents; columns that nobody knows are left out.
 
-
-def agent_rows(found: Mapping[Any, LogSummary]) -> list[list[str]]:
-    """The name of each agent and the entries of `AGENT_HEAD`.
-
-    >>> agent_rows({})
-    []
+    >>> agent_table("ward", {}, 20)
+    (['ward', 'transitions', 'episodes', 'terminated'], [])
     """
-    return [
-        [
-            str(agent)[:20],
-            str(summary.transitions),
-            str(summary.episodes),
-            str(summary.terminated),
-            "-" if summary.counts is None else str(summary.cells_seen),
-            "-" if math.isnan(summary.effective_rows) else f"{summary.effective_rows:.0f}",
+    shown = dict(list(found.items())[:most])
+    columns: dict[str, list[str]] = {str(by)[:20]: [str(agent)[:20] for agent in shown]}
+    for name in ("transitions", "episodes", "terminated"):
+        columns[name] = [str(getattr(each, name)) for each in shown.values()]
+    if any(each.counts is not None for each in shown.values()):
+        columns["pairs"] = [
+            "-" if each.counts is None else str(each.cells_seen) for each in shown.values()
         ]
-        for agent, summary in found.items()
-    ]
+    if not all(math.isnan(each.effective_rows) for each in shown.values()):
+        columns["effective"] = [
+            "-" if math.isnan(each.effective_rows) else f"{each.effective_rows:.0f}"
+            for each in shown.values()
+        ]
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
 
 def _agents(source: LogSource, found: Mapping[Any, LogSummary]) -> list[str]:
-    rows = agent_rows(dict(list(found.items())[:_MOST_AGENTS]))
-    table = text_table([str(source.by)[:20], *AGENT_HEAD], rows, right=range(1, 6)).splitlines()
+    head, rows = agent_table(source.by, found, _MOST_AGENTS)
+    table = text_table(head, rows, right=range(1, len(head))).splitlines()
     more = len(found) - len(rows)
     return [f"  {line}" for line in table] + ([f"  and {more} more agents"] if more else [])
 
@@ -237,6 +270,10 @@ def feeds(summary: LogSummary) -> list[tuple[str, str]]:
         if math.isnan(summary.least_probability)
         else "needs a target policy (--target)"
         if math.isnan(ratio)
+        else "not: the ratios do not average 1"
+        if summary.ratios_are_off
+        else "not: the target takes actions that never occur"
+        if summary.uncovered is not None
         else ""
     )
     says = dict.fromkeys(ALGORITHMS, missing)

@@ -11,7 +11,7 @@ from fegsam.data.federation import DataFederation, Reader
 from fegsam.data.holding import SplitReader, is_held_out, read_held_out
 from fegsam.data.log import LogSource
 from fegsam.data.rows import Rows, part
-from fegsam.data.summary import LogSummary
+from fegsam.data.tally import LogSummary
 from fegsam.errors import ProblemError
 
 FEWEST_EPISODES = 20

@@ -12,7 +12,7 @@ from fegsam.data.describe import stable
 from fegsam.data.estimates import policy_of
 from fegsam.data.rows import Rows
 from fegsam.data.scanner import RowLimits
-from fegsam.data.summary import LogSummary, Tally
+from fegsam.data.tally import LogSummary, Tally
 from fegsam.problem.checks import FloatArray, integer
 from fegsam.problem.feature_maps import FeatureMap
 

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from fegsam.data.choosing import PolicyFunction, wrong_shape
 from fegsam.data.content import content_of
+from fegsam.data.copies import Copies, CopyPlace, Policy, Saved
 from fegsam.data.environments import Spaces, name_of
-from fegsam.data.fleet import CopyPlace, Fleet, Policy, Saved
+from fegsam.data.fleet import Fleet
 from fegsam.data.live import Ends, LiveSource
 from fegsam.data.rows import Rows
 from fegsam.errors import ProblemError, shown
@@ -140,15 +141,9 @@ class _Crew:
             source, (discount, seed) = self._source, self._of
             made = source.made(len(self._agents))
             spaces = source.spaces(made)
-            self._fleet = Fleet(
-                source.env_name,
-                made,
-                spaces,
-                _policy(source.policy, spaces),
-                (seed, self._agents),
-                discount,
-                source.ends == "restart",
-            )
+            policy = _policy(source.policy, spaces)
+            copies = Copies(source.env_name, made, spaces, policy, (seed, self._agents))
+            self._fleet = Fleet(copies, discount, source.ends == "restart")
             self._fleet.begin(self.saved)
         return self._fleet
 
@@ -184,7 +179,7 @@ class VectorReader:
 
     def close(self) -> None:
         """Close the environment, also for the agents that share it."""
-        self._crew.fleet.made.close()
+        self._crew.fleet.copies.made.close()
 
 
 class OneCopy:

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fegsam.data.describe import (
-    AGENT_HEAD,
-    agent_rows,
+    agent_table,
     facts_of,
     feeds,
     feeds_title,
@@ -24,7 +23,7 @@ from fegsam.data.describe import (
     worst_of,
 )
 from fegsam.data.log import LogSource
-from fegsam.data.summary import LogSummary
+from fegsam.data.tally import LogSummary
 from fegsam.report.origin import origin
 from fegsam.report.page import load_templates, read_part
 from fegsam.safe_files import whole
@@ -87,6 +86,7 @@ def write_log_page(
 
     target = pathlib.Path(path)
     summaries = list(found.values())
+    agent_head, agents = agent_table(source.by, found, MOST_AGENTS)
     counts = _together([summary.counts for summary in summaries])
     text = (
         load_templates()
@@ -96,8 +96,8 @@ def write_log_page(
             version=origin()["fegsam"],
             style=Markup(read_part("page.css") + read_part("log.css")),
             facts=facts_of(summaries[0], discount) if len(found) == 1 else [],
-            agents=agent_rows(dict(list(found.items())[:MOST_AGENTS])) if len(found) > 1 else [],
-            agent_head=[str(source.by), *AGENT_HEAD],
+            agents=agents if len(found) > 1 else [],
+            agent_head=agent_head,
             more_agents=max(0, len(found) - MOST_AGENTS),
             feeds_title=feeds_title(found),
             feeds=feeds(worst_of(found)),
