@@ -100,18 +100,20 @@ def test_a_run_on_an_mdp_as_an_environment_is_the_simulated_run(federation, algo
         np.testing.assert_allclose(found, simulated, 0, 1e-12)
 
 
-def test_a_path_does_not_depend_on_agents_rounds_or_step_sizes() -> None:
+@pytest.mark.parametrize("engine", ["reference", "cpu"])
+def test_a_path_does_not_depend_on_agents_rounds_or_step_sizes(engine) -> None:
     def seen_by_agent_2(num_agents: int, sync_period: int, step_size: float) -> list:
         made: list[Walker] = []
         source = fg.LiveSource(lambda: made.append(Walker()) or made[-1], TABLE)
         data = fg.DataFederation(source, discount=0.9, num_agents=num_agents, held_out=0)
         settings = {"sync_period": sync_period, "step_size": step_size}
-        fg.run(data, fg.QLearning(), num_steps=100, engine="reference", **settings)
-        return [walker.told for walker in made if walker.told][2][:110]
+        # More than what is read at once, so that reading on is tried, too.
+        fg.run(data, fg.QLearning(), num_steps=1400, engine=engine, **settings)
+        return [walker.told for walker in made if walker.told][2][:1500]
 
     expected = seen_by_agent_2(3, 10, 0.1)
-    assert len(expected) == 110
-    for settings in ((5, 10, 0.1), (3, 1, 0.1), (3, 100, 0.1), (3, 10, 0.7)):
+    assert len(expected) == 1500
+    for settings in ((5, 10, 0.1), (3, 1, 0.1), (3, 700, 0.1), (3, 10, 0.7)):
         assert seen_by_agent_2(*settings) == expected
 
 

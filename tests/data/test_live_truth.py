@@ -10,6 +10,8 @@ import pytest
 import fegsam as fg
 from helpers.logs import Episode, observation_log, write
 
+gymnasium = pytest.importorskip("gymnasium")
+
 
 def _values(ends):
     """(16): the uniform policy's values on the slippery lake."""
@@ -53,6 +55,73 @@ def test_the_lake_without_chance_gives_the_exact_optimal_values(ends) -> None:
     last = [5, 7, 11, 12, 15] if ends == "stop" else []
     kept = np.setdiff1d(np.arange(16), last)
     np.testing.assert_allclose(found[kept], exact[kept], 0, 1e-3)
+
+
+GAMMA, SEEDS, STEPS = 0.9, 16, 5000
+
+
+def _best_values(ends) -> np.ndarray:
+    """Q* of the slippery lake by value iteration on Gymnasium's own table of outcomes."""
+    table = gymnasium.make("FrozenLake-v1").unwrapped.P
+    best = np.zeros((16, 4))
+    for _ in range(500):
+        reached = best.max(axis=1)
+        for s, a in np.ndindex(16, 4):
+            if table[s][a][0][3] and table[s][a][0][1] == s:  # a hole or the goal
+                best[s, a] = GAMMA * reached[0] if ends == "restart" else 0.0
+            else:
+                best[s, a] = sum(p * (r + GAMMA * reached[to]) for p, to, r, _ in table[s][a])
+    return best
+
+
+def _updates_at(best, lake) -> tuple[np.ndarray, np.ndarray]:
+    """The mean over seeds of the sum of all updates at `best`, in standard errors, and which
+    cells have updates that vary.
+
+    A step size of 1e-7 leaves the parameters where they are, so that their change is that sum. Its
+    terms have mean 0 at Q*, given what came before: no bias is left, however long the run. Where
+    nothing varies, the sum itself must be 0.
+    """
+    size = 1e-7
+    data = fg.DataFederation(lake, discount=GAMMA, num_agents=1, held_out=0)
+    history = fg.run(
+        data,
+        fg.QLearning(),
+        step_size=size,
+        sync_period=1000,
+        num_steps=STEPS,
+        seeds=range(SEEDS),
+        initial_params=best.ravel(),
+        record=[0, STEPS],
+    )
+    sums = (history.data.final_params.values - best.ravel()) / size
+    error = sums.std(axis=0, ddof=1) / np.sqrt(SEEDS)
+    varies = error > 1e-4
+    off = np.where(varies, sums.mean(axis=0) / np.maximum(error, 1e-4), sums.mean(axis=0) / 1e-4)
+    return off, varies.reshape(16, 4)
+
+
+@pytest.mark.parametrize(("ends", "other"), [("stop", "restart"), ("restart", "stop")])
+def test_updates_on_the_slippery_lake_are_zero_in_mean_at_the_optimal_values(ends, other) -> None:
+    """Both kinds of ends occur: holes and the goal terminate, a limit of 20 steps truncates."""
+    best = _best_values(ends)
+    mdp = fg.examples.from_gymnasium("FrozenLake-v1", discount=GAMMA, ends=ends)
+    solved = fg.fixed_point(
+        fg.Federation(mdp, fg.policies.uniform(16, 4), num_agents=1), fg.QLearning()
+    )
+    np.testing.assert_allclose(solved.reshape(16, 4), best, 0, 1e-9)
+    # Half of the actions are the best ones, so that all cells are seen often.
+    go = fg.policies.epsilon_greedy(_best_values("stop"), 0.5)
+    lake = fg.LiveSource("FrozenLake-v1", go, options={"max_episode_steps": 20}, ends=ends)
+    last = np.isin(np.arange(16), [5, 7, 11, 12, 15])
+    if ends == "stop":
+        best[last] = 7.0  # nobody may look there
+    off, varies = _updates_at(best, lake)
+    # No action is taken where an end stops, and every one does the same where it restarts.
+    np.testing.assert_array_equal(varies, np.repeat(~last[:, None], 4, axis=1))
+    assert abs(off).max() < 5.0
+    assert np.sqrt(np.mean(off**2)) < 1.4
+    assert abs(_updates_at(_best_values(other), lake)[0]).max() > 15.0
 
 
 def _two_rows(folder, length: int, episodes: int):
