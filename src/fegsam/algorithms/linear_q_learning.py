@@ -177,4 +177,7 @@ class LinearQLearning:
         return OnData(made.dimension * count, tables, made, control=True)
 
     def structure(self, problem: Problem) -> Opaque:
-        return Opaque()
+        return Opaque(
+            uncovered="No theorem covers Q-learning with linear features, and it may diverge; "
+            "measure it with fegsam.run."
+        )

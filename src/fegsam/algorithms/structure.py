@@ -131,6 +131,8 @@ class Opaque:
 
     assumptions: Mapping[str, float] = field(default_factory=dict)
     """constants of the theorem: some of gamma_c, A_1, A_2, B, m_1, m_2, m_3, m_4 and rho"""
+    uncovered: str = ""
+    """why no constants make the theorem cover the rule, as a sentence, where that is known"""
 
 
 Linear = TemporalDifference | LinearOperator | TransitionOperator

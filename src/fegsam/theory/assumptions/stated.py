@@ -32,6 +32,8 @@ def stated_constants(known: Opaque) -> dict[str, float]:
     >>> stated_constants(Opaque({"gamma_c": 0, "A_1": 0, "A_2": 0, "B": 1}))
     {'gamma_c': 0.0, 'A_1': 0.0, 'A_2': 0.0, 'B': 1.0}
     """
+    if known.uncovered:
+        raise ProblemError(known.uncovered)
     given_contraction(known)
     stated = known.assumptions
     wanted = NEEDED + MIXING if any(name in stated for name in MIXING) else NEEDED
