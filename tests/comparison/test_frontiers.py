@@ -13,13 +13,18 @@ import pytest
 
 from fegsam.cli import main
 from fegsam.comparison import against_plain, compare
-from fegsam.comparison.contest import Contest, Curve, compete, section
+from fegsam.comparison.contest import Contest, compete, section
 from fegsam.comparison.contestants import CONTESTANTS, contestant
+from fegsam.comparison.curve import Curve
 from fegsam.comparison.frontier import GridPoint, best_within, grid
+from fegsam.comparison.kept_curves import KeptCurves
 from fegsam.comparison.suite import SuiteProblem, entries, entry, refusal
 from fegsam.comparison.trials import Trials
 from fegsam.errors import ProblemError
+from fegsam.report.kept import KeptParts
 from fegsam.reproduction.thresholds import ClaimSpec, claim_spec
+
+contest_module = importlib.import_module("fegsam.comparison.contest")
 
 TINY = {
     "agents": 2,
@@ -202,6 +207,66 @@ def test_command_writes_the_report_and_says_what_is_left_out(tiny, tmp_path, cap
         assert said in page
     drawn = {path.name for path in (tmp_path / "new" / "figures").iterdir()}
     assert {"environments-communications-local.png", "first-step.svg"} <= drawn
+
+
+def test_an_interrupted_comparison_goes_on_and_ends_with_the_same_page(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is interrupted within a problem, within a claim and while it draws; then nothing runs."""
+    module = importlib.import_module("fegsam.comparison.compare")
+    claim = importlib.import_module("fegsam.comparison.first_step")
+    suite = [entry("alike"), entry("environments")]
+
+    def run(folder: str, **other: object) -> bytes:
+        options = {"spec": tiny_spec(), "engine": "reference", "more_seeds": 1, **other}
+        target = tmp_path / folder
+        page = compare(
+            target, quick=True, progress=False, suite=suite, claims=("first_step",), **options
+        )[1]
+        return page.read_bytes().replace(str(target).encode(), b"folder")
+
+    def interrupted(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    def broken_off(trials: Trials, *others: object) -> object:
+        if trials.entry.key == "environments" and trials.contestant.key == "fedhsa":
+            raise KeyboardInterrupt
+        return find(trials, *others)
+
+    find, whole = contest_module.frontiers, run("whole")
+    for place, name, instead in (
+        (contest_module, "frontiers", broken_off),
+        (claim, "examine", interrupted),
+        (module, "save_figures", interrupted),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, instead)
+            with pytest.raises(KeyboardInterrupt, match="run the same command again to go on"):
+                run("again")
+    monkeypatch.setattr(contest_module, "frontiers", interrupted)
+    monkeypatch.setattr(claim, "examine", interrupted)
+    assert run("again") == whole
+    for other in ({"spec": tiny_spec().resized(seeds=4)}, {"engine": "cpu"}, {"more_seeds": 2}):
+        with pytest.raises(KeyboardInterrupt):
+            run("again", **other)
+
+
+def test_frontiers_are_kept_number_for_number_for_their_own_trials(tmp_path) -> None:
+    sizes, curve = tiny_spec().sizes, next(iter(contest(np.nan).by_samples.values()))
+    trials = Trials(entry("alike"), contestant("plain"), 2, "reference")
+    kept = KeptCurves(KeptParts(tmp_path, "reference"))
+    kept.write(trials, sizes, (curve, curve))
+    for found in kept.read(trials, sizes):
+        np.testing.assert_array_equal(found.errors, curve.errors)
+        np.testing.assert_array_equal(found.exact, curve.exact)
+        assert (found.settings, found.budgets.tolist()) == (curve.settings, [2])
+    for other in (
+        Trials(entry("policies"), contestant("plain"), 2, "reference"),
+        Trials(entry("alike"), contestant("scafflsa"), 2, "reference"),
+        Trials(entry("alike"), contestant("plain"), 3, "reference"),
+    ):
+        assert kept.read(other, sizes) is None
+    assert kept.read(trials, tiny_spec().resized(judged=1).sizes) is None
 
 
 def test_default_claims_exist() -> None:

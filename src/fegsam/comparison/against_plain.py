@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fegsam.comparison.contest import Contest, Curve
+from fegsam.comparison.contest import Contest
 from fegsam.comparison.contestants import PLAIN, ComparedMethod
+from fegsam.comparison.curve import Curve
 from fegsam.experiments.estimates import Estimate, ratio_estimate
 from fegsam.report import Section, Verdict
 from fegsam.reproduction.thresholds import ClaimSpec, certain
@@ -49,30 +50,33 @@ def examine(spec: ClaimSpec, contests: Sequence[Contest], left_out: Sequence[str
 
 
 def _finding(found: Mapping[str, Sequence[Verdict]], budget: int) -> str:
-    """Which methods are better on every problem, and on how many the others are.
+    """Which methods are better on every problem, on some, and on none.
 
     >>> won, lost = (Verdict("Slow mixing", "Less.", it) for it in ("holds", "does not hold"))
-    >>> _finding({"FedHSA": [lost, lost], "tail mean": [won, lost]}, 64).partition(". ")[0]
-    'No method is better than plain averaging on every problem: tail mean on 1 of 2; FedHSA on none'
+    >>> print(_finding({"FedHSA, b": [lost, lost], "tail mean": [won, lost]}, 64))
+    No method is better than plain averaging on every problem. On some: tail mean (1 of 2). On none:
+    FedHSA with b. All are tuned alike, within 64 communications.
     """
-    counts: dict[tuple[int, int], list[str]] = {}
-    for name, verdicts in found.items():
-        better = sum(verdict.outcome == "holds" for verdict in verdicts)
-        counts.setdefault((better, len(verdicts)), []).append(name)
-    if not counts:
+    always, never, some = [], [], []
+    for key, verdicts in found.items():
+        name, better = key.replace(", ", " with "), sum(one.outcome == "holds" for one in verdicts)
+        if better == len(verdicts):
+            always.append(name)
+        elif better:
+            some.append((better / len(verdicts), f"{name} ({better} of {len(verdicts)})"))
+        else:
+            never.append(name)
+    if not found:
         return ""
-    always = [
-        name for (better, count), names in counts.items() if better == count for name in names
-    ]
-    said = [
-        f"{_listed(counts[better, count])} on {f'{better} of {count}' if better else 'none'}"
-        for better, count in sorted(counts, key=lambda pair: pair[0] / pair[1], reverse=True)
-        if better < count
-    ]
-    first = _listed(always) if always else "No method"
-    begin = f"{first} {'are' if len(always) > 1 else 'is'} better than plain averaging"
-    rest = f": {'; '.join(said)}" if said else ""
-    return f"{begin} on every problem{rest}. All are tuned alike, within {budget} communications."
+    only = f"{'Only ' if some or never else ''}{_listed(always)}" if always else "No method"
+    said = f"{only[0].upper()}{only[1:]} {'are' if len(always) > 1 else 'is'} better than "
+    said += "plain averaging on every problem."
+    if some:
+        ranked = [text for _, text in sorted(some, key=lambda each: -each[0])]
+        said += f" On some: {_listed(ranked)}."
+    if never:
+        said += f" On none: {_listed(never)}."
+    return f"{said} All are tuned alike, within {budget} communications."
 
 
 def _listed(names: Sequence[str]) -> str:

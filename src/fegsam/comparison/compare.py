@@ -11,9 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fegsam.comparison import against_plain, contest
+from fegsam.comparison.kept_curves import KeptCurves
 from fegsam.comparison.suite import SuiteProblem, entries, refusal
 from fegsam.report import Section
 from fegsam.report.drawing import save_figures
+from fegsam.report.kept import KeptParts
+from fegsam.reproduction.kept_claims import KeptClaims
 from fegsam.reproduction.thresholds import FIRST_SEED, ClaimSpec, claim_spec
 from fegsam.run import Engine
 
@@ -45,6 +48,9 @@ def compare(
 ) -> tuple[list[Section], Path]:
     """Compare all methods, and write figures and ``report.html`` to `directory`.
 
+    What is finished is kept in the directory: each method on each problem, and each claim. A call
+    that was interrupted or killed goes on where it was, and a second call takes seconds.
+
     Parameters
     ----------
     directory : path
@@ -56,7 +62,8 @@ def compare(
     progress : bool
         Whether to report each problem and each claim on standard error.
     engine : optional
-        As for `fegsam.run`; all cores by default.
+        As for `fegsam.run`; all cores by default. Results of an engine that is given as an object
+        are not kept.
     spec : ClaimSpec, optional
         Other sizes of the contest than those of the quick or the full run.
     suite : sequence of SuiteProblem, optional
@@ -81,29 +88,25 @@ def compare(
     require_jinja2()
     target = Path(directory)
     target.mkdir(parents=True, exist_ok=True)
-    begin = time.perf_counter()
     spec = (spec or claim_spec("contest", quick, PACKAGE)).deepened(more_seeds)
-    contests, left_out = [], []
-    for number, entry in enumerate(entries() if suite is None else suite, start=1):
-        why = refusal(entry, spec.sizes.agents)
-        if why:
-            left_out.append(f"{entry.title} is left out: {why}")
-            _say(progress, left_out[-1])
-            continue
-        with _Timed(progress, f"problem {number}: {entry.title}"):
-            contests.append(contest.compete(entry, spec.sizes, engine or "cpu"))
-    sections = [
-        _told("against_plain", against_plain.examine(spec, contests, left_out), quick, more_seeds)
-    ]
-    for name in claims:
-        with _Timed(progress, f"claim: {name.replace('_', ' ')}"):
-            module = importlib.import_module(f"{PACKAGE}.{name}")
+    work = _Work(target, engine, progress)
+    try:
+        contests, left_out = work.contests(entries() if suite is None else suite, spec)
+        judged = [("against_plain", against_plain.examine(spec, contests, left_out))]
+        for name in claims:
             given = claim_spec(name, quick, PACKAGE).deepened(more_seeds)
-            sections.append(_told(name, module.examine(given, engine), quick, more_seeds))
-    sections += [
-        contest.section(each, number, spec.sizes) for number, each in enumerate(contests, start=1)
-    ]
-    save_figures([figure for found in sections for figure in found.figures], target / "figures")
+            judged.append((name, work.claim(name, given)))
+        sections = [_told(name, found, quick, more_seeds) for name, found in judged]
+        sections += [
+            contest.section(each, number, spec.sizes)
+            for number, each in enumerate(contests, start=1)
+        ]
+        save_figures([figure for found in sections for figure in found.figures], target / "figures")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; what is finished is kept in {str(target)!r}: run the same command "
+            "again to go on"
+        ) from None
     words = ["fegsam", "compare", *(["--quick"] if quick else [])]
     words += ["--more-seeds", str(more_seeds)] if more_seeds > 1 else []
     settings = {
@@ -115,10 +118,48 @@ def compare(
         "lengths of runs": spec.sizes.lengths,
         "agents": spec.sizes.agents,
         "engine": "cpu" if engine is None else str(getattr(engine, "name", engine)),
-        "seconds": f"{time.perf_counter() - begin:.0f}",
     }
     title = "Methods of federated stochastic approximation, compared"
     return sections, write_report(sections, target, title=title, settings=settings)
+
+
+class _Work:
+    """Computes the problems and the claims of a comparison, or reads them where they are kept."""
+
+    def __init__(self, target: Path, engine: str | Engine | None, progress: bool) -> None:
+        self._engine, self._progress = engine, progress
+        self._curves: KeptCurves | None = None
+        self._claims: KeptClaims | None = None
+        if isinstance(engine, str | None):
+            self._curves = KeptCurves(KeptParts(target / "contests", engine or "cpu"))
+            self._claims = KeptClaims(target, engine or "cpu")
+
+    def contests(
+        self, suite: Sequence[SuiteProblem], spec: ClaimSpec
+    ) -> tuple[list[contest.Contest], list[str]]:
+        """The frontiers on every problem, and notes on the problems that are left out."""
+        found, left_out = [], []
+        for number, entry in enumerate(suite, start=1):
+            why = refusal(entry, spec.sizes.agents)
+            if why:
+                left_out.append(f"{entry.title} is left out: {why}")
+                _say(self._progress, left_out[-1])
+                continue
+            with _Timed(self._progress, f"problem {number}: {entry.title}"):
+                found.append(
+                    contest.compete(entry, spec.sizes, self._engine or "cpu", self._curves)
+                )
+        return found, left_out
+
+    def claim(self, name: str, spec: ClaimSpec) -> Section:
+        with _Timed(self._progress, f"claim: {name.replace('_', ' ')}"):
+            found = self._claims.read(name, spec) if self._claims else None
+            if found is None:
+                module = importlib.import_module(f"{PACKAGE}.{name}")
+                found = module.examine(spec, self._engine)
+                if self._claims:
+                    self._claims.write(name, spec, found)
+        return found
 
 
 def _told(name: str, found: Section, quick: bool, more_seeds: int) -> Section:

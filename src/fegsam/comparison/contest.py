@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from fegsam.comparison.contestants import CONTESTANTS, ComparedMethod
+from fegsam.comparison.curve import Curve
 from fegsam.comparison.frontier import GridPoint, best_within, grid
+from fegsam.comparison.kept_curves import KeptCurves
 from fegsam.comparison.suite import SuiteProblem
 from fegsam.comparison.trials import Trials
 from fegsam.progress import Progress
@@ -27,35 +29,6 @@ _PARTS = {
     "local": "corrections and participation",
     "server": "averages, server and output",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """The frontier of a contestant along one axis.
-
-    Attributes
-    ----------
-    budgets : (points,) array
-        The budgets within which some setting runs.
-    settings : tuple of GridPoint
-        The setting that the pilots chose for each.
-    errors : (points, seeds) array
-        Squared errors on fresh seeds.
-    exact : (points,) array
-        Their exact expectations; NaN where they are not computed.
-    """
-
-    budgets: np.ndarray
-    settings: tuple[GridPoint, ...]
-    errors: np.ndarray
-    exact: np.ndarray
-
-    def at(self, budget: float) -> tuple[GridPoint, np.ndarray] | None:
-        """The setting and its errors at the largest budget that is at most `budget`."""
-        places = np.flatnonzero(self.budgets <= budget)
-        if not places.size:
-            return None
-        return self.settings[places[-1]], self.errors[places[-1]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +50,33 @@ def contestants_for(entry: SuiteProblem) -> list[ComparedMethod]:
     return [each for each in CONTESTANTS if entry.has_cells or not each.for_cells]
 
 
-def compete(entry: SuiteProblem, sizes: SimpleNamespace, engine: str | Engine) -> Contest:
-    """Tune every contestant on the pilots' seeds, and run its choices on fresh ones."""
+def compete(
+    entry: SuiteProblem,
+    sizes: SimpleNamespace,
+    engine: str | Engine,
+    kept: KeptCurves | None = None,
+) -> Contest:
+    """Tune every contestant on the pilots' seeds, and run its choices on fresh ones.
+
+    Contestants that are kept are not run again.
+    """
     communications, samples = {}, {}
     everyone = contestants_for(entry)
     with Progress(len(everyone), "method", smoothing=0.0) as progress:
         for done, each in enumerate(everyone):
             progress.show(done, each.name)
             trials = Trials(entry, each, sizes.agents, engine)
-            communications[each], samples[each] = _curves(trials, sizes)
+            found = kept.read(trials, sizes) if kept else None
+            if found is None:
+                found = frontiers(trials, sizes)
+                if kept:
+                    kept.write(trials, sizes, found)
+            communications[each], samples[each] = found
     return Contest(entry, communications, samples)
 
 
-def _curves(trials: Trials, sizes: SimpleNamespace) -> tuple[Curve, Curve]:
+def frontiers(trials: Trials, sizes: SimpleNamespace) -> tuple[Curve, Curve]:
+    """The frontiers of one contestant, along communications and along samples."""
     own = trials.contestant.scale * np.array(sizes.step_sizes)
     settings = grid(own, sizes.sync_periods, sizes.lengths)
     pilots = range(sizes.first_pilot, sizes.first_pilot + sizes.pilot_seeds)
