@@ -20,7 +20,7 @@ from fegsam.report.axes import ticks
 from fegsam.report.interactive import interactive, plot_json
 from fegsam.report.legend import entries, style_entries
 from fegsam.report.panels import figure_sets
-from fegsam.report.paper import Erratum, Paper
+from fegsam.report.paper import Erratum, Paper, Statement
 from fegsam.report.verdict import value_text
 from helpers.synthetic_sections import error_curves, exact_lines, sections
 
@@ -41,10 +41,13 @@ def own_text(page: str) -> str:
     return re.sub(r"<script>\s*/\*\*\s*\* plotly.*?</script>", "", page, flags=re.DOTALL)
 
 
+LAW = Statement("Theorem 3.1", "3.3", "Main <result>", "Errors fall.", "Section 3.3")
+
+
 def named_page() -> str:
-    """The page of a paper with one erratum."""
+    """The page of a paper with one statement and one erratum."""
     wrong = Erratum("2", "A <sign>", "Theorem 3.1.", "-1", "1", "false", "test_sign")
-    paper = Paper("On coins", "A. Author", "https://example.org/?a=1&b=2", [wrong])
+    paper = Paper("On coins", "A. Author", "https://example.org/?a=1&b=2", [wrong], [LAW])
     with tempfile.TemporaryDirectory() as folder:
         path = write_report(sections(), folder, title="Every claim, checked", paper=paper)
         return own_text(path.read_text(encoding="utf-8"))
@@ -66,6 +69,38 @@ def test_the_first_screen_names_the_paper_its_findings_and_what_is_wrong() -> No
     assert 'id="erratum-2"' in page
     for said in ("fegsam reproduce --only e -o claim-e", "reproduction/bias_variance.py"):
         assert said in claim
+
+
+def test_without_a_paper_the_list_of_what_does_not_hold_has_the_claims(tmp_path) -> None:
+    verdict = Verdict("ratio", "Less.", "does not hold")
+    claim = Section("a", "Every coin is better", "", (verdict,), finding="Only one coin is better.")
+    path = write_report([claim], tmp_path, title="Coins, compared")
+    page = own_text(path.read_text(encoding="utf-8"))
+    wrong = page.partition("<strong>Does not hold</strong>")[2].partition("</div>")[0]
+    assert "Every coin is better" in wrong
+    assert "Only one" not in wrong
+    assert "Only one coin is better." in page
+
+
+def test_every_verdict_leads_to_its_place_in_the_paper() -> None:
+    page = named_page()
+    claim = page.partition('<section id="claim-e"')[2].partition("</section>")[0]
+    link = '<a href="#statement-theorem-3-1">Theorem 3.1</a>'
+    assert f"In the paper: {link} (Section 3.3, Main &lt;result&gt;)" in claim
+    place = page.partition('<section id="statements"')[2].partition("</section>")[0]
+    assert 'id="statement-theorem-3-1"' in place
+    assert '<a href="#claim-e">' in place
+    assert '<a href="#erratum-2">' in place
+    wrong = page.partition('<section id="errata"')[2].partition("</section>")[0]
+    assert link in wrong
+
+
+def test_no_link_of_a_page_is_dead() -> None:
+    page = named_page()
+    places = set(re.findall(r'\bid="([^"]+)"', page))
+    leads = re.findall(r'href="#([^"]+)"', page)
+    assert len(leads) > 10
+    assert set(leads) <= places
 
 
 def test_figures_of_one_title_are_panels_with_the_same_axes() -> None:
@@ -117,7 +152,8 @@ def test_what_was_checked_is_said_with_its_numbers(page) -> None:
     for section in sections():
         assert f"({section.claim}) {section.title}" in page
         for verdict in section.verdicts:
-            assert verdict.threshold in page
+            said = verdict.threshold.replace("-", "\N{MINUS SIGN}")
+            assert said.replace(" %", "\N{NO-BREAK SPACE}%") in page
             assert value_text(verdict).replace("-", "\N{MINUS SIGN}") in page
     assert "Of everything checked: 4 hold, 1 does not hold, 2 cannot be told." in page
     assert f"fegsam {metadata.version('fegsam')}" in page

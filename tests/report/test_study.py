@@ -137,7 +137,7 @@ def test_curves_are_named_in_words_and_other_axes_are_panels(tmp_path) -> None:
         f"N = {agents}{style}" for agents in (4, 64) for style in ("", ", exact")
     }, "a vacuous bound is not drawn"
     for caption in captions:
-        assert "The theorem's bound is vacuous with N = 4; N = 64" in caption
+        assert "The theorem's bound is vacuous with N = 4 and N = 64" in caption
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert '<pre tabindex="0"><code>[study]\nname = ' in page
     assert "8, from 0 to 7" in page

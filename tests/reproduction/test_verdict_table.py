@@ -4,17 +4,21 @@ in docs is made from that."""
 from __future__ import annotations
 
 import pathlib
+import re
 import string
 
 import pytest
 
 from fegsam.report import Verdict
+from fegsam.report.paper import names_in
 from fegsam.report.verdict import Outcome
 from fegsam.reproduction.errata import errata, parse
 from fegsam.reproduction.findings import finding
+from fegsam.reproduction.paper_page import this_paper
 from fegsam.reproduction.reproduce import CLAIMS
+from fegsam.reproduction.statements import ELSEWHERE, STATEMENTS
 from fegsam.reproduction.thresholds import RULES, ClaimSpec, certain, claim_spec
-from fegsam.reproduction.verdict_table import page
+from fegsam.reproduction.verdict_table import anchor, page
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -64,6 +68,38 @@ def test_the_errata_of_the_page_are_those_of_the_docs() -> None:
         assert spec.theorem, name
         assert spec.finding.endswith("."), name
         assert spec.expected.keys() <= spec.checks.keys(), name
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("name", CLAIMS)
+def test_every_verdict_says_where_the_paper_states_it(name: str, quick: bool) -> None:
+    """Each name is in the one table of statements, which has its section."""
+    spec, table = claim_spec(name, quick), {one.name for one in STATEMENTS}
+    assert names_in(spec.theorem)
+    for text in (spec.theorem, *(check.theorem for check in spec.checks.values())):
+        assert set(names_in(text)) <= table, text
+        assert names_in(text) or text.startswith(ELSEWHERE), text
+        assert not re.search(r"(?i)(theorem|lemma|proposition|corollary) [a-z]+_", text), "a label"
+
+
+def test_every_statement_of_the_table_leads_somewhere() -> None:
+    text = (DOCS / "paper.md").read_text(encoding="utf-8")
+    headed = [part.partition("\n") for part in text.split("\n## ")[1:]]
+    parts = {heading: body for heading, _, body in headed}
+    used = {
+        name
+        for claim in CLAIMS
+        for check in claim_spec(claim, quick=True).checks.values()
+        for name in names_in(f"{claim_spec(claim, quick=True).theorem}; {check.theorem}")
+    }
+    errors = this_paper()
+    for one in STATEMENTS:
+        kind, _, number = one.name.partition(" ")
+        assert number.split(".")[0] == one.section.split(".")[0], one.name
+        assert kind in ("Section", "Appendix") or one.name in parts[one.page], one.name
+        assert f"(paper.md#{anchor(one.page)})" in page() or one.name not in used, one.name
+        assert one.name in used or errors.errata_of(one), one.name
+    assert len({one.anchor for one in STATEMENTS}) == len(STATEMENTS)
 
 
 @pytest.mark.parametrize("name", CLAIMS)

@@ -16,6 +16,7 @@ _DASHES = {
     "dot": "2 3",
     "dash": "6 4",
     "longdash": "10 4",
+    "2px,8px": "2 8",
     "dashdot": "7 3 2 3",
     "longdashdot": "10 3 2 3",
 }

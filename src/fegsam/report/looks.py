@@ -22,8 +22,9 @@ DASHES = (
     ("solid", "solid"),
     ("dotted", "dot"),
     ((0, (7, 2)), "longdash"),
-    ((0, (7, 2, 1, 2)), "longdashdot"),
+    ((0, (1, 4)), "2px,8px"),
 )
+"""None is dashed and dotted: so are the theorem's bounds."""
 _REFERENCES: tuple[tuple[Any, str], ...] = (
     ((0, (4, 2.5)), "dash"),
     ((0, (1, 1.5)), "dot"),

@@ -20,12 +20,15 @@ from fegsam.text import short
 
 _ERRORS = ("squared_error", "squared_error_2", "value_error")
 """What needs a known fixed point."""
+_CENTRED = ("residual", "distance_to_estimate")
+"""Quantities that are 0 in mean at the fixed point, and so may be below 0 by noise."""
 _MOST_NOTES = 8
 """Agents whose logs are described."""
 _WORDS = MEASURES | {
     "sync_error": (
         "squared distance of the agents from their average",
-        "How far the agents are from their average. It does not tell how good the average is.",
+        "How far the agents are from their average, which is 0 right after they communicate. It "
+        "does not tell how good the average is.",
     ),
 }
 """What each quantity is, and the caption of its figure."""
@@ -41,9 +44,11 @@ def lead(figures: tuple[FigureData, ...]) -> str:
     said = (
         "The agents learn from data, whose fixed point is not known, so there is no error to show."
     )
-    if len(figures) > 1:
-        return f"{said} The figures show what was measured instead."
-    return f"{said} Only the distance of the agents from their average was measured."
+    if not figures:
+        return f"{said} No episodes were held out to measure something else."
+    if [figure.key for figure in figures] == ["1-sync-error"]:
+        return f"{said} Only the distance of the agents from their average was measured."
+    return f"{said} The figures show what was measured instead."
 
 
 def measure_figures(results: Results, label: Callable[[Cell], str]) -> tuple[FigureData, ...]:
@@ -97,7 +102,7 @@ def _measured(history: History) -> list[str]:
         if values.dims == ("seed", "time")
         and name not in _ERRORS
         and not str(name).endswith(DEVIATION)
-        and np.isfinite(values.values).any()
+        and (values.values > 0 if name in DISTANCES else np.isfinite(values.values)).any()
     ]
 
 
@@ -108,6 +113,12 @@ def _figure(
     words, caption = _WORDS.get(name, (plain, f"{plain[:1].upper()}{plain[1:]} over time."))
     if any(name + DEVIATION in history.data for history in histories.values()):
         caption += " The band includes the error of this measurement."
+        if name in _CENTRED:
+            caption += " Where it reaches the axis, what is left is no more than noise."
+    if name == "ope_return" and all(
+        _stays(each.data[name]) for each in histories.values() if name in each.data
+    ):
+        caption += " It stays the same while the agents learn."
     series = tuple(
         _series(label(cell) or words, history.data, name)
         for cell, history in histories.items()
@@ -124,6 +135,10 @@ def _figure(
         "log" if name in DISTANCES else "linear",
         series,
     )
+
+
+def _stays(values: xr.DataArray) -> bool:
+    return bool((values == values[:, :1]).all())
 
 
 def _series(label: str, data: xr.Dataset, name: str) -> Series:

@@ -18,7 +18,7 @@ from fegsam.report.interactive import plot_json, plotly_script
 from fegsam.report.matrix import columns_of, matrix, overview
 from fegsam.report.origin import origin
 from fegsam.report.panels import figure_sets
-from fegsam.report.paper import Paper
+from fegsam.report.paper import Erratum, Paper, Statement
 from fegsam.report.thumbnail import thumbnail
 from fegsam.report.verdict import Outcome, Section, Verdict, joint_outcome, tally, value_text
 from fegsam.safe_files import whole
@@ -83,6 +83,14 @@ class _Tab(NamedTuple):
     section: Section | None = None
 
 
+class _Standing(NamedTuple):
+    """A statement of the paper, the claims that check it, and its errata."""
+
+    statement: Statement
+    claims: list[Section]
+    errata: list[Erratum]
+
+
 class _Together(NamedTuple):
     """Several verdicts as one."""
 
@@ -115,7 +123,9 @@ def _page(
         lettered=len(sections) > 1,
         judged_sections=[section for section in sections if section.verdicts],
         verdicts=verdicts,
-        wrong=_wrong(sections),
+        wrong=_wrong(sections, found=paper is not None),
+        standing=_standing(sections, paper),
+        sections_of=lambda section: _sections_of(section, paper),
         column_word="algorithm" if paper else "problem",
         evidence=rows,
         evidence_heads=HEADS,
@@ -145,6 +155,8 @@ def _tabs(sections: Sequence[Section], evidence: bool, paper: Paper | None) -> l
     ]
     if any(section.verdicts for section in sections):
         tabs.insert(0, _Tab("summary", "What was found", "summary.html.j2"))
+    if paper and paper.statements:
+        tabs.append(_Tab("statements", "In the paper", "statements.html.j2"))
     if paper and paper.errata:
         tabs.append(_Tab("errata", "Errata of the paper", "errata.html.j2"))
     if evidence:
@@ -152,17 +164,44 @@ def _tabs(sections: Sequence[Section], evidence: bool, paper: Paper | None) -> l
     return [*tabs, _Tab("settings", "Settings", "settings.html.j2")]
 
 
-def _wrong(sections: Sequence[Section]) -> list[_Wrong]:
-    """What does not hold: claims, and questions that are judged apart from them."""
+def _standing(sections: Sequence[Section], paper: Paper | None) -> list[_Standing]:
+    """Everything of the paper that a section or an erratum leads to, in the paper's order."""
+    if paper is None:
+        return []
+    named = {section.claim: paper.named_in(_named_by(section)) for section in sections}
     found = []
+    for statement in paper.statements:
+        claims = [section for section in sections if statement in named[section.claim]]
+        found.append(_Standing(statement, claims, paper.errata_of(statement)))
+    return [one for one in found if one.claims or one.errata]
+
+
+def _named_by(section: Section) -> list[str]:
+    return [section.theorem, *(verdict.theorem for verdict in section.verdicts)]
+
+
+def _sections_of(section: Section, paper: Paper | None) -> str:
+    """The sections in which the statements of a claim stand, unless they are sections."""
+    named = [] if paper is None else paper.named_in([section.theorem])
+    numbers = dict.fromkeys(one.section for one in named if one.place != one.title)
+    plural = "s" if len(numbers) > 1 else ""
+    return f", Section{plural} {' and '.join(numbers)}" if numbers else ""
+
+
+def _wrong(sections: Sequence[Section], *, found: bool) -> list[_Wrong]:
+    """What does not hold: claims, and questions that are judged apart from them.
+
+    Where something was `found` about a claim, that is said instead of the claim.
+    """
+    wrong = []
     for section in sections:
         if section.outcome == "does not hold":
-            text = _first_clause(section.finding) if section.finding else section.title
-            found.append(_Wrong(section.claim, text))
+            told = section.finding if found else ""
+            wrong.append(_Wrong(section.claim, _first_clause(told) if told else section.title))
         for said, group in section.apart.items():
             if joint_outcome(group) == "does not hold":
-                found.append(_Wrong(section.claim, f"It does not hold that {_inside(said)}"))
-    return found
+                wrong.append(_Wrong(section.claim, f"It does not hold that {_inside(said)}"))
+    return wrong
 
 
 def _first_clause(text: str) -> str:
@@ -199,7 +238,7 @@ def load_templates() -> Any:
         "measured_head": _measured_head,
         "csv_link": _csv_link,
         "setting_text": _setting_text,
-        "unbroken": _unbroken,
+        "typeset": _typeset,
     }
     return templates
 
@@ -225,9 +264,20 @@ def _csv_link(figure: FigureData) -> str:
     return "data:text/csv;charset=utf-8," + quote(figure.csv(), safe=",.-+ ")
 
 
-def _unbroken(text: str) -> str:
-    """The text with no line break before a percent sign."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+def _typeset(text: str) -> str:
+    """The text with minus signs, and with no line break around them and before a percent sign.
+
+    >>> _typeset("(K - 1)^-2 is small-step").replace("\N{NO-BREAK SPACE}", "~")
+    '(K~−~1)^−2 is small-step'
+    """
+    text = re.sub(
+        r"(?<=[\w)]) [-\N{MINUS SIGN}] (?=[\w(])",
+        "\N{NO-BREAK SPACE}\N{MINUS SIGN}\N{NO-BREAK SPACE}",
+        text,
+    )
+    return re.sub(r"(?<![\w.)])-(?=[\d.])", "\N{MINUS SIGN}", text).replace(
+        " %", "\N{NO-BREAK SPACE}%"
+    )
 
 
 def _setting_text(value: Any) -> str:

@@ -77,6 +77,8 @@ def _measures(results: Results, title: str, directory: str | os.PathLike[str]) -
 
 def _seeds_text(results: Results) -> str:
     seeds = sorted({seed for cell in results.cells for seed in cell.seeds})
+    if len(seeds) == 1:
+        return f"1, which is {seeds[0]}"
     return f"{len(seeds)}, from {seeds[0]} to {seeds[-1]}"
 
 
@@ -145,12 +147,21 @@ def _vacuous(
     return [(name, total)] if total > start else []
 
 
+def _listed(names: list[str]) -> str:
+    """Names in a sentence, which may have commas of their own.
+
+    >>> _listed(["N = 1"]), _listed(["N = 1", "N = 4"]), _listed(["N = 1", "N = 4", "N = 9"])
+    ('N = 1', 'N = 1 and N = 4', 'N = 1; N = 4; N = 9')
+    """
+    return (" and " if len(names) == 2 else "; ").join(names)
+
+
 def _vacuous_text(found: list[tuple[str, float]]) -> str:
     if not found:
         return ""
     least, most = min(total for _, total in found), max(total for _, total in found)
     size = " to ".join(dict.fromkeys((f"{least:.2g}", f"{most:.2g}")))
-    names = "; ".join(name for name, _ in found if name)
+    names = _listed([name for name, _ in found if name])
     return (
         f"The theorem's bound is vacuous{f' with {names}' if names else ''}: it is {size}, above "
         "the error at the start, and is not drawn."

@@ -70,7 +70,9 @@ def _details(section: Section) -> list[str]:
     head = f"({section.claim}) {section.title}: {section.words}"
     lines = textwrap.wrap(head, WIDTH, subsequent_indent="    ")
     if section.finding:
-        lines += textwrap.wrap(section.finding, WIDTH, initial_indent="  ", subsequent_indent="  ")
+        # A percent sign stays with its number.
+        finding = section.finding.replace(" %", "\N{NO-BREAK SPACE}%")
+        lines += textwrap.wrap(finding, WIDTH, initial_indent="  ", subsequent_indent="  ")
     for group in by_check(section.verdicts):
         lines += textwrap.wrap(
             group[0].sentence, WIDTH, initial_indent="  ", subsequent_indent="  "

@@ -53,8 +53,12 @@ def errata() -> list[Erratum]:
 
 
 def _plain(text: str) -> str:
-    """Text without Markdown's marks and roles."""
-    return re.sub(r"\{py:\w+\}", "", text).replace("`", "")
+    """Text without Markdown's marks and links.
+
+    >>> _plain("`B` of [the sharper bound](sharper_bound.md)")
+    'B of the sharper bound'
+    """
+    return re.sub(r"\[([^]]+)\]\([^)\s]+\.md[^)\s]*\)", r"\1", text).replace("`", "")
 
 
 if __name__ == "__main__":

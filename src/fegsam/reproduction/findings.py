@@ -6,8 +6,9 @@ in. If an outcome is another, the sentence would not be true, and another one sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 
 from fegsam.report import Verdict
 from fegsam.report.verdict import Outcome, joint_outcome
@@ -19,8 +20,10 @@ def finding(spec: ClaimSpec, verdicts: Sequence[Verdict]) -> str:
     """The sentence of the spec if every check came out as expected, or what differs.
 
     In the sentence ``{slope.within}`` is the percentage within which all verdicts of the check
-    "slope" hold, ``{slope.least}`` and ``{slope.most}`` are its extreme values, and
-    ``{slope.times}`` is 1 over the largest, rounded.
+    "slope" hold, and ``{slope.least}`` and ``{slope.most}`` are its extreme values.
+    ``{slope.share}`` is the least in percent, ``{slope.times}`` is 1 over the largest, both rounded
+    down, and ``{slope.dearer}`` says by how many percent the number of agents to the largest power
+    exceeds 1. ``{agents}`` is that number.
 
     Examples
     --------
@@ -40,7 +43,10 @@ def finding(spec: ClaimSpec, verdicts: Sequence[Verdict]) -> str:
         key: outcome for key, outcome in found.items() if outcome != spec.expected.get(key, "holds")
     }
     if not odd:
-        return spec.finding.format(**{key: _numbers(group) for key, group in groups.items()})
+        sizes = getattr(spec.sizes, "agents", 0)
+        agents = sizes if isinstance(sizes, int) else max(sizes)
+        numbers = {key: _Numbers(group, agents) for key, group in groups.items()}
+        return spec.finding.format(agents=agents, **numbers)
     said = [f"{outcome}: {_plain(groups[key][0].sentence)}" for key, outcome in odd.items()]
     text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
@@ -56,11 +62,47 @@ def _plain(sentence: str) -> str:
     return f"{sentence[0].lower()}{sentence[1:]}".removesuffix(".")
 
 
-def _numbers(group: Sequence[Verdict]) -> SimpleNamespace:
-    values = [verdict.estimate.value for verdict in group if verdict.estimate is not None]
-    return SimpleNamespace(
-        within=max(verdict.within for verdict in group),
-        least=short(min(values)) if values else "",
-        most=short(max(values)) if values else "",
-        times=f"{float(f'{1 / max(values):.2g}'):,.0f}" if values and max(values) > 0 else "",
-    )
+@dataclass(frozen=True)
+class _Numbers:
+    """What a sentence may say of the verdicts of one check; each is computed if it is said."""
+
+    group: Sequence[Verdict]
+    agents: int
+
+    @property
+    def _values(self) -> list[float]:
+        return [verdict.estimate.value for verdict in self.group if verdict.estimate is not None]
+
+    @property
+    def within(self) -> int:
+        return max(verdict.within for verdict in self.group)
+
+    @property
+    def least(self) -> str:
+        return short(min(self._values))
+
+    @property
+    def most(self) -> str:
+        return short(max(self._values))
+
+    @property
+    def share(self) -> str:
+        return f"{math.floor(100 * min(self._values))}"
+
+    @property
+    def dearer(self) -> str:
+        return f"{math.ceil(100 * (self.agents ** max(self._values) - 1))}"
+
+    @property
+    def times(self) -> str:
+        return f"{_two_digits_down(1 / max(self._values)):,.0f}"
+
+
+def _two_digits_down(value: float) -> float:
+    """A number of two significant digits that is not above the value.
+
+    >>> _two_digits_down(28986.0), _two_digits_down(2.0)
+    (28000.0, 2.0)
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.floor(value / unit + 1e-9) * unit

@@ -12,8 +12,18 @@ from fegsam.report.page import write_report
 from fegsam.report.paper import Paper
 from fegsam.reproduction.errata import errata
 from fegsam.reproduction.names import PAPER_AUTHORS, PAPER_LINK, PAPER_TITLE
+from fegsam.reproduction.statements import STATEMENTS
 from fegsam.reproduction.thresholds import FIRST_SEED
 from fegsam.run import Engine
+
+
+def this_paper() -> Paper:
+    """The paper by name, with its statements and its errata.
+
+    >>> this_paper().pieces("Theorem 3.1, second term")[0].statement.place
+    'Section 3.3, Main result'
+    """
+    return Paper(PAPER_TITLE, PAPER_AUTHORS, PAPER_LINK, errata(), STATEMENTS)
 
 
 def write_page(
@@ -42,7 +52,7 @@ def write_page(
         target,
         title="Every claim of the paper, checked",
         settings=settings,
-        paper=Paper(PAPER_TITLE, PAPER_AUTHORS, PAPER_LINK, errata()),
+        paper=this_paper(),
     )
 
 

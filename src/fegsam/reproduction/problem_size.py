@@ -42,7 +42,7 @@ EXAMINED = (
     Examined("Off-policy tabular TD", fg.OffPolicyTabularTD(), 1),
     Examined("Q-learning", fg.QLearning(), 2),
 )
-NAMES = {"mu_min": "1 / mu_min", "1-gamma": "1 / (1 - gamma)", "|S|": "|S|"}
+NAMES = {"mu_min": "1/μ_min", "1-gamma": "1/(1 − γ)", "|S|": "|S|"}
 
 
 def examine(spec: ClaimSpec, engine: Any = None) -> Section:
@@ -61,15 +61,15 @@ def examine(spec: ClaimSpec, engine: Any = None) -> Section:
     return Section(
         spec.letter,
         spec.title,
-        "The corollaries say how many samples a problem requires, as powers of 1 / mu_min, of the "
-        "number of states and of 1 / (1 - gamma). The theorem's own constants grow faster than the "
+        "The corollaries say how many samples a problem requires, as powers of 1/μ_min, of the "
+        "number of states and of 1/(1 − γ). The theorem's own constants grow faster than the "
         "printed orders of the variance, and no faster than the corrected ones. The true number of "
-        "samples grows far more slowly than either in 1 / mu_min and in 1 / (1 - gamma).",
+        "samples grows far more slowly than either in 1/μ_min and in 1/(1 − γ).",
         tuple(verdicts),
         tuple(figures),
         (
             "An order is an upper bound, so a smaller exponent is no contradiction. The variance's "
-            "constant attains its order in mu_min and in 1 - gamma: there the corrected order is "
+            "constant attains its order in μ_min and in 1 − γ: there the corrected order is "
             "sharp.",
             "In every state one action is better than the others by far more than the noise, so "
             "the small-step law holds for Q-learning too.",
@@ -182,9 +182,8 @@ def growths(spec: ClaimSpec, examined: Examined, parameter: str) -> list[Growth]
 
 def growth_verdicts(spec: ClaimSpec, growth: Growth) -> list[Verdict]:
     """The verdicts on one exponent, against the printed and the corrected order."""
-    where = (
-        f"{growth.algorithm}, {growth.quantity[0].lower()}{growth.quantity[1:]}, {growth.parameter}"
-    )
+    quantity = f"{growth.quantity[0].lower()}{growth.quantity[1:]}"
+    where = f"{growth.algorithm}, {quantity}, {NAMES[growth.parameter]}"
     detail = f"Exponent {growth.exponent:.2f} from {growth.x[-2]:.3g} to {growth.x[-1]:.3g}; order"
     sign = 1.0 if growth.parameter == "|S|" else -1.0
     orders = {"printed": growth.printed, "corrected": growth.corrected}
@@ -218,7 +217,6 @@ def _figure(parameter: str, curves: Sequence[Growth]) -> FigureData:
         caption="A constant of the theorem, the number of steps that its bound requires, and the "
         "true number of steps.",
         x_label=NAMES[parameter],
-        y_label="relative to the smallest problem"
-        + (", without log² d" if parameter == "|S|" else ""),
+        y_label="relative to the smallest" + (", without log² d" if parameter == "|S|" else ""),
         series=tuple(series),
     )

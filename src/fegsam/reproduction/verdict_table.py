@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 
 from fegsam.report.evidence import MEANING_OF_KINDS
+from fegsam.reproduction.paper_page import this_paper
 from fegsam.reproduction.reproduce import CLAIMS
-from fegsam.reproduction.thresholds import RULES, Check, claim_spec
+from fegsam.reproduction.thresholds import RULES, Check, ClaimSpec, claim_spec
 from fegsam.text import markdown_head, markdown_row
 
 _OPENING = """# Every verdict
 
 This page lists every check of `fegsam reproduce`, claim by claim:
-the claim, the paper's statement, how the check can fail, the threshold, and its origin.
+the claim, where the [paper](paper.md) states it, how the check can fail, the threshold, and its
+origin.
 It is generated from the specs in `src/fegsam/reproduction/specs`, which are fixed before any run.
 The report of a run shows the same table with the outcomes.
 
@@ -37,6 +39,7 @@ A run that was interrupted goes on, and the same command again takes seconds.
 to decide what cannot be told.
 
 """
+_PAPER = this_paper()
 _HEADS = ("claim", "theorem", "kind", "how it can fail", "threshold", "source of the threshold")
 
 
@@ -50,8 +53,48 @@ def page() -> str:
     for name in CLAIMS:
         spec = claim_spec(name, quick=True)
         rows = "\n".join(_row(check) for check in spec.checks.values())
-        parts.append(f"## ({spec.letter}) {spec.title}\n\n{markdown_head(_HEADS)}\n{rows}\n")
+        parts.append(
+            f"## ({spec.letter}) {spec.title}\n\n{_sources(spec)}\n{markdown_head(_HEADS)}\n"
+            f"{rows}\n"
+        )
     return "\n".join(parts)
+
+
+def _sources(spec: ClaimSpec) -> str:
+    """Where the claim stands in the paper, and what is wrong there."""
+    text = f"In the paper: {_linked(spec.theorem, placed=True)}.\n"
+    if spec.errata:
+        leads = "; ".join(
+            f"[{number}. {_PAPER.erratum(number).title}](errata.md#{_slug(number)})"
+            for number in spec.errata
+        )
+        text += f"Errata: {leads}.\n"
+    return text
+
+
+def _linked(text: str, placed: bool = False) -> str:
+    """The text with links from the statements of the paper to the page that goes through them."""
+    parts = []
+    for said, statement in _PAPER.pieces(text):
+        if statement is None:
+            parts.append(said)
+        else:
+            place = f" ({statement.place})" if placed else ""
+            parts.append(f"[{said}](paper.md#{anchor(statement.page)}){place}")
+    return "".join(parts)
+
+
+def anchor(heading: str) -> str:
+    """The name of a heading's place on a page, as code hosts and the site make it.
+
+    >>> anchor("Section 3.3: the main result")
+    'section-33-the-main-result'
+    """
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def _slug(number: str) -> str:
+    return anchor(f"{number}. {_PAPER.erratum(number).title}")
 
 
 def _row(check: Check) -> str:
@@ -59,7 +102,7 @@ def _row(check: Check) -> str:
     claim = re.sub(r"\{(\w+)[^}]*\}", r"*\1*", check.claim)
     cells = (
         claim,
-        check.theorem,
+        _linked(check.theorem),
         check.kind,
         check.fails,
         check.threshold,
