@@ -71,6 +71,12 @@ def test_public_classes_say_what_their_own_methods_do() -> None:
                 assert inspect.getdoc(value), f"{public.__name__}.{name}"
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_completion_offers_the_public_names_alone(package) -> None:
+    module = importlib.import_module(package)
+    assert dir(module) == sorted(module.__all__)
+
+
 def test_public_modules_that_users_reach_are_all_walked() -> None:
     reached = [
         value.__name__ for value in vars(fegsam).values() if isinstance(value, types.ModuleType)

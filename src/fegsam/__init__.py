@@ -99,6 +99,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def __getattr__(name: str) -> Any:
     # Loaded on demand, since a run does not need it.
     if name == "planning":

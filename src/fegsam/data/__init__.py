@@ -51,3 +51,7 @@ __all__ = [
     "warn_of_truncation",
     "weighted_importance_sampling",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

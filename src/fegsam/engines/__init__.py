@@ -8,3 +8,7 @@ from fegsam.engines.cuda.engine import Cuda
 from fegsam.engines.reference import Reference
 
 __all__ = ["Cpu", "Cuda", "Reference"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -35,3 +35,7 @@ __all__ = [
     "tail_error",
     "weighted_error",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -13,3 +13,7 @@ True
 from fegsam.methods.named import fedavgm, fedhsa, fednova, importance_averaging, scafflsa
 
 __all__ = ["fedavgm", "fedhsa", "fednova", "importance_averaging", "scafflsa"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

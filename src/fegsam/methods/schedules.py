@@ -23,6 +23,11 @@ from fegsam.problem.checks import integer, positive, several
 
 __all__ = ["Growing", "Polynomial", "Rescaled", "Steps"]
 
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 _MOST_LENGTHS = 10**6
 """Rounds of different lengths, at most."""
 

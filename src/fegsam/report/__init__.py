@@ -9,3 +9,7 @@ from fegsam.report.terminal import summary
 from fegsam.report.verdict import Section, Verdict, judge
 
 __all__ = ["FigureData", "Section", "Series", "Verdict", "judge", "save", "summary", "write_report"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

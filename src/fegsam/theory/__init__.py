@@ -50,3 +50,7 @@ __all__ = [
     "sharper_error_bound",
     "small_step_law",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
