@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import signal
 import time
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 import fegsam as fg
 from fegsam import ProblemError
 from fegsam.data.spool_format import HEADER, Form
+from helpers import processes
 from helpers.logs import (
     Episode,
     expected_rows,
@@ -189,25 +189,24 @@ def test_a_tail_of_noise_is_not_read_and_is_dropped_by_the_next_writer(path) -> 
     assert reader.read(9).observation.tolist() == [3, 3]
 
 
+PLANT = """
+import pathlib
+import fegsam as fg
+spool, step = fg.Spool(pathlib.Path({!r}), batch=50), 0
+while True:
+    spool.append(step, step % 3, float(step))
+    step += 1
+"""
+
+
 def test_a_process_that_is_killed_loses_nothing_that_it_appended(path) -> None:
-    child = os.fork()
-    if child == 0:  # the plant, which goes on until it is killed
-        try:
-            spool, step = fg.Spool(path, batch=50), 0
-            while True:
-                spool.append(step, step % 3, float(step))
-                step += 1
-        finally:
-            os._exit(1)
-    try:
+    with processes.started(PLANT.format(str(path))) as plant:
         while not path.exists() or path.stat().st_size < 20_000:
-            assert os.waitpid(child, os.WNOHANG) == (0, 0), "the plant failed"
+            assert plant.poll() is None, "the plant failed"
             time.sleep(0.001)
         reader = fg.SpoolSource(path).open(discount=0.9)
         first = reader.read(10**6).observation
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        plant.kill()
     whole = (path.stat().st_size - HEADER) // Form(None).size
     with fg.Spool(path):
         rows = reader.read(10**6)
