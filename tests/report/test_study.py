@@ -16,6 +16,7 @@ from fegsam.cli import main
 pytest.importorskip("plotly")
 pytest.importorskip("pydantic")
 
+NAN = float("nan")
 QUICKSTART = pathlib.Path(__file__).parents[2] / "docs" / "quickstart.md"
 TD = """
 [study]
@@ -155,3 +156,56 @@ def test_an_accuracy_is_read_by_the_speed_up_and_refused_elsewhere(tmp_path, cap
         (tmp_path / "bad.toml").write_text(f"{begin}[[figures]]\n{figure}\n")
         assert main(["run", str(tmp_path / "bad.toml"), "--check"]) == 2
         assert "remove it, or choose kind" in capsys.readouterr().err
+
+
+def short(**changes: str) -> str:
+    """The quickstart's study with 200 steps and other values of some keys."""
+    text = quickstart().replace("40_000", "200")
+    for key, value in changes.items():
+        text = re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", text)
+    return text
+
+
+@pytest.mark.filterwarnings("ignore::fegsam.DivergenceWarning")
+def test_the_page_of_a_study_that_diverges_says_so_and_shows_no_speed_up(tmp_path) -> None:
+    captions, tables = report(short(step_size="1e12", num_steps="2000"), tmp_path)
+    for caption in captions:
+        assert "Runs diverged by T = 2000; a smaller step size may help." in caption
+    assert "floor" not in captions[0]
+    assert [found["y"] for found in measured(tables[1]).values()] == pytest.approx(
+        [1.0, NAN, NAN], nan_ok=True
+    )
+
+
+def test_an_error_that_grows_is_said_to_grow_and_has_no_speed_up(tmp_path) -> None:
+    captions, tables = report(short(step_size="2.1", num_agents="[1, 1024]"), tmp_path)
+    assert "The error still grows at T = 200" in captions[0]
+    assert [found["y"] for found in measured(tables[1]).values()] == pytest.approx(
+        [1.0, NAN], nan_ok=True
+    )
+
+
+def test_agents_that_never_synchronise_are_noticed_before_the_run_and_on_the_page(
+    tmp_path,
+) -> None:
+    text = short(sync_period="500", seeds="2")
+    (tmp_path / "study.toml").write_text(text)
+    for only_checked in (["--check"], ["-o", str(tmp_path / "out"), "--workers", "1"]):
+        with pytest.warns(UserWarning, match="In 2 of 3 cells the agents never synchronise"):
+            assert main(["run", str(tmp_path / "study.toml"), *only_checked]) == 0
+    assert main(["report", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "The agents never synchronise with N = 4 and N = 16, since a round is" in page
+
+
+def test_the_page_of_an_unfinished_study_shows_what_is_finished(tmp_path, capsys) -> None:
+    report(short(seeds="2"), tmp_path)
+    cells = sorted((tmp_path / "out" / "cells").iterdir())
+    cells[0].unlink()
+    assert main(["report", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "2 of 3 cells are finished, and the figures show these." in page
+    for cell in cells[1:]:
+        cell.unlink()
+    assert main(["report", str(tmp_path / "out")]) == 2
+    assert "has a study, but no finished cell of it: give the" in capsys.readouterr().err

@@ -16,7 +16,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _report(given: argparse.Namespace) -> int:
     from fegsam.report.study import report_study
 
-    print(f"report: {report_study(given.directory, trust=given.trust)}")
+    page = report_study(given.directory, trust=given.trust)
+    print(f"report: {page}")
+    print(f"each figure as PDF, SVG and PNG: {page.parent / 'figures'}")
     return 0
 
 

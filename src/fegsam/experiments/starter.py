@@ -83,7 +83,7 @@ def way_on(path: Path) -> str:
     results = path.parent / "results"
     steps = [
         (f"fegsam run {path} --check", "check it and count its cells"),
-        (f"fegsam run {path} -o {results}", "run it; seconds"),
+        (f"fegsam run {path} -o {results}", "run it; a minute the first time"),
         (f"fegsam report {results}", "draw it: one page that needs no network"),
         ("fegsam run --keys", "every key that a study can have"),
     ]

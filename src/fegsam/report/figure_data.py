@@ -210,17 +210,22 @@ class Drawable(NamedTuple):
     high: np.ndarray | None
 
 
+_LARGEST = 1e100
+"""What is beyond it belongs to a run that diverges, and plotting libraries cannot place it."""
+
+
 def drawable(figure: FigureData, series: Series) -> Drawable:
     """The points that the figure's scales can show.
 
     A logarithmic axis cannot show zero. Such points are left out, and an interval that reaches down
-    to zero ends at a hundredth of its curve's smallest value, out of sight.
+    to zero ends at a hundredth of its curve's smallest value, out of sight. So are points beyond
+    1e100, where an interval ends, too.
     """
     kept = np.isfinite(series.x) & np.isfinite(series.y)
     if figure.x_scale == "log":
         kept &= series.x > 0
     if figure.y_scale == "log":
-        kept &= series.y > 0
+        kept &= (series.y > 0) & (series.y <= _LARGEST)
     x, y = series.x[kept], series.y[kept]
     if series.low is None or series.high is None:
         return Drawable(x, y, None, None)
@@ -228,7 +233,7 @@ def drawable(figure: FigureData, series: Series) -> Drawable:
         np.where(np.isfinite(end[kept]), end[kept], y) for end in (series.low, series.high)
     )
     if figure.y_scale == "log" and y.size:
-        low = np.maximum(low, 0.01 * y.min())
+        low, high = np.maximum(low, 0.01 * y.min()), np.minimum(high, _LARGEST)
     return Drawable(x, y, low, high)
 
 

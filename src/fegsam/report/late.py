@@ -12,6 +12,10 @@ from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.sweep.sweep import Results
 from fegsam.report.exact_answers import ExactAnswers
 
+_GROWTH = 10.0
+"""An error that is larger than at the start, and this many times what it was in the middle of the
+run, grows."""
+
 
 class Late:
     """The errors late in each cell's run, sampled and exact; each is computed once.
@@ -31,9 +35,12 @@ class Late:
     def settled(self, exact: bool) -> bool:
         """Whether no cell of the study is known to have missed its plateau.
 
-        If `exact`, cells with an exact error are judged by it.
+        If `exact`, cells with an exact error are judged by it. Those whose error grows have none.
         """
-        return all(self._plateau(cell, exact).reached is not False for cell in self._results.cells)
+        return all(
+            self._plateau(cell, exact).reached is not False or self._grows(cell)
+            for cell in self._results.cells
+        )
 
     def errors(self, cells: Sequence[Cell], exact: bool) -> list[Estimate]:
         """The level of each cell's plateau.
@@ -75,10 +82,18 @@ class Late:
         cells = self._results.cells
         found = [self._plateau(cell, exact) for cell in cells]
         lost = [not np.isfinite(each.level.value) for each in found]
-        missed = [each.reached is False for each in found]
-        unsure = [each.reached is None and not gone for each, gone in zip(found, lost, strict=True)]
+        grown = [self._grows(cell) for cell in cells]
+        missed, unsure = (
+            [
+                each.reached is which and not bad
+                for each, bad in zip(found, np.logical_or(lost, grown), strict=True)
+            ]
+            for which in (False, None)
+        )
+        grow = [bad and not gone for bad, gone in zip(grown, lost, strict=True)]
         said = (
-            (lost, "Runs diverged by {}"),
+            (lost, "Runs diverged by {}; a smaller step size may help"),
+            (grow, "The error still grows at {}; a smaller step size may help"),
             (
                 unsure,
                 "These seeds and recorded times cannot tell whether a plateau was reached by {}",
@@ -100,11 +115,23 @@ class Late:
         return self._results.history(cell).data.time.values
 
     def _samples(self, cells: Sequence[Cell], exact: bool) -> list[np.ndarray]:
-        """(seeds,) for each cell."""
+        """(seeds,) for each cell; NaN where the error grows."""
         histories = [self._results.history(cell) for cell in cells]
         if self.settled(exact):
-            return [plateau(history) for history in histories]
-        return [history.data[ERROR].isel(time=-1).values for history in histories]
+            found = [plateau(history) for history in histories]
+        else:
+            found = [history.data[ERROR].isel(time=-1).values for history in histories]
+        return [
+            np.full_like(each, np.nan) if self._grows(cell) else each
+            for cell, each in zip(cells, found, strict=True)
+        ]
+
+    def _grows(self, cell: Cell) -> bool:
+        error = self._results.history(cell).data[ERROR].mean("seed", skipna=False)
+        first, middle, last = error.sel(
+            time=[0, cell.num_steps / 2, cell.num_steps], method="nearest"
+        ).values
+        return not (last <= first or last <= _GROWTH * middle)
 
     def _plateau(self, cell: Cell, exact: bool) -> Plateau:
         key = (cell.key, exact)

@@ -25,7 +25,7 @@ from fegsam.report.page import write_report
 from fegsam.report.verdict import Section
 from fegsam.report.words import axis_words, coordinate_words
 
-ERROR = "squared error E‖θ − θ*‖²"
+ERROR = "squared error E‖θ − θ*‖₂²"
 
 
 def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> pathlib.Path:
@@ -35,10 +35,14 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
     study names (its own rule, an environment of Gymnasium), they are left out and the page says so,
     unless `trust` is true.
     """
-    results = load_results(directory, trust=trust)
+    every = load_results(directory, trust=trust)
+    results = every.finished()
     folder, title = pathlib.Path(directory), results.study.title or results.study.name
     of_page = _measures if error_is_unknown(results) else _errors
-    section = of_page(results, title, directory)
+    # Squares of the errors of runs that diverge may exceed all numbers.
+    with np.errstate(over="ignore", invalid="ignore"):
+        section = of_page(results, title, directory)
+    section = replace(section, notes=(*_left_out(every, results), *section.notes))
     save_figures(section.figures, folder / "figures")
     settings = {
         "study": results.study.name,
@@ -48,6 +52,25 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
         "spec": results.study.text,
     }
     return write_report([section], folder, title=title, settings=settings)
+
+
+def _left_out(every: Results, shown: Results) -> tuple[str, ...]:
+    """What the figures do not show, and what they show that no agent has."""
+    notes = []
+    if len(shown.cells) < len(every.cells):
+        notes.append(
+            f"{len(shown.cells)} of {len(every.cells)} cells are finished, and the figures show "
+            "these. Run the study again to go on."
+        )
+    apart = [cell for cell in shown.cells if cell.never_synchronises]
+    if apart:
+        names = [name for name in (_label(shown, cell) for cell in apart) if name]
+        where = f" with {_listed(names)}" if names and len(apart) < len(shown.cells) else ""
+        notes.append(
+            f"The agents never synchronise{where}, since a round is longer than the run. The error "
+            "shown is that of an average that no agent holds."
+        )
+    return tuple(notes)
 
 
 def _errors(results: Results, title: str, directory: str | os.PathLike[str]) -> Section:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 _SHORT = {
@@ -18,6 +19,7 @@ _ALGORITHMS = {
     "q_learning": "Q-learning",
     "off_policy_linear_td": "off-policy linear TD",
     "tdc": "TDC",
+    "linear_q_learning": "linear Q-learning",
     "linear_sa": "linear stochastic approximation",
 }
 
@@ -35,12 +37,27 @@ def coordinate_words(axis: str, value: Any) -> str:
     last = axis.rpartition(".")[2]
     if axis == "algorithm.name":
         return _ALGORITHMS.get(value, str(value))
-    if axis in _SHORT or last in _SHORT:
-        return f"{_SHORT.get(axis) or _SHORT[last]} = {value}"
-    name = last.replace("_", " ")
+    name = _SHORT.get(axis) or _SHORT.get(last) or last.replace("_", " ")
+    if isinstance(value, dict):
+        return f"{name}: {_table_words(value)}"
+    if name in _SHORT.values():
+        return f"{name} = {value}"
     if isinstance(value, str):
         return value.replace("_", " ") if last in ("method", "name") else f"{name}: {value}"
     return f"{name} = {value}"
+
+
+def _table_words(table: Mapping[str, Any]) -> str:
+    """A table of a study in words.
+
+    >>> _table_words({"growing": {"first": 1, "most_rounds": 50}}), _table_words({"power": 0.5})
+    ('growing (first 1, most rounds 50)', 'power 0.5')
+    """
+    said = []
+    for key, value in table.items():
+        inner = f"({_table_words(value)})" if isinstance(value, Mapping) else value
+        said.append(f"{key.replace('_', ' ')} {inner}")
+    return ", ".join(said)
 
 
 def axis_words(axis: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,6 +48,14 @@ def check_builds(source: SpecText, cells: Sequence[Cell]) -> None:
             build_checked(source, max(cells, key=lambda other: other.num_agents))
             break
     _check_methods(source, cells)
+    apart = [cell for cell in cells if cell.never_synchronises]
+    if apart:
+        warnings.warn(
+            f"In {len(apart)} of {len(cells)} cells the agents never synchronise, since num_steps "
+            f"is {apart[0].num_steps}: give a sync_period of at most that.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _hardness(cell: Cell) -> tuple[float, ...]:

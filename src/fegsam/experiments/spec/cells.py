@@ -135,6 +135,11 @@ class Cell:
         return rounds_of(self.sync_period).count(self.num_steps) * exchanges
 
     @property
+    def never_synchronises(self) -> bool:
+        """Whether it has several agents that do not communicate once."""
+        return self.num_agents > 1 and not self.communications
+
+    @property
     def record_count(self) -> int:
         """Largest number of times to record; 0 if the spec leaves it to `fegsam.run`."""
         record = self.record

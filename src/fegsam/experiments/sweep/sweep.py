@@ -7,6 +7,7 @@ data as one that was not stopped.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 import threading
@@ -68,6 +69,17 @@ class Results:
                 "the study again to make it."
             )
         return history
+
+    def finished(self) -> Results:
+        """The results of the cells that are stored; an error if there are none."""
+        found = copy.copy(self)
+        found.cells = self._store.done(self.cells)
+        if not found.cells:
+            raise ProblemError(
+                f"{str(self._store.directory)!r} has a study, but no finished cell of it: give the "
+                "directory that fegsam run wrote its results to, or run the study."
+            )
+        return found
 
     def select(self, **axes: Any) -> list[tuple[Cell, History]]:
         """The cells at these coordinates, with their histories: ``select(num_agents=4)``."""
@@ -257,7 +269,9 @@ class _Sweep:
                         self._take(*outcome)
                     if interrupted.is_set():
                         raise KeyboardInterrupt
-                    progress.show(self.steps + under_way, f"{self.stored} of {self.total} cells")
+                    done = self.steps + under_way
+                    first = "" if done else ", compiling"
+                    progress.show(done, f"{self.stored} of {self.total} cells{first}")
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"Stopped: {self.stored} of {self.total} cells are stored in "
