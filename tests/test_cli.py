@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -330,3 +331,18 @@ def test_every_help_page_fits_the_terminal(columns, monkeypatch) -> None:
     for command, page in help_pages().items():
         for line in page.splitlines():
             assert len(line) <= columns or " " not in line.strip(), (command, line)
+
+
+def test_a_warning_is_one_sentence_without_the_line_of_code_that_gave_it(monkeypatch) -> None:
+    said = []
+    monkeypatch.setattr(
+        doctor,
+        "examine",
+        lambda: said.extend(
+            warnings.formatwarning("Take care.", UserWarning, file, 1)
+            for file in (doctor.__file__, "/elsewhere/numpy.py")
+        ),
+    )
+    main(["doctor"])
+    assert said[0] == "fegsam: warning: Take care.\n"
+    assert said[1].startswith("/elsewhere/numpy.py:1: UserWarning: Take care.")

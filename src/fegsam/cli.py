@@ -26,6 +26,7 @@ from fegsam.errors import ProblemError
 from fegsam.help_text import HelpFormatter
 from fegsam.interrupts import lost_interrupts
 from fegsam.versions import installed_version
+from fegsam.warning_text import brief_warnings
 
 _ABOUT = f"""\
 {fegsam.__doc__}
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command is None:
         parser.print_help()
         return 0
-    with lost_interrupts() as lost:
+    with lost_interrupts() as lost, brief_warnings():
         try:
             return _run(given)
         except KeyboardInterrupt as stop:
