@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -86,6 +87,9 @@ class Progress:
             self._listener(done)
         if self._bar is not None:
             most = done if self._bar.total is None else min(done, self._bar.total)
+            if most and not self._bar.n:
+                # The time before, in which loops were compiled, says nothing about the speed.
+                self._bar.start_t, self._bar.initial = time.time(), most
             self._bar.update(most - self._bar.n)
             if what is not None:
                 self._bar.set_description(what)

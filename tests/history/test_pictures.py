@@ -102,13 +102,14 @@ def test_in_the_moving_picture_agents_start_together_part_and_meet_at_each_synch
     assert sum("synchronisations" in "".join(text.itertext()) for text in still) == 1
 
 
-def test_paths_are_drawn_in_the_plane_that_is_asked_for() -> None:
+def test_paths_are_drawn_in_the_plane_that_is_asked_for(tmp_path) -> None:
     agents = fg.agent_paths(golden.federation(), fg.QLearning(), **RUN)
     axes = agents.plot(plane=(3, 1))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("parameter 3", "parameter 1")
     (crossed,) = [line for line in axes.lines if line.get_label() == "fixed point"]
     assert crossed.get_xydata()[0] == pytest.approx(golden.OPTIMAL_Q[[3, 1]])
-    assert "movement" in agents.plot().get_xlabel()
+    assert "movement" in agents.plot(save=tmp_path / "paths.svg").get_xlabel()
+    assert (tmp_path / "paths.svg").stat().st_size > 0
 
 
 def test_heat_maps_show_agents_average_and_exact_values_on_one_scale() -> None:

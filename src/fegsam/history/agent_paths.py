@@ -103,7 +103,14 @@ class AgentPaths:
             )
         return params @ self.features.T
 
-    def plot(self, axes: Axes | None = None, *, kind: str = "paths", **options: Any) -> Any:
+    def plot(
+        self,
+        axes: Axes | None = None,
+        *,
+        kind: str = "paths",
+        save: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Any:
         """Draw the agents with matplotlib.
 
         Parameters
@@ -113,6 +120,8 @@ class AgentPaths:
         kind : "paths" or "values"
             Their paths in the plane of two parameters; or their values as heat maps, agent by
             agent against the average.
+        save : path, optional
+            Write the figure, too: a PDF, SVG or PNG file by its ending.
         options
             Of paths: `plane`, two numbers of parameters, by default the plane in which the agents
             move most. Of values: `time`, the number of steps, by default just before the last
@@ -130,15 +139,20 @@ class AgentPaths:
         >>> len(agents.plot(plane=(0, 1)).lines) > 3
         True
         """
+        from fegsam.history.plot import save_figure
         from fegsam.history.plot_agents import plot_paths, plot_values
 
         if kind == "paths":
-            return plot_paths(self, axes, **options)
-        if kind == "values" and axes is None:
-            return plot_values(self, **options)
-        raise ProblemError(
-            f"kind is {shown(kind)}; give 'paths', or 'values' without axes: it has several."
-        )
+            drawn: Any = plot_paths(self, axes, **options)
+        elif kind == "values" and axes is None:
+            drawn = plot_values(self, **options)
+        else:
+            raise ProblemError(
+                f"kind is {shown(kind)}; give 'paths', or 'values' without axes: it has several."
+            )
+        if save is not None:
+            save_figure(drawn, save)
+        return drawn
 
     def save(
         self, path: str | os.PathLike[str], *, plane: tuple[int, int] | None = None

@@ -199,7 +199,7 @@ class History:
                 "agents=fegsam.agent_paths(...) with the arguments of the run."
             )
         else:
-            drawn = agents.plot(axes, kind=kind)
+            return agents.plot(axes, kind=kind, save=save)
         if save is not None:
             save_figure(drawn, save)
         return drawn

@@ -54,7 +54,8 @@ def plot_error(
     times, values = history.data["time"].values, history.data[error].values
     band = error_band(values) if error in _ERRORS else measured_band(history, error)
     x_label = history.data["time"].attrs.get("long_name", "time")
-    said = label or f"{settings.num_agents} agents"
+    plural = "" if settings.num_agents == 1 else "s"
+    said = label or f"{settings.num_agents} agent{plural}"
     if over == "communications":
         rounds = np.array([settings.rounds.count(int(t)) for t in times])
         chosen = _spread(rounds)

@@ -24,7 +24,10 @@ _ATTEMPTS = 5
 _MISLED = 3.0
 """If the error exceeds its prediction by this factor, the step size was too large."""
 _CAUTION = 0.7
-_CURVE = "Trade-off: other settings predicted to reach it"
+_CURVE = (
+    "Trade-off: settings that are predicted to reach it; the plan keeps a margin for the noise of "
+    "a run"
+)
 
 
 class OutOfReachError(ProblemError):
