@@ -23,7 +23,7 @@ def finding(spec: ClaimSpec, verdicts: Sequence[Verdict]) -> str:
     "slope" hold, and ``{slope.least}`` and ``{slope.most}`` are its extreme values.
     ``{slope.share}`` is the least in percent, ``{slope.times}`` is 1 over the largest, both rounded
     down, and ``{slope.dearer}`` says by how many percent the number of agents to the largest power
-    exceeds 1. ``{agents}`` is that number.
+    that an interval has exceeds 1. ``{agents}`` is that number.
 
     Examples
     --------
@@ -91,7 +91,8 @@ class _Numbers:
 
     @property
     def dearer(self) -> str:
-        return f"{math.ceil(100 * (self.agents ** max(self._values) - 1))}"
+        highest = max(each.estimate.high for each in self.group if each.estimate is not None)
+        return f"{math.ceil(100 * (self.agents**highest - 1))}"
 
     @property
     def times(self) -> str:

@@ -143,8 +143,8 @@ def measured_speed_up(spec: ClaimSpec, engine: Any) -> tuple[list[Verdict], Figu
     return verdicts, FigureData(
         "local_sgd_speed_up",
         "Linear speed-up",
-        "The long-run error of local SGD on a shared data set falls as 1/N, with independent and "
-        "with Markov data.",
+        "The long-run error of local SGD on a shared data set falls as 1/N above its floor, with "
+        "independent and with Markov data.",
         "agents N",
         "E‖θ − θ*‖²",
         series=tuple(series),

@@ -147,7 +147,7 @@ def vanishing_verdict(case: Case, spec: ClaimSpec) -> Verdict:
 
 def _figure(number: int, series: list[Series]) -> FigureData:
     x = series[0].x
-    rise = max(float(each.y.max()) for each in series if each.style == "sampled") - 1
+    rise = max(float(each.high.max()) for each in series if each.high is not None) - 1
     return FigureData(
         key=f"local-steps-{number}",
         title="The price of fewer communications",

@@ -122,10 +122,10 @@ def _figure(spec: ClaimSpec, found: list[dict[str, Estimate]]) -> FigureData:
     return FigureData(
         "privacy",
         "What an agent's messages reveal",
-        "The share of an agent's data that the server recovers: nearly all if agents average at "
-        "every step, less if they wait.",
+        "The share of an agent's data that the server recovers: nearly all steps and rewards and "
+        "most of the policies if agents average at every step, less if they wait.",
         "steps K between messages",
-        "share recovered",
+        "share",
         "log",
         "linear",
         tuple(series),
