@@ -258,6 +258,10 @@ MALFORMED = {
         replaced('kind = "uniform"', 'kind = "uniform"\nseed = 1'),
         "line 24: problem.target.seed is not a known key here",
     ),
+    "misspelt table": (
+        replaced("[problem.target]", "[problem.targets]"),
+        "line 22: problem.targets is not a known table: did you mean 'target'?",
+    ),
     "unknown key inside": (
         replaced("points = 21", "point = 21"),
         "line 31: run.record.point is not a known key here: did you mean 'points'?",

@@ -32,7 +32,8 @@ kind = "uniform"
 # seed = 1
 
 [algorithm]
-name = "q_learning"             # others need [problem.target]: fegsam run --keys algorithm
+name = "q_learning"             # or another of fegsam run --keys algorithm; those that evaluate a
+                                # policy need it as [problem.target]
 
 [run]
 num_steps = 40_000              # long enough for the error to level off

@@ -43,6 +43,7 @@ from fegsam.experiments.spec.study_tables import (
 )
 from fegsam.experiments.spec.tables import canonical
 from fegsam.experiments.spec.toml_lines import Key
+from fegsam.experiments.spec.wording import nearest
 from fegsam.problem.federation_checks import first_kinds
 
 FROM_FILE = {
@@ -126,6 +127,10 @@ def read_problem(source: SpecText, table: Any, moved: Mapping[Key, Key]) -> Prob
     table = _expanded(source, dict(table))
     names = "behavior", "target", "features", "environments", "evaluation"
     inner = {name: table.pop(name, None) for name in names}
+    for name, value in table.items():
+        advice = nearest(name, names)
+        if isinstance(value, dict) and "did you mean" in advice:
+            raise source.error(("problem", name), f"is not a known table{advice}")
     known = tables.ENVIRONMENTS | data.DATA | {"private": private.PrivateTable}
     environment = source.choose(table, known, ("problem",), moved)
     for name, value in inner.items():
