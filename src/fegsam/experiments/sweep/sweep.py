@@ -64,16 +64,22 @@ class Results:
         """One cell's history, read from its file."""
         history = self._store.read(cell)
         if history is None:
-            raise ProblemError(
-                f"{str(self._store.path(cell))!r} is missing or damaged ({describe(cell)}); run "
-                "the study again to make it."
-            )
+            raise self._damaged(cell)
         return history
 
+    def _damaged(self, cell: Cell) -> ProblemError:
+        return ProblemError(
+            f"{str(self._store.path(cell))!r} is missing or damaged ({describe(cell)}); run the "
+            "study again to make it."
+        )
+
     def finished(self) -> Results:
-        """The results of the cells that are stored; an error if there are none."""
+        """The results of the cells that are stored; an error if none is, or one is damaged."""
         found = copy.copy(self)
-        found.cells = self._store.done(self.cells)
+        found.cells = [cell for cell in self.cells if self._store.path(cell).exists()]
+        for cell in found.cells:
+            if not self._store.is_whole(cell):
+                raise self._damaged(cell)
         if not found.cells:
             raise ProblemError(
                 f"{str(self._store.directory)!r} has a study, but no finished cell of it: give the "
