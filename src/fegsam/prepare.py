@@ -34,11 +34,11 @@ from fegsam.engines.job import (
 from fegsam.engines.resume import check_resumable, record_after
 from fegsam.errors import ProblemError, shown
 from fegsam.exact.fixed_points import common_point, policy_value
+from fegsam.exact.method_weights import check_agents
 from fegsam.fingerprint import content_fingerprint, describe
 from fegsam.history.history import Checkpoint, History
 from fegsam.history.recorder import Truth, ValueForm
 from fegsam.history.settings import Settings
-from fegsam.methods.average import Mean
 from fegsam.methods.method import Method, check_method
 from fegsam.methods.rounds import Rounds
 from fegsam.methods.schedules import StepSchedule, SyncPeriod, check_schedule, rounds_of
@@ -227,19 +227,9 @@ def check_rounds(
     fegsam.errors.ProblemError: participation asks for 5 agents of 4; give at most 4.
     """
     discount = None if isinstance(problem, MarkovNoise) else problem.discount
-    method.check(
-        num_agents=problem.num_agents,
-        num_kinds=problem.num_kinds,
-        form=algorithm.form,
-        dimension=dimension,
-        largest_step=_largest_step(step_size, schedule, discount, num_steps),
-        periods=(*rounds.first, rounds.period),
-    )
-    if method.participation is not None:
-        require_fixed_policies(algorithm, "agents that do not take part could not act")
-    if isinstance(method.average, Mean):
-        # This refuses a wrong number of weights.
-        method.average.of_agents(problem.assignment, problem.num_kinds)
+    check_agents(problem, algorithm, method, dimension)
+    largest = _largest_step(step_size, schedule, discount, num_steps)
+    method.check_steps(largest, (*rounds.first, rounds.period))
 
 
 def _check_resumed(resume_from: Any) -> None:

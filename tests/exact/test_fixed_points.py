@@ -4,6 +4,7 @@ answers."""
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import fegsam as fg
+from fegsam.exact.method_weights import answered_weights
+from fegsam.prepare import prepare
 from helpers import golden
 
 # v* of the golden problem: on-policy, agent b1, agent b2, mixture of both, the paper's average of
@@ -257,3 +260,108 @@ def test_problem_that_does_not_fit_the_algorithm_is_refused() -> None:
 class NotOurs:
     def check(self, problem: object) -> None:
         """Anything goes."""
+
+
+def enumerated_weights(weights: list[float], some: fg.Participation) -> np.ndarray:
+    """The mean weights of agents, from every set of agents that may answer."""
+    size, found = len(weights), np.zeros(len(weights))
+    for chosen in itertools.product((False, True), repeat=size):
+        there = np.array(chosen)
+        count = int(there.sum())
+        if count == 0:
+            continue
+        chance = float(count == some.agents) / math.comb(size, count)
+        if some.probability is not None:
+            chance = some.probability**count * (1 - some.probability) ** (size - count)
+        found[there] += chance * np.array(weights)[there] / np.array(weights)[there].sum()
+    return found / found.sum()
+
+
+@pytest.mark.parametrize(
+    "some",
+    [
+        *(fg.Participation(agents) for agents in (1, 2, 5, 6)),
+        *(fg.Participation(probability=chance) for chance in (1e-9, 0.3, 0.5, 1 - 1e-9)),
+    ],
+)
+@pytest.mark.parametrize(
+    "weights", [[0.3, 0.2, 0.2, 0.1, 0.1, 0.06, 0.04], [0.9, 0.1 - 6e-9, *[1.2e-9] * 5]]
+)
+def test_mean_weights_of_those_who_answer_are_those_of_an_enumeration(weights, some) -> None:
+    found = answered_weights(np.array(weights), some)
+    assert found == pytest.approx(enumerated_weights(weights, some), rel=1e-12, abs=1e-15)
+
+
+def test_mean_weights_need_no_enumeration() -> None:
+    weights = np.random.default_rng(0).dirichlet(np.full(60, 5.0))
+    rare = answered_weights(weights, fg.Participation(probability=1e-12))
+    assert rare == pytest.approx(1 / 60, rel=1e-9)
+    nearly_all = answered_weights(weights, fg.Participation(probability=1 - 1e-12))
+    assert nearly_all == pytest.approx(weights, rel=1e-9)
+    # Without agent i the others are divided by 1 - w_i.
+    shares = weights / (1.0 - weights[:, None])
+    np.fill_diagonal(shares, 0.0)
+    one_missing = shares.mean(axis=0)
+    found = answered_weights(weights, fg.Participation(59))
+    assert found == pytest.approx(one_missing, rel=1e-12)
+
+
+PULLS = fg.LinearSA(
+    [[[[-1.0]], [[-1.0]]], [[[-0.25]], [[-0.25]]]], [[[0.0], [2.0]], [[-0.5], [0.5]]]
+)
+UNEQUAL = fg.Mean((0.5, 0.3, 0.1, 0.06, 0.04))
+SOME = {
+    "a number": fg.Method(UNEQUAL, participation=fg.Participation(2, others="go_on")),
+    "by chance": fg.Method(
+        UNEQUAL, participation=fg.Participation(probability=0.4, others="go_on")
+    ),
+    "weights by kind": fg.Method(
+        fg.Mean((0.5, 0.5)), participation=fg.Participation(3, others="go_on")
+    ),
+    "divided by all": fg.Method(
+        UNEQUAL, participation=fg.Participation(2, others="go_on", divide_by="all")
+    ),
+    "all of them": fg.Method(UNEQUAL, participation=fg.Participation(5, others="go_on")),
+    "control variates": fg.Method(
+        UNEQUAL,
+        fg.ControlVariates(of="kind"),
+        participation=fg.Participation(2, others="go_on"),
+    ),
+    "unequal steps": fg.Method(
+        UNEQUAL,
+        participation=fg.Participation(2, others="go_on"),
+        local_steps=fg.LocalSteps((1, 2), normalised=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_unequal_weights_of_some_agents_lead_to_the_fixed_point(name) -> None:
+    """The mean after a long time, extrapolated to a step size of zero."""
+    coins, method = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]]] * 2, num_agents=5), SOME[name]
+    coarse, fine = (
+        fg.exact.moments(
+            coins,
+            PULLS,
+            step_size=step_size,
+            sync_period=2,
+            times=[int(120 / step_size)],
+            method=method,
+            order=1,
+        ).mean[0]
+        for step_size in (0.02, 0.01)
+    )
+    fixed = fg.fixed_point(coins, PULLS, method=method)
+    assert 2 * fine - coarse == pytest.approx(fixed, abs=2e-5)
+    settings = {"step_size": 0.1, "sync_period": 2, "num_steps": 10}
+    job = prepare(coins, PULLS, method=method, **settings)
+    assert job.truth is not None
+    assert job.truth.fixed_point == pytest.approx(fixed, abs=1e-15)
+
+
+def test_too_many_unequal_weights_get_one_sentence() -> None:
+    coins = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]]] * 2, num_agents=20_000)
+    weights = np.arange(1.0, 20_001.0) / np.arange(1.0, 20_001.0).sum()
+    method = fg.Method(fg.Mean(weights), participation=fg.Participation(1000))
+    with pytest.raises(fg.ProblemError, match=r"20000 groups .*; give Participation\(probability="):
+        fg.fixed_point(coins, PULLS, method=method)

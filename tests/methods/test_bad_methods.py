@@ -176,6 +176,10 @@ WHO: Bad = {
     "no agents": (lambda: fg.Participation(agents=0), "agents is 0"),
     "half an agent": (lambda: fg.Participation(agents=1.5), r"agents is 1\.5"),
     "more agents than there are": (lambda: run(some(agents=3)), "3 agents of 2; give at most 2"),
+    "agents that could not act": (
+        lambda: run(some(agents=1), fg.Sarsa()),
+        "could not act; leave out participation",
+    ),
     "a probability of zero": (lambda: fg.Participation(probability=0.0), r"probability is 0\.0"),
     "a probability above one": (lambda: fg.Participation(probability=2), "probability is 2"),
     "others that do something else": (
@@ -239,6 +243,36 @@ TIMES: Bad = {
     "a tail that is a word": (lambda: run(tail="half"), "tail is 'half'"),
     "a tail over something else": (lambda: fg.Tail(0.5, over="rounds"), "over is 'rounds'; give"),
 }
+
+
+def point(method: fg.Method, algorithm: Any = None) -> Any:
+    """The fixed point of two agents of two kinds with four cells."""
+    return fg.fixed_point(
+        golden.federation(), fg.QLearning() if algorithm is None else algorithm, method=method
+    )
+
+
+FIXED_POINT: Bad = {
+    "too many weights": (
+        lambda: point(fg.Method(fg.Mean((0.5, 0.25, 0.25)))),
+        "3 weights, but 2 agents of 2 kinds",
+    ),
+    "more agents than there are": (lambda: point(some(agents=3)), "3 agents of 2; give at most 2"),
+    "too few local steps": (lambda: point(steps(2)), "1 numbers for 2 kinds of agents; give one"),
+    "too many local steps": (lambda: point(steps(1, 2, 3)), "3 numbers for 2 kinds"),
+    "more cells than there are": (
+        lambda: point(fg.Method(rounding=fg.SomeCells(5))),
+        "5 cells of 4; give at most 4",
+    ),
+    "by visits without cells": (
+        lambda: point(VISITS, fg.OffPolicyLinearTD(1)),
+        r"does not update single cells; use it with QLearning\(\)",
+    ),
+    "agents that could not act": (
+        lambda: point(some(agents=1), fg.Sarsa()),
+        "could not act; leave out participation",
+    ),
+}
 RESUMED: Bad = {
     "with another method": (
         lambda: resumed({"method": fg.methods.fedavgm(0.5)}, {"method": fg.methods.fedavgm(0.6)}),
@@ -262,6 +296,7 @@ EVERY = {
         "participation": WHO,
         "local steps": LOCAL_STEPS,
         "time": TIMES,
+        "fixed point": FIXED_POINT,
         "resumed": RESUMED,
     }.items()
     for what, bad in cases.items()

@@ -48,8 +48,8 @@ from fegsam.errors import ProblemError, shown
 from fegsam.exact.chains import kind_weights
 from fegsam.exact.linear_field import LinearField, projected_field
 from fegsam.exact.mean_fields import MeanField, mean_field
+from fegsam.exact.method_weights import check_agents, method_weights
 from fegsam.exact.solvers import discounted_value
-from fegsam.methods.average import Mean
 from fegsam.methods.method import Method, check_method
 from fegsam.problem.federation import Federation, Problem
 from fegsam.problem.mdp import MDP
@@ -67,8 +67,10 @@ def fixed_point(
     method : Method, optional
         With weights w_i the point is the root of the sum of w_i times the mean field of agent i.
         With unequal local steps K_i that are not normalised, w_i K_i takes the place of w_i. No
-        other place of a method counts here. If only some agents take part, with unequal weights
-        that are divided by those of the participants, the average has another limit.
+        other place of a method counts here, with one exception: if only some agents take part and
+        their change is divided by the weights of those who answer, unequal w_i are replaced by the
+        mean weights ``E[1{i takes part} w_i / W]``, where W is the total weight of those who take
+        part. Control variates of the last round restore the w_i.
 
     Returns
     -------
@@ -100,7 +102,9 @@ def fixed_point(
     array([1.75])
     """
     check_algorithm(algorithm, problem)
-    return common_point(problem, algorithm, None if method is None else check_method(method))
+    if method is not None:
+        check_agents(problem, algorithm, check_method(method), algorithm.dimension(problem))
+    return common_point(problem, algorithm, method)
 
 
 @one_blas_thread()
@@ -238,22 +242,10 @@ def _checked_field(problem: Problem, algorithm: Algorithm) -> MeanField:
 def _common_root(problem: Problem, field: MeanField, method: Method | None = None) -> np.ndarray:
     weights = kind_weights(problem, len(field))
     if method is not None and len(field) > 1:
-        weights = _method_weights(problem, method)
+        weights = method_weights(problem, method)
     if isinstance(field, LinearField):
         field.require_stable(weights)
     return field.root(weights)
-
-
-def _method_weights(problem: Problem, method: Method) -> np.ndarray:
-    """(M,): the share of each kind in the mean change of a short round."""
-    weights = problem.kind_counts / problem.num_agents
-    if isinstance(method.average, Mean) and method.average.weights is not None:
-        kinds = np.asarray(problem.assignment)
-        agents = method.average.of_agents(kinds, problem.num_kinds)
-        weights = np.bincount(kinds, weights=agents, minlength=problem.num_kinds)
-    if method.local_steps is not None and not method.local_steps.normalised:
-        weights = weights * method.local_steps.of_agents(np.arange(problem.num_kinds))
-    return weights / weights.sum()
 
 
 def _own_roots(problem: Problem, field: MeanField) -> np.ndarray:

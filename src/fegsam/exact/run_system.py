@@ -13,6 +13,7 @@ from fegsam.algorithms.rule import Algorithm, check_algorithm
 from fegsam.errors import ProblemError
 from fegsam.exact.course import Course, RunPlan
 from fegsam.exact.method_system import MethodSystem, method_system
+from fegsam.exact.method_weights import check_agents
 from fegsam.exact.moment_system import MomentSystem, moment_system
 from fegsam.exact.rounds import StepMeans
 from fegsam.exact.trajectory import Trajectory
@@ -113,14 +114,8 @@ def _check_fit(
     problem: Problem, algorithm: Algorithm, method: Method, step_size: float, rounds: Rounds
 ) -> None:
     check_algorithm(algorithm, problem)
-    method.check(
-        num_agents=problem.num_agents,
-        num_kinds=problem.num_kinds,
-        form=algorithm.form,
-        dimension=algorithm.dimension(problem),
-        largest_step=step_size,
-        periods=(*rounds.first, rounds.period),
-    )
+    check_agents(problem, algorithm, method, algorithm.dimension(problem))
+    method.check_steps(step_size, (*rounds.first, rounds.period))
 
 
 def _check_factors(plan: RunPlan) -> None:

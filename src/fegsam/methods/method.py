@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from fegsam.errors import ProblemError, shown
 from fegsam.methods.average import Average, ByVisits, Mean, check_average
 from fegsam.methods.correction import ControlVariates
@@ -105,55 +107,69 @@ class Method:
                 "leave one of them out."
             )
 
-    def check(
+    def check_agents(
         self,
         *,
-        num_agents: int,
+        kinds: np.ndarray,
         num_kinds: int,
         form: str,
         dimension: int,
-        largest_step: float,
-        periods: tuple[int, ...],
+        acts_by_parameters: bool,
     ) -> None:
-        """Raise `ProblemError` where the method does not fit the run.
+        """Raise `ProblemError` where the method does not fit the agents or the algorithm.
 
-        `periods` are the lengths of the rounds and `form` the shape of the algorithm's update.
+        `kinds` (N,) are those of the agents, and `form` is the shape of the algorithm's update.
         """
-        if isinstance(self.average, ByVisits):
-            _check_visits(form, largest_step)
-        if self.participation is not None and (self.participation.agents or 0) > num_agents:
+        if isinstance(self.average, Mean):
+            # This refuses a wrong number of weights.
+            self.average.of_agents(kinds, num_kinds)
+        elif form != "cell":
             raise ProblemError(
-                f"participation asks for {self.participation.agents} agents of {num_agents}; give "
-                f"at most {num_agents}."
+                "ByVisits() averages cell by cell, and this algorithm does not update single "
+                "cells; use it with QLearning() or OffPolicyTabularTD()."
             )
+        if self.participation is not None:
+            _check_participation(self.participation, len(kinds), acts_by_parameters)
         if isinstance(self.rounding, SomeCells) and self.rounding.count > dimension:
             raise ProblemError(
                 f"SomeCells asks for {self.rounding.count} cells of {dimension}; give at most "
                 f"{dimension}."
             )
+        if self.local_steps is not None and len(self.local_steps.by_kind) != num_kinds:
+            raise ProblemError(
+                f"local_steps has {len(self.local_steps.by_kind)} numbers for {num_kinds} kinds of "
+                "agents; give one for each kind."
+            )
+
+    def check_steps(self, largest_step: float, periods: tuple[int, ...]) -> None:
+        """Raise `ProblemError` where it does not fit the step sizes or the lengths of the rounds.
+
+        >>> Method(local_steps=LocalSteps((2, 5))).check_steps(0.1, (4,))
+        Traceback (most recent call last):
+        fegsam.errors.ProblemError: local_steps asks for 5 steps in a round of sync_period=4; ...
+        """
+        if isinstance(self.average, ByVisits) and not largest_step < 1:
+            raise ProblemError(
+                f"ByVisits() weighs by powers of 1 - step_size, and the step size reaches "
+                f"{largest_step:g}; give one below 1."
+            )
         if self.local_steps is not None:
-            _check_local_steps(self.local_steps, num_kinds, periods)
+            _check_periods(self.local_steps, periods)
 
 
-def _check_visits(form: str, largest_step: float) -> None:
-    if form != "cell":
+def _check_participation(some: Participation, agents: int, acts_by_parameters: bool) -> None:
+    if (some.agents or 0) > agents:
         raise ProblemError(
-            "ByVisits() averages cell by cell, and this algorithm does not update single cells; "
-            "use it with QLearning() or OffPolicyTabularTD()."
+            f"participation asks for {some.agents} agents of {agents}; give at most {agents}."
         )
-    if not largest_step < 1:
+    if acts_by_parameters:
         raise ProblemError(
-            f"ByVisits() weighs by powers of 1 - step_size, and the step size reaches "
-            f"{largest_step:g}; give one below 1."
+            "The actions of this algorithm depend on its parameters, and agents that do not take "
+            "part could not act; leave out participation."
         )
 
 
-def _check_local_steps(local_steps: LocalSteps, num_kinds: int, periods: tuple[int, ...]) -> None:
-    if len(local_steps.by_kind) != num_kinds:
-        raise ProblemError(
-            f"local_steps has {len(local_steps.by_kind)} numbers for {num_kinds} kinds of agents; "
-            "give one for each kind."
-        )
+def _check_periods(local_steps: LocalSteps, periods: tuple[int, ...]) -> None:
     if len(periods) > 1:
         raise ProblemError(
             "local_steps fixes the number of steps of a round, so all rounds must have one length; "
