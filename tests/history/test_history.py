@@ -303,6 +303,50 @@ def test_a_file_says_by_itself_what_it_is(tmp_path) -> None:
         assert file["squared_error"].dimensions == ("seed", "time")
 
 
+def pulled(**changes: Any) -> fg.History:
+    """Two kinds of agents that drift to points of their own."""
+    coins = fg.MarkovNoise([[[0.5, 0.5], [0.5, 0.5]]] * 2, num_agents=2)
+    pulls = fg.LinearSA(
+        [[[[-1.0]], [[-1.0]]], [[[-0.25]], [[-0.25]]]], [[[0.0], [2.0]], [[-0.5], [0.5]]]
+    )
+    settings = {"step_size": 0.1, "sync_period": 10, "num_steps": 2000, "tail": 0.5}
+    return fg.run(coins, pulls, **(settings | {"engine": "reference"} | changes))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": fg.methods.fedavgm(0.5)},
+        {"schedule": fg.schedules.Steps((5,), (0.5,))},
+        {"num_steps": 40},
+        {"tail": 0.25},
+        {"tail": fg.Tail(0.5, "syncs")},
+        {"sampling": "iid"},
+        {"sync_period": 5},
+        {"sync_period": (5, 10)},
+        {"seeds": (1,)},
+    ],
+    ids=str,
+)
+def test_runs_that_differ_in_more_than_the_step_size_are_not_extrapolated(change) -> None:
+    short = {"num_steps": 20, "record": 10}
+    expected = r"differ in \w+ \(.+\); only their step sizes may differ: give both .* same \w+\.$"
+    for coarse, fine in ((short, short | change), (short | change, short)):
+        with pytest.raises(fg.ProblemError, match=expected):
+            fg.extrapolated(pulled(**coarse), pulled(step_size=0.05, **fine))
+
+
+@pytest.mark.parametrize("schedule", [None, fg.schedules.Steps((500,), (0.5,))])
+def test_extrapolation_removes_the_bias_under_a_schedule_that_ends_constant(schedule) -> None:
+    """The fixed point is 0.8, and the agents drift below it between synchronisations."""
+    coarse, fine = (
+        pulled(step_size=step_size, schedule=schedule, seeds=range(64), engine="cpu")
+        for step_size in (0.1, 0.05)
+    )
+    found = fg.extrapolated(coarse, fine).tail_params.mean().item()
+    assert abs(found - 0.8) < 0.4 * abs(fine.data.tail_params.mean().item() - 0.8)
+
+
 def fingerprint(problem: Any = None, algorithm: Any = None, **settings: Any) -> str:
     """The fingerprint that a run with these arguments would have; nothing runs."""
     seen = []

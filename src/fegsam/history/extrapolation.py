@@ -16,6 +16,21 @@ from fegsam.history.history import History
 from fegsam.problem.checks import flat_params
 
 _AVERAGES = ("final_params", "tail_params", "average_params")
+_EQUAL = (
+    "algorithm",
+    "num_agents",
+    "method",
+    "sync_period",
+    "periods",
+    "schedule",
+    "num_steps",
+    "tail",
+    "tail_over",
+    "sampling",
+    "seeds",
+    "fingerprint",
+)
+"""The settings in which the two runs agree."""
 
 
 def extrapolated(
@@ -26,8 +41,10 @@ def extrapolated(
     Parameters
     ----------
     coarse, fine : History
-        Runs of the same problem, seeds and times; `fine` has the smaller step size, usually half
-        of that of `coarse`.
+        Runs with the same settings, but for the step size; `fine` has the smaller one, usually half
+        of that of `coarse`. A schedule multiplies both. What a run still remembers of its start
+        does not cancel: run until the start is forgotten, which takes long if the schedule falls,
+        and may never happen if it falls like 1/t.
     fixed_point : (d,) array, optional
         Measure the squared 2-norm of the error against it, too.
 
@@ -69,12 +86,13 @@ def extrapolated(
 
 
 def _check_pair(coarse: History, fine: History) -> None:
-    for name in ("algorithm", "num_agents", "sync_period", "periods", "seeds", "fingerprint"):
+    for name in _EQUAL:
         one, other = getattr(coarse.settings, name), getattr(fine.settings, name)
         if one != other:
+            both = " and ".join("none" if each == "" else shown(each) for each in (one, other))
             raise ProblemError(
-                f"The two histories differ in {name} ({one!r} and {other!r}); only their step "
-                "sizes may differ."
+                f"The two histories differ in {name} ({both}); only their step sizes may differ: "
+                f"give both runs the same {name}."
             )
     if not np.array_equal(coarse.settings.record, fine.settings.record):
         raise ProblemError(
