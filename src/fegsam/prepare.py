@@ -254,7 +254,8 @@ def _largest_step(
     wrong = ~(np.isfinite(factors) & (factors > 0))
     if wrong.any():
         raise ProblemError(
-            f"schedule has the factor {factors[wrong][0]}; give one whose factors are positive."
+            f"schedule has the factor {factors[wrong][0]}; give one whose factors are positive and "
+            "finite."
         )
     return step_size * float(factors.max())
 

@@ -34,6 +34,13 @@ def noise_run(**changes: Any) -> Any:
     return fg.run(coin, pull, **(RUN | changes))
 
 
+def tail_error(tail: Any) -> Any:
+    coin = fg.MarkovNoise([[0.5, 0.5], [0.5, 0.5]], num_agents=2)
+    average = fg.LinearSA([[[-1.0]], [[-1.0]]], [[0.0], [1.0]])
+    settings = {"step_size": 0.1, "sync_period": 4, "num_steps": 10}
+    return fg.exact.tail_error(coin, average, tail=tail, **settings)
+
+
 def resumed(first: dict[str, Any], second: dict[str, Any]) -> Any:
     return run(**(second | {"num_steps": 20}), resume_from=run(**first))
 
@@ -49,11 +56,18 @@ def some(**settings: Any) -> fg.Method:
 Bad = dict[str, tuple[Callable[[], Any], str]]
 
 AVERAGES: Bad = {
-    "weights that do not sum to one": (lambda: fg.Mean((0.5, 0.4)), r"sum to 0\.9, .*to one"),
-    "a weight of zero": (lambda: fg.Mean((1.0, 0.0)), "positive"),
-    "a negative weight": (lambda: fg.Mean((1.5, -0.5)), "positive"),
+    "weights that do not sum to one": (
+        lambda: fg.Mean((0.5, 0.4)),
+        r"sum to 0\.9, .*to one; divide",
+    ),
+    "a weight of zero": (lambda: fg.Mean((1.0, 0.0)), r"weights\[1\] is 0, .*positive; leave out"),
+    "a negative weight": (lambda: fg.Mean((1.5, -0.5)), r"weights\[1\] is -0\.5, .*positive"),
+    "no weights": (lambda: fg.Mean([]), r"weights is \[\], .*; give one .*or leave out weights"),
     "a weight that is not a number": (lambda: fg.Mean((np.nan, 1.0)), r"weights\[0\] is nan"),
-    "weights in a table": (lambda: fg.Mean([[0.5, 0.5]]), "weights"),
+    "weights in a table": (
+        lambda: fg.Mean([[0.5, 0.5]]),
+        r"weights is \[\[0\.5, 0\.5\]\], .*list of numbers; give one for each agent",
+    ),
     "weights that are words": (lambda: fg.Mean(("a", "b")), "weights"),
     "one number as weights": (lambda: fg.Mean(1.0), "weights"),
     "too many weights": (
@@ -142,6 +156,12 @@ PLACES: Bad = {
     "a momentum of one": (lambda: fg.Server(momentum=1.0), r"momentum is 1\.0"),
     "a negative momentum": (lambda: fg.Server(momentum=-0.1), r"momentum is -0\.1"),
     "a momentum that is a word": (lambda: fg.Server(momentum="much"), "momentum is 'much'"),
+    "a momentum that is not a number": (
+        lambda: fg.Server(momentum=np.nan),
+        "momentum is nan; give",
+    ),
+    "a momentum of the name": (lambda: fg.methods.fedavgm(np.nan), "momentum is nan; give"),
+    "a momentum that is true or false": (lambda: fg.Server(momentum=False), "momentum is False"),
     "nesterov that is a number": (lambda: fg.Server(nesterov=2), "nesterov is 2"),
     "a participation that is a number": (
         lambda: fg.Method(participation=3),
@@ -158,6 +178,10 @@ PLACES: Bad = {
     "a method that is a word": (lambda: run("scafflsa"), r"method is 'scafflsa'; give"),
     "a method that is a function": (lambda: run(fg.methods.scafflsa), "method is <function"),
     "a rounding step of zero": (lambda: fg.Rounding(0.0), r"step is 0\.0"),
+    "a rounding step beyond division": (
+        lambda: fg.Rounding(1e-320),
+        "step is 1e-320, .*overflow; give at least 1e-100",
+    ),
     "an infinite rounding step": (lambda: fg.Rounding(np.inf), "step is inf"),
     "a dither that is a word": (lambda: fg.Rounding(0.1, dither="yes"), "dither is 'yes'"),
     "no cells": (lambda: fg.SomeCells(0), "count is 0"),
@@ -181,6 +205,10 @@ WHO: Bad = {
         "could not act; leave out participation",
     ),
     "a probability of zero": (lambda: fg.Participation(probability=0.0), r"probability is 0\.0"),
+    "a probability that no word is below": (
+        lambda: fg.Participation(probability=1e-320),
+        r"probability is 1e-320, so nobody .*; give at least 2\^-32",
+    ),
     "a probability above one": (lambda: fg.Participation(probability=2), "probability is 2"),
     "others that do something else": (
         lambda: fg.Participation(agents=1, others="sleep"),
@@ -220,11 +248,28 @@ TIMES: Bad = {
     "a schedule that is a class": (lambda: run(schedule=fg.schedules.Rescaled), "schedule is"),
     "a power of zero": (lambda: fg.schedules.Polynomial(0), "power is 0"),
     "a negative offset": (lambda: fg.schedules.Polynomial(1, offset=-1), "offset is -1"),
+    "an offset whose factor overflows": (
+        lambda: run(schedule=fg.schedules.Polynomial(1, offset=1e-320)),
+        "factor inf; give one whose factors are positive and finite",
+    ),
+    "one number as times": (
+        lambda: fg.schedules.Steps(np.nan, np.nan),
+        "times is nan, .*list of times: give one",
+    ),
+    "one number as factors": (
+        lambda: fg.schedules.Steps((1,), 0.5),
+        r"values is 0\.5, .*list of factors: give one",
+    ),
     "times that fall": (lambda: fg.schedules.Steps((5, 3), (1, 1)), "give increasing times"),
     "fewer values than times": (lambda: fg.schedules.Steps((3, 5), (1,)), "one value for each"),
     "a factor of zero": (lambda: fg.schedules.Steps((3,), (0.0,)), r"values\[0\] is 0\.0"),
     "no periods": (lambda: run(sync_period=()), "sync_period is empty; give"),
     "a period of zero in a list": (lambda: run(sync_period=(2, 0)), r"sync_period\[1\] is 0"),
+    "a list as a period": (lambda: run(sync_period=[[1], 2]), r"sync_period\[0\] is \[1\], but"),
+    "an array as a period": (
+        lambda: run(sync_period=[np.array([1.0]), 2]),
+        r"sync_period\[0\] is array\(\[1\.\]\), but must be a whole number",
+    ),
     "half a period": (lambda: run(sync_period=(1.5,)), r"sync_period\[0\] is 1\.5"),
     "periods that are words": (lambda: run(sync_period="ab"), "sync_period is 'ab'"),
     "rounds that do not grow": (lambda: fg.schedules.Growing(1, 1.0, 5), "factor is 1, .*give"),
@@ -240,6 +285,8 @@ TIMES: Bad = {
         lambda: run(tail=fg.Tail(0.1, "syncs")),
         r"has no synchronisation; give a larger",
     ),
+    "an exact tail of nothing": (lambda: tail_error(0), "tail is 0, .*; give a fraction above 0"),
+    "no exact tail": (lambda: tail_error(None), "tail is None, .*; give a fraction above 0"),
     "a tail that is a word": (lambda: run(tail="half"), "tail is 'half'"),
     "a tail over something else": (lambda: fg.Tail(0.5, over="rounds"), "over is 'rounds'; give"),
 }
@@ -313,3 +360,13 @@ def test_what_does_not_fit_is_named_in_one_sentence(what) -> None:
     assert "\n" not in message
     assert not re.search(r"\.\s", message), message
     assert len(message) < 400
+
+
+@pytest.mark.parametrize("momentum", [0, -0.0, np.float32(0.0), np.int64(0)])
+def test_equal_servers_have_one_form_so_that_a_run_goes_on(momentum) -> None:
+    server = fg.Server(2.0, momentum)
+    assert repr(server) == repr(fg.Server(2.0, 0.0))
+    go_on = resumed(
+        {"method": fg.Method(server=server)}, {"method": fg.Method(server=fg.Server(2))}
+    )
+    assert go_on.settings.num_steps == 20

@@ -344,6 +344,11 @@ def tail_error(
     0.002433
     """
     num_steps, chosen = integer(num_steps, "num_steps"), tail_of(tail)
+    if chosen.fraction == 0.0:
+        raise ProblemError(
+            f"tail is {shown(tail)}, so there is nothing to take the mean of; give a fraction "
+            "above 0 and at most 1, or use exact.moments."
+        )
     chosen.check(rounds_of(sync_period), num_steps)
     run = run_system(
         problem,

@@ -125,7 +125,8 @@ def _check_factors(plan: RunPlan) -> None:
     wrong = ~(np.isfinite(sizes) & (sizes > 0))
     if wrong.any():
         raise ProblemError(
-            f"schedule gives the step size {sizes[wrong][0]}; give one whose factors are positive."
+            f"schedule gives the step size {sizes[wrong][0]}; give one whose factors are positive "
+            "and finite."
         )
 
 

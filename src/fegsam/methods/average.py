@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import finite_array
 
 _SUM_TOLERANCE = 1e-8
@@ -43,13 +43,21 @@ class Mean:
         if self.weights is None:
             return
         weights = finite_array(self.weights, "weights", "(N,) or (M,)")
-        if weights.ndim != 1 or not (weights > 0).all():
+        if weights.ndim != 1 or not weights.size:
             raise ProblemError(
-                "weights must be a list of positive numbers; leave out the agents that should "
-                "not count."
+                f"weights is {shown(self.weights)}, but must be a list of numbers; give one for "
+                "each agent or each kind, or leave out weights to count all agents equally."
+            )
+        if not (weights > 0).all():
+            first = int((weights <= 0).argmax())
+            raise ProblemError(
+                f"weights[{first}] is {weights[first]:g}, but must be positive; leave out the "
+                "agents that should not count."
             )
         if abs(weights.sum() - 1.0) > _SUM_TOLERANCE:
-            raise ProblemError(f"weights sum to {weights.sum():.12g}, but must sum to one.")
+            raise ProblemError(
+                f"weights sum to {weights.sum():.12g}, but must sum to one; divide each by the sum."
+            )
         object.__setattr__(self, "weights", tuple(weights.tolist()))
 
     def __repr__(self) -> str:

@@ -8,6 +8,9 @@ from typing import Literal
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import fraction, integer
 
+_LEAST = 2.0**-32
+"""Random words of 32 bits decide who takes part."""
+
 
 @dataclass(frozen=True)
 class Participation:
@@ -46,7 +49,13 @@ class Participation:
         if self.agents is not None:
             object.__setattr__(self, "agents", integer(self.agents, "agents"))
         else:
-            object.__setattr__(self, "probability", fraction(self.probability, "probability"))
+            probability = fraction(self.probability, "probability")
+            object.__setattr__(self, "probability", probability)
+            if probability < _LEAST:
+                raise ProblemError(
+                    f"probability is {probability}, so nobody would ever take part; give at "
+                    f"least 2^-32, about {_LEAST:.3g}."
+                )
         if self.others not in ("wait", "go_on"):
             raise ProblemError(f"others is {shown(self.others)}; give 'wait' or 'go_on'.")
         if self.divide_by not in ("answered", "all"):

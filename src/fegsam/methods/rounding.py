@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fegsam.problem.checks import flag, integer, positive
+from fegsam.errors import ProblemError
+from fegsam.problem.checks import LARGEST_ENTRY, flag, integer, positive
+
+_LEAST_STEP = 1.0 / LARGEST_ENTRY
+"""Changes divided by smaller steps would overflow."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,11 @@ class Rounding:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", positive(self.step, "step"))
+        if self.step < _LEAST_STEP:
+            raise ProblemError(
+                f"step is {self.step}, and changes divided by it would overflow; give at least "
+                f"{_LEAST_STEP:g}, or leave out rounding."
+            )
         object.__setattr__(self, "dither", flag(self.dither, "dither"))
 
     def rounded(self, change: np.ndarray, uniform: np.ndarray) -> np.ndarray:

@@ -60,7 +60,9 @@ class Polynomial:
 
     def factors(self, times: np.ndarray, discount: float | None) -> np.ndarray:
         """What multiplies the step size at each of the times."""
-        return (times + self.offset) ** -self.power
+        # A factor beyond the largest number is refused where the run is checked.
+        with np.errstate(over="ignore"):
+            return (times + self.offset) ** -self.power
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class Steps:
     values: Sequence[float]
 
     def __post_init__(self) -> None:
-        times = several(self.times, "times", "but must be a list of times")
-        values = several(self.values, "values", "but must be a list of factors")
+        times = several(self.times, "times", "but must be a list of times: give one")
+        values = several(self.values, "values", "but must be a list of factors: give one")
         times = tuple(integer(time, f"times[{j}]") for j, time in enumerate(times))
         values = tuple(positive(value, f"values[{j}]") for j, value in enumerate(values))
         if len(times) != len(values) or any(np.diff(times) <= 0):
@@ -165,7 +167,8 @@ def rounds_of(sync_period: Any) -> Rounds:
     """
     if isinstance(sync_period, Growing):
         return sync_period.rounds()
-    if isinstance(sync_period, tuple | list | np.ndarray) and np.ndim(sync_period) == 1:
+    is_array = isinstance(sync_period, np.ndarray) and sync_period.ndim == 1
+    if is_array or isinstance(sync_period, tuple | list):
         if len(sync_period) == 0:
             raise ProblemError("sync_period is empty; give at least one period.")
         lengths = [integer(each, f"sync_period[{r}]") for r, each in enumerate(sync_period)]

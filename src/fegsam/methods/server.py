@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fegsam.errors import ProblemError, shown
-from fegsam.problem.checks import flag, fraction, positive
+from fegsam.problem.checks import flag, positive
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,13 @@ class Server:
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", positive(self.step, "step"))
         momentum = self.momentum
-        if not isinstance(momentum, int | float | np.integer | np.floating) or momentum < 0:
-            raise ProblemError(f"momentum is {shown(momentum)}; give a number from 0 up to 1.")
-        if momentum > 0:
-            object.__setattr__(self, "momentum", fraction(momentum, "momentum"))
+        is_number = isinstance(momentum, int | float | np.integer | np.floating)
+        if not is_number or isinstance(momentum, bool) or not 0 <= momentum < 1:
+            raise ProblemError(
+                f"momentum is {shown(momentum)}; give a number of at least 0 and below 1."
+            )
+        # The sum turns -0.0 into 0.0: equal servers have one form.
+        object.__setattr__(self, "momentum", float(momentum) + 0.0)
         object.__setattr__(self, "nesterov", flag(self.nesterov, "nesterov"))
 
     def update(
