@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import fegsam as fg
 from fegsam.planning import plan, plan_methods
-from fegsam.planning.compare import candidates
+from fegsam.planning.compare import candidates, with_own_points
 from fegsam.planning.pilots import PilotSearch
 from fegsam.planning.settings import Goal
 
@@ -105,6 +106,45 @@ def test_two_communications_a_round_are_counted() -> None:
     assert all(
         point.communications * point.sync_period == 2 * point.num_steps for point in found.tradeoff
     )
+
+
+METHODS = {
+    "plain": fg.Method(),
+    "equal": fg.Method(fg.Mean((0.5, 0.5)), server=fg.Server(1.5)),
+    "heavy": fg.Method(fg.Mean((0.9, 0.1))),
+    "one": fg.Method(fg.Mean((0.9, 0.1)), participation=fg.Participation(1)),
+}
+
+
+class TestFixedPoints:
+    LAST = "Measured from a fixed point that is not that of plain averaging: heavy"
+
+    def test_only_weights_that_move_the_fixed_point_count(self) -> None:
+        """One agent at a time counts in full, whatever its weight."""
+        assert with_own_points(*drifting(2), METHODS) == ("heavy",)
+        apart = fg.fixed_point(*drifting(2), method=METHODS["heavy"])
+        assert apart == pytest.approx(36 / 37)
+        assert fg.fixed_point(*drifting(2)) == pytest.approx(0.8)
+
+    def test_the_table_says_whose_error_is_from_a_point_of_its_own(self) -> None:
+        methods = {"plain": fg.Method()}
+        found = plan_methods(
+            *drifting(2), accuracy=0.3, methods=methods, budget=20, verify_seeds=20
+        )
+        assert found.own_points == ()
+        assert "fixed point" not in str(found)
+        moved = dataclasses.replace(found, own_points=("heavy",))
+        assert str(moved).splitlines()[-1] == self.LAST
+        assert self.LAST in moved._repr_html_()
+
+    @pytest.mark.slow
+    def test_plans_are_measured_from_the_point_of_the_method(self) -> None:
+        methods = {"heavy": METHODS["heavy"]}
+        found = plan_methods(
+            *drifting(2), accuracy=0.05, methods=methods, budget=100, verify_seeds=50
+        )
+        assert found.plans["heavy"].met
+        assert found.own_points == ("heavy",)
 
 
 class TestCandidates:

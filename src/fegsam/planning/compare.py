@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
+
+import numpy as np
 
 from fegsam.algorithms.rule import Algorithm
 from fegsam.errors import ProblemError, shown
+from fegsam.exact.fixed_points import fixed_point
+from fegsam.methods.average import Mean
 from fegsam.methods.method import Method
 from fegsam.methods.named import fedavgm, fedhsa, importance_averaging, scafflsa
 from fegsam.methods.server import Server
@@ -16,6 +21,8 @@ from fegsam.problem.federation import Problem
 from fegsam.run import Engine
 from fegsam.text import html_table, text_table
 
+_SAME = 1e-9
+"""Fixed points that differ by less are the same, relative to the larger of 1 and their size."""
 _HEADER = ["method", "step size", "K", "communications", "samples per agent", "error in a run"]
 
 
@@ -30,6 +37,9 @@ class MethodPlans:
         before those that did not.
     out_of_reach : dict of str
         The methods that no setting within the limits brings to the accuracy, each with a sentence.
+    own_points : tuple of str
+        The methods whose fixed point is not that of plain averaging: their errors are from a point
+        of their own.
 
     Examples
     --------
@@ -39,6 +49,7 @@ class MethodPlans:
 
     plans: Mapping[str, Plan]
     out_of_reach: Mapping[str, str]
+    own_points: tuple[str, ...] = ()
 
     @property
     def best(self) -> str:
@@ -64,11 +75,23 @@ class MethodPlans:
         ]
         return found + [[name, *["-"] * 4, "out of reach"] for name in self.out_of_reach]
 
+    @property
+    def _note(self) -> str:
+        """What the table does not show of the methods with other fixed points; mostly empty."""
+        if not self.own_points:
+            return ""
+        return (
+            f"Measured from a fixed point that is not that of plain averaging: "
+            f"{', '.join(self.own_points)}"
+        )
+
     def __str__(self) -> str:
-        return f"{self._title}\n{text_table(_HEADER, self._rows())}"
+        note = f"\n{self._note}" if self._note else ""
+        return f"{self._title}\n{text_table(_HEADER, self._rows())}{note}"
 
     def _repr_html_(self) -> str:
-        return html_table(self._title, _HEADER, self._rows())
+        note = f"<p>{escape(self._note)}</p>" if self._note else ""
+        return html_table(self._title, _HEADER, self._rows()) + note
 
 
 def candidates(algorithm: Algorithm) -> dict[str, Method]:
@@ -104,7 +127,8 @@ def plan_methods(
 
     Each plan has a step size, a sync period and a number of steps of its own. Plans are searched
     for as `plan` does: plain averaging of linear algorithms by exact moments, all other methods by
-    pilot runs, each within the same limits.
+    pilot runs, each within the same limits. The error of a method is from its own fixed point,
+    which unequal weights move: the table names the methods where it is not that of plain averaging.
 
     Parameters
     ----------
@@ -141,7 +165,8 @@ def plan_methods(
     """
     plans: dict[str, Plan] = {}
     missed: dict[str, str] = {}
-    for name, method in _named(methods, algorithm).items():
+    named = _named(methods, algorithm)
+    for name, method in named.items():
         try:
             plans[name] = plan(
                 problem,
@@ -158,12 +183,43 @@ def plan_methods(
     if not plans:
         raise OutOfReachError(f"No method reaches it: {next(iter(missed.values()))}")
     order = sorted(plans, key=lambda name: _rank(plans[name]))
-    return MethodPlans({name: plans[name] for name in order}, missed)
+    own_points = with_own_points(problem, algorithm, named)
+    return MethodPlans({name: plans[name] for name in order}, missed, own_points)
 
 
 def _rank(plan: Plan) -> tuple[Any, ...]:
     costs = plan.communications, plan.num_steps
     return not plan.met, *(costs if plan.goal == "communications" else costs[::-1])
+
+
+def with_own_points(
+    problem: Problem, algorithm: Algorithm, methods: Mapping[str, Method]
+) -> tuple[str, ...]:
+    """The names of the methods whose fixed point is not that of plain averaging.
+
+    >>> import fegsam as fg
+    >>> coins = fg.MarkovNoise([[[0.5, 0.5]] * 2] * 2, num_agents=2)
+    >>> drifting = fg.LinearSA([[[[-1.0]]] * 2, [[[-0.25]]] * 2], [[[0.0], [2.0]], [[-0.5], [0.5]]])
+    >>> with_own_points(coins, drifting, {"heavy": Method(Mean((0.9, 0.1))), "fedhsa": fedhsa()})
+    ('heavy',)
+    """
+    weighted = {
+        name: method
+        for name, method in methods.items()
+        if isinstance(method.average, Mean) and method.average.weights is not None
+    }
+    if not weighted:
+        return ()
+    try:
+        plain = fixed_point(problem, algorithm)
+    except ProblemError:  # plain averaging diverges, and has no fixed point
+        return tuple(weighted)
+    apart = _SAME * max(1.0, float(np.abs(plain).max()))
+    return tuple(
+        name
+        for name, method in weighted.items()
+        if np.abs(fixed_point(problem, algorithm, method=method) - plain).max() > apart
+    )
 
 
 def _named(methods: Mapping[str, Method] | None, algorithm: Algorithm) -> Mapping[str, Method]:
