@@ -309,6 +309,31 @@ class TestMistakes:
             parse_study(with_tables(tables, "", f"{GRID}\n{grid}"), "study.toml")
         assert told in one_sentence(str(caught.value))
 
+    @pytest.mark.parametrize(
+        ("run", "axis"),
+        [
+            ('method = "half"', 'method = ["plain", "scafflsa"]'),
+            ("sync_period = 7", ""),
+            ('sampling = "iid"', 'sampling = "markov"'),
+            ("tail = 0.5", "run.tail = [0.2, 0.4]"),
+        ],
+    )
+    def test_a_key_of_run_that_an_axis_replaces_in_every_cell(self, run, axis):
+        text = with_tables("", run, f"{GRID}\n{axis}")
+        with pytest.raises(SpecError) as caught:
+            parse_study(text, "study.toml")
+        told, (name, _, value) = one_sentence(str(caught.value)), run.partition(" = ")
+        line = text.splitlines().index(run) + 1
+        assert f"line {line}: run.{name} is {value}".replace('"', "'") in told
+        assert "replaces it in every cell: remove one of them" in told
+
+    def test_a_key_of_run_holds_in_a_grid_without_its_axis(self):
+        text = with_tables("", 'method = "scafflsa"', f'{GRID}\nmethod = "plain"')
+        other = "[[grid]]\nnum_agents = 4\nsync_period = 10\nstep_size = 0.1\n"
+        study = parse_study(f"{text.replace('[grid]', '[[grid]]')}\n{other}")
+        assert {cell.method for cell in study.cells()[:-1]} == {None}
+        assert study.cells()[-1].method == fg.methods.scafflsa()
+
     def test_a_method_that_the_algorithm_does_not_allow(self):
         text = EXAMPLE.replace('name = "q_learning"', 'name = "on_policy_td"').replace(
             GRID, f'{GRID}\nmethod = ["plain", "importance_averaging"]'

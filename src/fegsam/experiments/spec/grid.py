@@ -4,8 +4,9 @@ Every key of [grid] is an axis: a list of values, or one value. Every grid has `
 `step_size`, and `sync_period` unless [run] has it. The axes `method`, `schedule`, `tail`,
 `horizon`, `heterogeneity`, `num_steps` and `sampling` set keys of other tables, and any key of
 [problem], [algorithm], [run] or [methods] is an axis under its full name, as in
-``problem.discount = [0.5, 0.9]``. A value of an axis replaces the value in that table. A study with
-several ``[[grid]]`` tables has the cells of each in turn.
+``problem.discount = [0.5, 0.9]``. A value of an axis replaces the value in that table; a
+key of [run] that is replaced in every cell is refused. A study with several ``[[grid]]`` tables has
+the cells of each in turn.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def read_grids(source: SpecText) -> tuple[tuple[GridAxis, ...], ...]:
         raise source.error(("grid",), f"is {show(given)}, but must be a table: write [grid]")
     keys: list[Key] = [("grid", number) if several else ("grid",) for number in range(len(tables))]
     grids = tuple(_axes(source, table, key) for table, key in zip(tables, keys, strict=True))
+    _check_run_used(source, grids)
     cells = sum(math.prod(len(axis.values) for axis in axes) for axes in grids)
     if cells > MOST_CELLS:
         raise source.error(
@@ -131,6 +133,19 @@ def _axes(source: SpecText, table: dict[str, Any], key: Key) -> tuple[GridAxis, 
             )
     _check_methods_used(source, axes, run)
     return axes
+
+
+def _check_run_used(source: SpecText, grids: tuple[tuple[GridAxis, ...], ...]) -> None:
+    """Refuse a key of [run] that some axis of every grid replaces."""
+    run = source.tables.get("run", {})
+    for name in run if isinstance(run, dict) else ():
+        axes = [axis for axes in grids for axis in axes if axis.target == ("run", name)]
+        if len(axes) == len(grids):
+            raise source.error(
+                ("run", name),
+                f"is {show(run[name])}, but the axis {axes[0].name} replaces it in every cell: "
+                "remove one of them",
+            )
 
 
 def _check_methods_used(source: SpecText, axes: tuple[GridAxis, ...], run: dict[str, Any]) -> None:
