@@ -370,3 +370,15 @@ def test_equal_servers_have_one_form_so_that_a_run_goes_on(momentum) -> None:
         {"method": fg.Method(server=server)}, {"method": fg.Method(server=fg.Server(2))}
     )
     assert go_on.settings.num_steps == 20
+
+
+def test_the_former_check_of_a_method_still_works_and_warns() -> None:
+    fits = {"num_kinds": 1, "form": "cell", "dimension": 3, "largest_step": 0.1, "periods": (3,)}
+    method = fg.Method(participation=fg.Participation(5))
+    with pytest.warns(DeprecationWarning, match="use Method.check_agents and Method.check_steps"):
+        method.check(num_agents=5, **fits)
+    with (
+        pytest.warns(DeprecationWarning, match="divided"),
+        pytest.raises(fg.ProblemError, match="5 agents of 2"),
+    ):
+        method.check(num_agents=2, **fits)

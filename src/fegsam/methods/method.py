@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -155,6 +156,31 @@ class Method:
             )
         if self.local_steps is not None:
             _check_periods(self.local_steps, periods)
+
+    def check(
+        self,
+        *,
+        num_agents: int,
+        num_kinds: int,
+        form: str,
+        dimension: int,
+        largest_step: float,
+        periods: tuple[int, ...],
+    ) -> None:
+        """`check_agents` and `check_steps` at once, for agents whose kinds take turns."""
+        warnings.warn(
+            "Method.check is divided; use Method.check_agents and Method.check_steps.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        self.check_agents(
+            kinds=np.arange(num_agents) % num_kinds,
+            num_kinds=num_kinds,
+            form=form,
+            dimension=dimension,
+            acts_by_parameters=False,
+        )
+        self.check_steps(largest_step, periods)
 
 
 def _check_participation(some: Participation, agents: int, acts_by_parameters: bool) -> None:
