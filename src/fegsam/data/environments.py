@@ -81,5 +81,10 @@ def spaces_of(name: str, made: Any, num_states: int | None) -> Spaces:
     return Spaces(num_states=None, shape=tuple(seen.shape), **taken)
 
 
+def first_of(space: Any) -> int:
+    """The number that the numbers of a space begin with; 0 where a space has others."""
+    return int(space.start) if _is_discrete(space) else 0
+
+
 def _is_discrete(space: Any) -> bool:
     return hasattr(space, "n") and hasattr(space, "start")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fegsam.data.environments import first_of
 from fegsam.data.files import arrow
 from fegsam.errors import ProblemError
 from fegsam.safe_files import whole
@@ -84,8 +85,9 @@ def _load(name: str) -> Any:
 
 def _groups(name: str, dataset: Any, probability: str | None) -> Iterator[list[Any]]:
     tables: list[Any] = []
+    first = first_of(dataset.observation_space), first_of(dataset.action_space)
     for episode in dataset.iterate_episodes():
-        tables.append(_table(name, episode, probability))
+        tables.append(_table(name, episode, probability, first))
         if len(tables) == _EPISODES:
             yield tables
             tables = []
@@ -93,26 +95,35 @@ def _groups(name: str, dataset: Any, probability: str | None) -> Iterator[list[A
         yield tables
 
 
-def _table(name: str, episode: Any, probability: str | None) -> Any:
-    """An episode's T + 1 observations, the last one without an action."""
+def _table(name: str, episode: Any, probability: str | None, first: tuple[int, int]) -> Any:
+    """An episode's T + 1 observations, the last one without an action.
+
+    `first` are the numbers with which the states and the actions begin; those of a log begin at 0.
+    """
     pa = arrow()
-    observations, actions = np.asarray(episode.observations), np.asarray(episode.actions)
+    actions = np.asarray(episode.actions)
     steps = len(actions)
-    if observations.dtype == object or actions.ndim != 1 or actions.dtype.kind not in "iu":
+    observations = _side_by_side(episode.observations)
+    if observations is None or actions.ndim != 1 or actions.dtype.kind not in "iu":
         raise ProblemError(
             f"the Minari dataset {name!r} has observations or actions that are not plain arrays of "
             "numbers and of action numbers: convert it by hand"
+        )
+    if len(observations) != steps + 1:
+        raise ProblemError(
+            f"the Minari dataset {name!r} has {len(observations)} observations for the {steps} "
+            f"actions of episode {episode.id}, not one more: convert it by hand"
         )
     if observations.ndim > 1:
         flat = np.ascontiguousarray(observations.reshape(steps + 1, -1))
         seen = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
     else:
-        seen = pa.array(observations)
+        seen = pa.array(observations - first[0] if first[0] else observations)
     columns = {
         "episode": pa.array(np.full(steps + 1, episode.id, np.int64)),
         "step": pa.array(np.arange(steps + 1)),
         "observation": seen,
-        "action": _with_end(actions.astype(np.int64)),
+        "action": _with_end(actions.astype(np.int64) - first[1]),
         "reward": _with_end(np.asarray(episode.rewards, dtype=np.float64)),
         "terminated": _with_end(np.asarray(episode.terminations, dtype=np.bool_)),
         "truncated": _with_end(_cut(episode)),
@@ -122,6 +133,21 @@ def _table(name: str, episode: Any, probability: str | None) -> Any:
             _probabilities(name, episode, probability, steps)
         )
     return pa.table(columns)
+
+
+def _side_by_side(observations: Any) -> np.ndarray | None:
+    """(T + 1, ...): observations, those of a tuple space with its numbers side by side.
+
+    None for what is not made of numbers.
+    """
+    if isinstance(observations, tuple):
+        fields = [np.asarray(field) for field in observations]
+        if any(field.ndim != 1 or len(field) != len(fields[0]) for field in fields):
+            return None
+        found = np.stack(fields, axis=1)
+    else:
+        found = np.asarray(observations)
+    return found if found.ndim and found.dtype.kind in "biuf" else None
 
 
 def _cut(episode: Any) -> np.ndarray:
