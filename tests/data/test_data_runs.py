@@ -362,3 +362,42 @@ def test_data_that_is_used_up_says_so(tmp_path) -> None:
     stream = RecordedStream(data.reader(0, 0), needs, None, window=1, kind=0)
     with pytest.raises(DataUsedUp, match="transitions are left and 1000 are needed"):
         stream.take(1000)
+
+
+NO_PROBABILITIES = {
+    "too many": (lambda seen: np.ones((len(seen), ACTIONS)), "sum to one"),
+    "negative": (lambda seen: np.tile([1.5, -0.5, 0.0], (len(seen), 1)), "not negative"),
+    "an action more": (lambda seen: np.full((len(seen), 4), 0.25), r"shape \(\d+, 4\)"),
+    "one alone": (lambda seen: np.ones((len(seen), 1)), r"shape \(\d+, 1\)"),
+    "NaN": (lambda seen: np.full((len(seen), ACTIONS), np.nan), "must be finite"),
+}
+
+
+@pytest.mark.parametrize("held_out", [0, 0.5])
+@pytest.mark.parametrize("name", NO_PROBABILITIES)
+def test_a_target_policy_that_returns_no_probabilities_stops_a_run(
+    tmp_path, name, held_out
+) -> None:
+    policy, told = NO_PROBABILITIES[name]
+    path = write(tmp_path / "log.parquet", observation_log(random_episodes(seed=0, count=25)))
+    data = fg.DataFederation(
+        fg.LogSource(path, passes=9),
+        discount=GAMMA,
+        num_states=STATES,
+        num_actions=ACTIONS,
+        target_policy=policy,
+        held_out=held_out,
+    )
+    with pytest.raises(fg.ProblemError, match=told):
+        _go(data, fg.OffPolicyTabularTD())
+
+
+def test_a_target_policy_in_single_precision_is_the_one_in_double_precision(tmp_path) -> None:
+    finals = []
+    for kind in (np.float32, np.float64):
+        table = TARGET.astype(kind)
+        target = lambda seen, table=table: table[np.int64(seen)]  # noqa: E731
+        data = _federation(tmp_path, [random_episodes(seed=0, count=25)], target=target)
+        history = fg.run(data, fg.OffPolicyTabularTD(), step_size=ALPHA, sync_period=K, num_steps=T)
+        finals.append(history.data.final_params.values)
+    np.testing.assert_allclose(*finals, rtol=1e-5)

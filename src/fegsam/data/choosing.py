@@ -1,7 +1,8 @@
-"""How a live agent chooses its actions: by the words and alias rows of a simulated agent.
+"""How a live agent chooses its actions, and what the functions return that are policies.
 
-The word of a step depends on the seed, the agent and the step alone. So an environment that draws
-its states as an MDP does gives the path of the simulated agent, bit for bit.
+Actions are chosen by the words and alias rows of a simulated agent. The word of a step depends on
+the seed, the agent and the step alone. So an environment that draws its states as an MDP does gives
+the path of the simulated agent, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fegsam.compilation import compiled
+from fegsam.data.scan import SINGLE_PRECISION
 from fegsam.errors import ProblemError, shown
-from fegsam.problem.checks import ROW_SUM_TOLERANCE, FloatArray
+from fegsam.problem.checks import ROW_SUM_TOLERANCE, FloatArray, finite_array
 from fegsam.randomness import EPISODE, HALF, MASK, PATH, build_alias, index_rows, words
 
 AT_ONCE = 1024
@@ -134,3 +136,34 @@ def wrong_shape(found: np.ndarray, needed: tuple[int, int]) -> ProblemError:
         f"policy returns an array of shape {found.shape} for {needed[0]} observations: return "
         f"probabilities of shape (L, A), here {needed}"
     )
+
+
+def target_chances(
+    function: PolicyFunction, observations: np.ndarray, actions: np.ndarray, num_actions: int | None
+) -> FloatArray:
+    """(L): the probabilities that a target policy's function gives to the actions of rows.
+
+    An error says if it returns no probabilities. Without `num_actions` there may be more than
+    occur.
+
+    >>> import numpy as np
+    >>> target_chances(lambda states: np.full((len(states), 2), 0.5), np.arange(3), [0, 1, 0], 2)
+    array([0.5, 0.5, 0.5])
+    """
+    chances = finite_array(function(observations), "the target policy's result", "(L, A)")
+    least = int(np.max(actions, initial=0)) + 1 if num_actions is None else num_actions
+    fits = chances.ndim == 2 and len(chances) == len(observations) and chances.shape[1] >= least
+    if not fits or chances.shape[1] > (num_actions or chances.shape[1]):
+        raise ProblemError(
+            f"the target policy gives shape {chances.shape} for {len(observations)} observations "
+            f"and actions 0 to {least - 1}: return a probability for each"
+        )
+    off = abs(chances.sum(axis=1) - 1.0) > SINGLE_PRECISION
+    wrong = np.flatnonzero(off | (chances.min(axis=1) < 0.0))
+    if wrong.size:
+        raise ProblemError(
+            f"the target policy gives {shown(chances[wrong[0]].tolist())} for the observation "
+            f"{shown(observations[wrong[0]].tolist())}: return probabilities, which are not "
+            "negative and sum to one"
+        )
+    return chances[np.arange(len(chances)), actions]

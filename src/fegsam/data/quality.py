@@ -109,7 +109,7 @@ class HeldOut:
         """The rows of all agents, with their ratios, weights and clusters."""
         agents = [self.rows] if isinstance(self.rows, Rows) else list(self.rows)
         target = flag(self.off_policy, "off_policy"), self.target_policy
-        return sample_of(agents, self.weights, target, self.horizon)
+        return sample_of(agents, self.weights, target, self.horizon, self.num_actions)
 
     @cached_property
     def actions(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.data.choosing import target_chances
 from fegsam.data.clusters import clusters_of, number_of_clusters
 from fegsam.data.estimates import episodes_of, policy_of, ratios_of
 from fegsam.data.rows import Rows, joined
@@ -43,6 +44,7 @@ def sample_of(
     weights: ArrayLike | None,
     target: tuple[bool, TargetPolicy | None],
     horizon: int,
+    num_actions: int | None = None,
 ) -> Sample:
     """The sample of the agents' rows; `target` says whether there are ratios, and of what."""
     shares = _agent_weights(weights, len(rows))
@@ -52,7 +54,9 @@ def sample_of(
     agents = [_closed(rows[i]) for i in used]
     shares = shares[used] / shares[used].sum()
     count = number_of_clusters([int(own.gap.sum()) for own in agents])
-    every = _with_target(joined(agents), target[1]) if target[0] else joined(agents)
+    every = joined(agents)
+    if target[0]:
+        every = _with_target(every, target[1], num_actions)
     owner = np.repeat(np.arange(len(agents)), [len(own.gap) for own in agents])
     episodes = episodes_of(every)
     starts = episodes.starts[episodes.lengths > 0]
@@ -99,20 +103,14 @@ def _closed(rows: Rows) -> Rows:
     )
 
 
-def _with_target(rows: Rows, policy: TargetPolicy | None) -> Rows:
+def _with_target(rows: Rows, policy: TargetPolicy | None, num_actions: int | None) -> Rows:
     """The rows with the target policy's probabilities of their actions."""
     if policy is None:
         return rows
     if not callable(policy):
         return rows._replace(target=policy_of(rows, policy)[rows.observation, rows.action])
-    chances = finite_array(policy(rows.observation), "the target policy's result", "(L, A)")
-    least = int(rows.action.max()) + 1
-    if chances.ndim != 2 or len(chances) != len(rows.gap) or chances.shape[1] < least:
-        raise ProblemError(
-            f"the target policy gives shape {chances.shape} for {len(rows.gap)} observations and "
-            f"actions 0 to {least - 1}: return a probability for each"
-        )
-    return rows._replace(target=chances[np.arange(len(chances)), rows.action])
+    chances = target_chances(policy, rows.observation, rows.action, num_actions)
+    return rows._replace(target=chances)
 
 
 def _agent_weights(weights: ArrayLike | None, agents: int) -> FloatArray:

@@ -19,6 +19,8 @@ from fegsam.data.rows import Rows
 
 EMPTY = -(2**63)
 """An empty whole number."""
+SINGLE_PRECISION = 1e-6
+"""Probabilities of single precision may sum to one with this error."""
 
 FINE, OBSERVATION, ACTION, REWARD, TERMINATED, TRUNCATED, BEHAVIOR, TARGET = range(8)
 STEP, NEXT, NEXT_RANGE, NO_ACTION, NO_NEXT, AFTER_END, NO_END, NO_LAST, FLAG_ON_LAST = range(8, 17)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from fegsam.algorithms.on_data import OnData
 from fegsam.algorithms.rule import RecordedPath
 from fegsam.compilation import compiled
+from fegsam.data.choosing import target_chances
 from fegsam.data.federation import Reader
 from fegsam.data.rows import Rows
 from fegsam.engines.agent import State
@@ -64,7 +65,8 @@ class _Mark(NamedTuple):
 class RecordedStream:
     """The windows of an agent's steps, from the rows of a reader.
 
-    `at_once` rows are read ahead, where that is cheap.
+    `at_once` rows are read ahead, where that is cheap. The function of a target policy must give
+    `num_actions` probabilities, where that number is known.
     """
 
     def __init__(
@@ -76,10 +78,11 @@ class RecordedStream:
         window: int,
         kind: int,
         at_once: int = 0,
+        num_actions: int | None = None,
     ) -> None:
         self._reader, self._needs, self._target = reader, needs, target
         self._window, self._kind, self._at_once = window, np.uint64(kind), at_once
-        self._time = 0
+        self._num_actions, self._time = num_actions, 0
         self._clear()
 
     def _clear(self) -> None:
@@ -192,8 +195,7 @@ class RecordedStream:
         if isinstance(self._target, np.ndarray):
             target = self._target[rows.observation, rows.action]
         elif self._target is not None:
-            chances = np.asarray(self._target(rows.observation), np.float64)
-            target = chances[np.arange(len(rows.action)), rows.action]
+            target = target_chances(self._target, rows.observation, rows.action, self._num_actions)
         return np.array(target / rows.behavior, np.float64)
 
     def save(self) -> dict[str, np.ndarray]:
@@ -304,5 +306,6 @@ def recorded_agent(job: Job, index: int, agent: int, steps: Steps) -> RecordedAg
         window=job.window,
         kind=kind,
         at_once=LOG_ROWS_AT_ONCE if data.kinds[kind].live is None else LIVE_ROWS_AT_ONCE,
+        num_actions=data.num_actions,
     )
     return RecordedAgent(stream, steps, job.settings.step_size)
