@@ -60,6 +60,28 @@ def test_a_list_column_without_a_fixed_length_is_read_too(tmp_path) -> None:
     assert found_rows(rows) == expected_rows(episodes, 0.5)
 
 
+def test_a_run_holds_out_rows_of_a_list_column_without_a_fixed_length(tmp_path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = observation_log(random_episodes(seed=1, count=40, width=2))
+    write(tmp_path / "fixed.parquet", table)
+    plain = pa.table({name: pa.array(column) for name, column in table.items()})
+    parquet.write_table(plain, tmp_path / "free.parquet")
+    finals, learned = [], []
+    for name in ("fixed", "free"):
+        source = fg.LogSource(tmp_path / f"{name}.parquet")
+        features = fg.features.fourier([-2.0, -2.0], [2.0, 2.0], order=1)
+        data = fg.DataFederation(source, discount=0.5, features=features, num_actions=3)
+        history = fg.run(data, fg.OnPolicyTD(), step_size=0.1, sync_period=5, num_steps=50)
+        finals.append(history.data.final_params.values)
+        split = fg.data.SplitReader(source.open(discount=0.5), 0.1, seed=0)
+        learned.append(found_rows(split.read(1000)))
+        assert split.read(9).observation.shape == (0, 2)
+    np.testing.assert_array_equal(*finals)
+    assert learned[0] == learned[1]
+
+
 def test_a_log_in_pieces_is_one_log_even_where_a_file_ends_within_an_episode(tmp_path) -> None:
     episodes = random_episodes(seed=2, count=12)
     table = observation_log(episodes)

@@ -222,6 +222,7 @@ class LogReader:
                 f"{', '.join(map(repr, source.agents()[:8]))}"
             )
         self._source, self._limits, self._agent = source, limits, agent
+        self._decoder: Decoder | None = None
         self._start(0, 0, 0, 0)
 
     def _start(self, turn: int, file: int, row: int, added: int) -> None:
@@ -298,6 +299,7 @@ class LogReader:
         for found in self._found:
             numbers, table = self._own(found)
             if len(numbers):
+                self._decoder = found.decoder
                 return self._scanner.feed(found.decoder, found.file, numbers, table)
         return self._scanner.finish()
 
@@ -314,7 +316,8 @@ class LogReader:
         ], found.table.filter(own)
 
     def _nothing(self) -> Rows:
-        width = self._source.layouts()[0].width
+        # The rows that were decoded tell how long lists are.
+        width = (self._decoder or self._source.layouts()[0]).width
         observation = np.zeros(0, np.int64) if width is None else np.zeros((0, width or 0))
         none = np.zeros(0)
         actions, gaps = np.zeros(0, np.int64), np.zeros(0, np.bool_)
