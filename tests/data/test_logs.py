@@ -156,6 +156,66 @@ def test_each_value_of_a_column_is_an_agent_with_the_rows_of_its_own(tmp_path, m
         source.open(discount=0.9, agent="north")
 
 
+def two_wards(path, wards):
+    """A log of episodes 0 to 39, the first half of the ward `wards[0]`, as a pyarrow.Table."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    episodes = random_episodes(seed=5, count=40)
+    table = parquet.read_table(write(path, observation_log(episodes)))
+    half = sum(len(episode.observations) for episode in episodes[:20])
+    kind = pa.uint64() if wards[1] == 2**63 else None
+    column = pa.array([wards[0]] * half + [wards[1]] * (len(table) - half), kind)
+    return table.append_column("ward", column)
+
+
+@pytest.mark.parametrize("wards", [("b", "a"), ("b", None)])
+def test_agents_that_a_file_stores_as_codes_are_those_of_their_values(tmp_path, wards) -> None:
+    from pyarrow import parquet
+
+    table = two_wards(tmp_path / "plain.parquet", wards)
+    coded = table.set_column(8, "ward", table["ward"].dictionary_encode())
+    sources = {}
+    for name, each in (("plain", table), ("coded", coded)):
+        parquet.write_table(each, tmp_path / f"{name}.parquet")
+        sources[name] = fg.LogSource(tmp_path / f"{name}.parquet", by="ward")
+    assert "dictionary" in str(parquet.read_schema(sources["coded"].path).field("ward").type)
+    assert sources["coded"].agents() == sources["plain"].agents() == wards
+    found = {name: fg.data.check_log(source) for name, source in sources.items()}
+    for ward in wards:
+        plain, coded = (source.read(discount=0.9, agent=ward) for source in sources.values())
+        assert found_rows(coded) == found_rows(plain)
+        assert found["coded"][ward].transitions == found["plain"][ward].transitions
+
+
+@pytest.mark.parametrize(
+    ("wards", "told"),
+    [
+        (([1], [2]), "'ward' is a list<.*> column, whose values cannot tell agents apart: store"),
+        ((1, 2**63), "'ward' has 9223372036854775808, which does not fit in 64 bits"),
+    ],
+)
+def test_a_column_that_cannot_tell_agents_apart_is_refused(tmp_path, wards, told) -> None:
+    from pyarrow import parquet
+
+    parquet.write_table(two_wards(tmp_path / "log.parquet", wards), tmp_path / "log.parquet")
+    with pytest.raises(ProblemError, match=told):
+        fg.DataFederation(fg.LogSource(tmp_path / "log.parquet", by="ward"), discount=0.9)
+
+
+def test_files_that_name_agents_by_numbers_and_by_text_are_refused(tmp_path) -> None:
+    paths = []
+    for number, ward in enumerate((1, "1", None)):
+        episodes = [e._replace(name=e.name + 9 * number) for e in random_episodes(5, count=9)]
+        table = observation_log(episodes)
+        table["ward"] = [ward] * len(table["action"])
+        paths.append(write(tmp_path / f"{number}.parquet", table))
+    with pytest.raises(ProblemError, match=r"1.parquet: 'ward' holds text, but in .*0.parquet it"):
+        fg.LogSource(paths, by="ward").agents()
+    assert fg.LogSource(paths[1:], by="ward").agents() == ("1", None)
+    assert fg.LogSource(paths[1:], by="ward").read(discount=0.9, agent="1").gap.sum() == 9
+
+
 def test_a_truncated_transition_without_its_last_observation_can_be_left_out(tmp_path) -> None:
     episodes = random_episodes(seed=7, count=30)
     table = observation_log(episodes)

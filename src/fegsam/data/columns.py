@@ -31,6 +31,8 @@ class Layout:
     """k where an observation has k numbers; None where it is a state number"""
     by: str | None
     """the file's column whose values tell agents apart"""
+    kinds: Mapping[str, str]
+    """what the columns that name episodes and agents hold, as far as their types say it"""
 
     @property
     def file_columns(self) -> list[str]:
@@ -86,14 +88,17 @@ def layout_of(
         for name in columns:
             _require_column(file, schema, name, role)
             _require_type(file, schema.field(name).type, name, role)
-    if by is not None and by not in schema.names:
-        raise ProblemError(f"{file}: there is no column {by!r} to split by: correct by={by!r}")
+    if by is not None:
+        _require_agents(file, schema, by)
     width = _width(schema, names["observation"])
     if "next_observation" in names and _width(schema, names["next_observation"]) != width:
         raise ProblemError(
             f"{file}: next_observation has another form than observation: store both alike"
         )
-    return Layout(names, width, by)
+    identities = [*names["episode"], *([] if by is None else [by])]
+    types = {name: schema.field(name).type for name in identities}
+    kinds = {name: _kind(each) for name, each in types.items() if not arrow().types.is_null(each)}
+    return Layout(names, width, by, kinds)
 
 
 def _require_column(file: Path, schema: Any, name: str, role: str) -> None:
@@ -102,6 +107,34 @@ def _require_column(file: Path, schema: Any, name: str, role: str) -> None:
         raise ProblemError(
             f"{file}: there is no column {name!r}, only {', '.join(schema.names)}: {cure}"
         )
+
+
+def _require_agents(file: Path, schema: Any, by: str) -> None:
+    if by not in schema.names:
+        raise ProblemError(f"{file}: there is no column {by!r} to split by: correct by={by!r}")
+    kind = schema.field(by).type
+    if arrow().types.is_nested(kind):
+        raise ProblemError(
+            f"{file}: {by!r} is a {kind} column, whose values cannot tell agents apart: store "
+            "numbers or text"
+        )
+
+
+def _kind(kind: Any) -> str:
+    """What a column of a type holds, such that values of one kind can be told apart."""
+    types = arrow().types
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if _is_text(kind):
+        return "text"
+    return "numbers" if types.is_integer(kind) or types.is_floating(kind) else str(kind)
+
+
+def without_codes(column: Any) -> Any:
+    """A column with its own values, also where a file stores a code for each of them."""
+    if not arrow().types.is_dictionary(column.type):
+        return column
+    return column.cast(column.type.value_type)
 
 
 def _require_type(file: Path, kind: Any, name: str, role: str) -> None:

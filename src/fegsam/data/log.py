@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fegsam.data import files
-from fegsam.data.columns import Decoder, Layout, Names, check_names, layout_of
+from fegsam.data.columns import Decoder, Layout, Names, check_names, layout_of, without_codes
 from fegsam.data.content import content_of
 from fegsam.data.rows import Rows, joined, part
 from fegsam.data.scanner import RowLimits, Scanner
@@ -100,7 +100,20 @@ class LogSource:
                 raise ProblemError(
                     f"{file}: its columns differ from those of {self.files[0]}: store both alike"
                 )
+        self._require_one_kind(found)
         return found
+
+    def _require_one_kind(self, layouts: tuple[Layout, ...]) -> None:
+        """Raise where files name episodes or agents in two ways."""
+        known: dict[str, tuple[Path, str]] = {}
+        for file, layout in zip(self.files, layouts, strict=True):
+            for name, kind in layout.kinds.items():
+                other, before = known.setdefault(name, (file, kind))
+                if kind != before:
+                    raise ProblemError(
+                        f"{file}: {name!r} holds {kind}, but in {other} it holds {before}: store "
+                        "both alike"
+                    )
 
     def digest(self) -> str:
         """The SHA-256 of the files, which tells whether a log has changed.
@@ -129,10 +142,15 @@ class LogSource:
         if self.by is None:
             return (None,)
         found: dict[Any, None] = {}
-        for file in self.files:
-            layout_of(file, files.schema(file), check_names(self.columns), self.by)
+        for file, _ in zip(self.files, self.layouts(), strict=True):
             for batch in files.batches(file, [self.by], {}, 0):
                 found |= dict.fromkeys(batch.table.column(0).unique().to_pylist())
+        for agent in found:
+            if isinstance(agent, int) and agent >= 2**63:
+                raise ProblemError(
+                    f"{self.files[0]}: {self.by!r} has {agent}, which does not fit in 64 bits with "
+                    "a sign: store smaller numbers or text"
+                )
         return tuple(found)
 
     def limits(
@@ -309,7 +327,7 @@ class LogReader:
             return found.numbers, found.table
         import pyarrow.compute as pc
 
-        column = found.table.column(self._source.by)
+        column = without_codes(found.table.column(self._source.by))
         own = column.is_null() if self._agent is None else pc.equal(column, self._agent)  # pyright: ignore[reportAttributeAccessIssue]
         return found.numbers[
             own.fill_null(False).to_numpy(zero_copy_only=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.data.columns import without_codes
 from fegsam.data.log import Found, LogSource
 from fegsam.data.scanner import Scanner
 from fegsam.data.tally import LogSummary, Tally
@@ -101,7 +102,8 @@ def _by_agent(source: LogSource, found: Found) -> Iterator[tuple[Any, np.ndarray
         if len(found.numbers):
             yield None, found.numbers, found.table
         return
-    coded = found.table.column(source.by).dictionary_encode(null_encoding="encode")
+    column = without_codes(found.table.column(source.by))
+    coded = column.dictionary_encode(null_encoding="encode")
     codes = coded.indices.to_numpy()
     for code, agent in enumerate(coded.dictionary.to_pylist()):
         own = np.flatnonzero(codes == code)
