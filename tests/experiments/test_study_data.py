@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -169,6 +170,19 @@ def test_a_stopped_sweep_goes_on_and_its_results_need_no_log(
     for cell, history in zip(stored.cells, whole, strict=True):
         assert_same_bits(stored.history(cell), history)
     assert not list((folder / "out").rglob("*.parquet")), "a log is not copied"
+
+
+def test_a_report_and_an_export_with_trust_need_no_log(folder, executor, capsys) -> None:
+    text = STUDY.replace("[0.1, 0.05]", "0.1").replace("[1, 10]", "10")
+    results = run_sweep(study_of(folder, text), folder / "out", executor=executor, progress=False)
+    learned = results.history(results.cells[0]).q_table()
+    out = str(folder / "out")
+    assert main(["report", out, "--trust"]) == 0, capsys.readouterr().err
+    assert main(["export", out, "--trust", "-o", str(folder / "learned.json")]) == 0
+    stored = json.loads((folder / "learned.json").read_text())
+    np.testing.assert_array_equal(np.reshape(stored["weights"], learned.shape), learned)
+    with pytest.raises(ProblemError, match=r"path names .*log\.parquet, which cannot be read"):
+        load_results(folder / "out", trust=True).cells[0].run()
 
 
 @pytest.mark.slow

@@ -52,6 +52,11 @@ class LogRef:
             )
         return where
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the log is not there, so that only its digest is known, from results."""
+        return not all(Path(each).exists() for each in self.paths)
+
     def keep(self, directory: Path) -> None:
         """Store the digest among the inputs of results."""
         place = directory / INPUTS / self.kept
