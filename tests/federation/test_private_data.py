@@ -310,6 +310,28 @@ def test_a_spool_that_is_another_one_is_refused(folder, log) -> None:
         hosted(folder, log, num_steps=100)[1]["n2"].check_state()
 
 
+def test_a_source_of_another_kind_is_refused_until_the_first_is_put_back(folder, log) -> None:
+    experiment, nodes = hosted(folder, log, num_steps=100)
+    serve(experiment, InMemory(nodes), folder / "server")
+    own = private.own_data(log)
+    kinds = {"log": own[0], "live environment": own[2], "spool": own[3]}
+    for node, agent, began in (("n1", 2, "live environment"), ("n2", 3, "spool")):
+        home = folder / node
+        for other in kinds.keys() - {began}:
+            changed = load_share(home / "share").node(
+                (agent,), home / "state", {agent: kinds[other]}
+            )
+            told = f"it is a {other}, but this agent began with a {began}: put the {began} back"
+            with pytest.raises(StateError, match=told):
+                changed.check_state()
+        hosted(folder, log, num_steps=100)[1][node].check_state()
+    for other in ("live environment", "spool"):
+        changed = {0: kinds[other], 1: own[1]}
+        node = load_share(folder / "n0" / "share").node((0, 1), folder / "n0" / "state", changed)
+        with pytest.raises(StateError, match="but this agent began with a log: put the log back"):
+            node.check_state()
+
+
 def test_when_all_data_is_used_up_the_server_gives_up_and_says_so(folder) -> None:
     log = private.write_log(folder / "wards.parquet", (2, 2))
     experiment = private.experiment(num_steps=100)

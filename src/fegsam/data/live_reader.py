@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fegsam.data.rows import Rows
+from fegsam.data.saved import require_kind
 from fegsam.data.walking import OPEN, Walk
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import integer
@@ -57,6 +58,7 @@ class LiveReader:
         The open episode is replayed from its seed and its actions. If it does not lead to the
         observation that was saved, the environment is refused.
         """
+        require_kind(state, "place", self._walk.live.name)
         walk, saved = self._walk, state["observation"]
         place = tuple(int(number) for number in state["place"])
         walk.episode, walk.began, walk.time, walk.follows = place

@@ -15,6 +15,7 @@ from fegsam.data.charter import Charter
 from fegsam.data.federation import Reader, Source
 from fegsam.data.log import LogReader, LogSource
 from fegsam.data.rows import Rows
+from fegsam.data.saved import require_kind
 from fegsam.data.spool_reader import SpoolSource
 from fegsam.errors import ProblemError
 
@@ -73,6 +74,7 @@ class UnchangedLog:
         return {"digest": digest, **self._reader.save()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        require_kind(state, "digest", str(self._source.files[0]))
         self._require(state["digest"].tobytes().hex(), self._digest)
         self._reader.restore(state)
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from fegsam.data.rows import Rows, joined
+from fegsam.data.saved import require_kind
 from fegsam.data.spool_format import (
     CLOSED,
     CUT,
@@ -147,6 +148,7 @@ class SpoolReader:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from what `save` returned; an error if it is not the same spool any more."""
+        require_kind(state, "spool", str(self._path))
         self._start(*(int(number) for number in state["cursor"]))
         if state["spool"].tobytes().decode() != self._header.name:
             raise self._changed()

@@ -18,6 +18,7 @@ from fegsam.data.environments import Spaces, name_of
 from fegsam.data.fleet import Fleet
 from fegsam.data.live import Ends, LiveSource
 from fegsam.data.rows import Rows
+from fegsam.data.saved import require_kind
 from fegsam.errors import ProblemError, shown
 from fegsam.problem.checks import ROW_SUM_TOLERANCE, FloatArray, fraction, integer
 from fegsam.randomness import alias_rows
@@ -131,6 +132,10 @@ class _Crew:
         return VectorReader(self, len(self._agents) - 1)
 
     @property
+    def name(self) -> str:
+        return self._source.env_name
+
+    @property
     def begun(self) -> bool:
         return self._fleet is not None
 
@@ -170,6 +175,7 @@ class VectorReader:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from what `save` returned, by replaying open episodes."""
+        require_kind(state, "place", self._crew.name)
         numbers = (int(number) for number in state["place"])
         saved = Saved(CopyPlace(*numbers), np.array(state["observation"], np.float64).ravel())
         if self._crew.begun:
