@@ -8,7 +8,8 @@ import numpy as np
 
 from fegsam.algorithms.on_data import OnData, needs_of
 from fegsam.algorithms.rule import Algorithm
-from fegsam.data.demands import check_log
+from fegsam.algorithms.tdc import TDC
+from fegsam.data.demands import check_log, require_steps
 from fegsam.data.division import Division, divide
 from fegsam.data.facts import facts_by_agent, warn_of_truncation
 from fegsam.data.federation import DataFederation
@@ -54,7 +55,8 @@ def check_data(
 ) -> DataPlan:
     """How the algorithm runs on the data; a `ProblemError` if the data does not suffice.
 
-    Every log is read once, so that a damaged one is refused before any step.
+    Every log is read once, so that a damaged one is refused before any step. Of a part that no
+    agent reads, it does not matter how long it is.
     """
     if sampling != "markov":
         raise ProblemError(
@@ -67,7 +69,6 @@ def check_data(
         found = check_log(
             source,
             algorithm=type(algorithm).__name__,
-            num_steps=num_steps,
             step_size=step_size,
             discount=data.discount,
             num_states=data.num_states,
@@ -75,11 +76,17 @@ def check_data(
             target_policy=data.target_policy,
             features=needs.features,
         )
-        for agent, kind in enumerate(data.assignment):
-            if data.kinds[kind].source is source:
-                summaries[agent] = found[data.kinds[kind].value]
-        for value, summary in found.items():
-            warn_of_truncation(summary, f"{source.path}" + ("" if value is None else f", {value}"))
+        read = {
+            agent: data.kinds[kind].value
+            for agent, kind in enumerate(data.assignment)
+            if data.kinds[kind].source is source
+        }
+        for agent, value in read.items():
+            summaries[agent] = found[value]
+            require_steps(source, value, found[value], num_steps)
+            if not isinstance(algorithm, TDC):
+                who = f"{source.path}" + ("" if value is None else f", {value}")
+                warn_of_truncation(found[value], who, control=needs.control)
     unchecked = any(not isinstance(kind.source, LogSource) for kind in data.kinds)
     if needs.weighted and unchecked and data.target_policy is None:
         raise ProblemError(

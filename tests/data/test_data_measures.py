@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,42 @@ def test_steps_that_the_held_out_episodes_would_be_needed_for_are_refused(tmp_pa
     data = fg.DataFederation(_log(tmp_path, _marked(50)), held_out=0.5, **SIZES)
     with pytest.raises(fg.ProblemError, match="25 of 50 episodes are held out"):
         fg.run(data, fg.QLearning(), num_steps=150, **RUN)
+
+
+def test_a_part_of_a_log_that_no_agent_reads_may_be_of_any_length(tmp_path) -> None:
+    table = observation_log(_marked(22))
+    table["ward"] = ["long" if episode < 20 else "short" for episode in table["episode"]]
+    source = fg.LogSource(write(tmp_path / "log.parquet", table), by="ward")
+    options = {"num_steps": 50, **RUN}
+    one = fg.run(fg.DataFederation(source, num_agents=1, **SIZES), fg.QLearning(), **options)
+    assert one.data.data_transitions.values.tolist() == [60.0]
+    with pytest.raises(fg.ProblemError, match=r"ward short.*: 6 transitions for num_steps 50"):
+        fg.run(fg.DataFederation(source, **SIZES), fg.QLearning(), **options)
+
+
+def test_a_warning_of_truncation_names_what_the_run_can_use_instead(tmp_path) -> None:
+    episodes = [Episode(e, [0, 1, 1], [0, 0], [0.0] * 2, [1.0] * 2, False) for e in range(60)]
+    data = fg.DataFederation(
+        _log(tmp_path, episodes),
+        discount=GAMMA,
+        num_states=2,
+        num_actions=1,
+        features=fg.features.table([[1.0], [2.0]]),
+        target_policy=[[1.0], [1.0]],
+        held_out=0,
+    )
+    told = {
+        fg.OnPolicyTD(): ["TD diverge; use TDC, longer episodes or other features"],
+        fg.LinearQLearning(): ["linear Q-learning diverge; use longer episodes or other features"],
+        fg.TDC(1.0): [],
+    }
+    for algorithm, cures in told.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fg.run(data, algorithm, num_steps=10, **(RUN | {"step_size": 0.01}))
+        found = [w for w in caught if issubclass(w.category, fg.data.TruncationWarning)]
+        assert len(found) == len(cures)
+        assert all(cure in str(w.message) for w, cure in zip(found, cures, strict=True))
 
 
 def test_the_measures_are_those_of_the_held_out_rows_and_fall(tmp_path) -> None:

@@ -104,8 +104,19 @@ def facts_by_agent(summaries: Mapping[int, LogSummary], num_agents: int) -> dict
     return {name: values for name, values in found.items() if not np.isnan(values).all()}
 
 
-def warn_of_truncation(summary: LogSummary, who: str) -> None:
+def warn_of_truncation(summary: LogSummary, who: str, *, control: bool = False) -> None:
     """Warn where the truncation eigenvalue of an agent's rows is 1 or larger.
+
+    Parameters
+    ----------
+    summary : LogSummary
+    who : str
+        The name of the rows.
+    control : bool
+        Whether action values are learned from them, which TDC does not do.
+
+    Examples
+    --------
 
     >>> import numpy as np, warnings
     >>> import fegsam as fg
@@ -127,9 +138,10 @@ def warn_of_truncation(summary: LogSummary, who: str) -> None:
     episodes or other features.
     """
     if not stable(summary):
+        rule, instead = ("linear Q-learning", "") if control else ("TD", "TDC, ")
         warnings.warn(
             f"The truncation eigenvalue of {who} is {summary.truncation_eigenvalue:.3g}: cut "
-            "episodes may make TD diverge; use TDC, longer episodes or other features.",
+            f"episodes may make {rule} diverge; use {instead}longer episodes or other features.",
             TruncationWarning,
             stacklevel=2,
         )
