@@ -216,6 +216,45 @@ def test_files_that_name_agents_by_numbers_and_by_text_are_refused(tmp_path) -> 
     assert fg.LogSource(paths[1:], by="ward").read(discount=0.9, agent="1").gap.sum() == 9
 
 
+def test_files_that_name_episodes_by_numbers_and_by_text_are_not_glued_together(tmp_path) -> None:
+    whole = observation_log(random_episodes(seed=5, count=1))
+    begun = {name: column[:1] for name, column in whole.items()}
+    other = observation_log([random_episodes(seed=6, count=1)[0]._replace(name="z")])
+    del begun["step"], other["step"]
+    paths = [write(tmp_path / "0.csv", begun), write(tmp_path / "1.csv", other)]
+    with pytest.raises(ProblemError, match=r"1.csv: 'episode' holds text, but in .* it holds numb"):
+        fg.LogSource(paths).read(discount=0.9)
+
+
+def test_files_that_each_number_their_episodes_from_0_are_told_apart_from_disorder(
+    tmp_path,
+) -> None:
+    table = observation_log(random_episodes(seed=5, count=4))
+    paths = [write(tmp_path / f"{number}.parquet", table) for number in range(2)]
+    told = r"1.parquet, row 0 .*: episode 0 begins again after episode 3: give no two episodes of"
+    with pytest.raises(ProblemError, match=told):
+        fg.LogSource(paths).read(discount=0.9)
+
+
+def test_an_observation_spread_over_columns_has_a_number_in_each(tmp_path) -> None:
+    table = observation_log(random_episodes(seed=1, count=5, width=2))
+    table["z"] = [0.5] * len(table["action"])
+    path = write(tmp_path / "log.parquet", table)
+    source = fg.LogSource(path, columns={"observation": ["observation", "z"]})
+    with pytest.raises(ProblemError, match="spread over 2 columns, but 'observation' has lists"):
+        source.read(discount=0.5)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("episode,observation,action,reward,terminated,reward\n0,0,1,1.0,true,2.0\n")
+    with pytest.raises(ProblemError, match=r"log.csv: 2 columns are named 'reward': rename all"):
+        fg.LogSource(path).read(discount=0.5)
+    path.write_text("episode,observation,action,reward,terminated,w,w\n0,0,1,1.0,true,2.0,1\n")
+    with pytest.raises(ProblemError, match=r"log.csv: 2 columns are named 'w': rename all but one"):
+        fg.LogSource(path, by="w").agents()
+
+
 def test_a_truncated_transition_without_its_last_observation_can_be_left_out(tmp_path) -> None:
     episodes = random_episodes(seed=7, count=30)
     table = observation_log(episodes)
@@ -252,6 +291,30 @@ def test_a_policy_stands_for_probabilities_that_were_not_logged(tmp_path) -> Non
     np.testing.assert_array_equal(rows.behavior[on], policy[rows.observation[on], rows.action[on]])
     with pytest.raises(ProblemError, match="probability 0, but this action was taken"):
         fg.LogSource(path, policy=fg.policies.greedy(np.eye(5, 3))).read(discount=0.9)
+
+
+POLICY = fg.policies.uniform(5, 3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "change", "told"),
+    [
+        (2 * POLICY, {}, "policy in state 0 sums to 2, but must sum to one"),
+        (POLICY - np.eye(5, 3) * 0.5, {}, "policy in state 0 has probability -0.1666"),
+        (POLICY, {"probabilities": True}, "logged, and the policy .* too: leave one of them out"),
+        (POLICY, {"width": 2}, "observations are not states, .* policy= does not fit them: log"),
+        (fg.policies.uniform(6, 3), {}, r"shape \(6, 3\), but the MDP has 5 states"),
+    ],
+)
+def test_a_policy_that_cannot_have_chosen_the_actions_is_refused(
+    tmp_path, policy, change, told
+) -> None:
+    table = observation_log(random_episodes(seed=9, count=5, width=change.get("width", 0)))
+    if "probabilities" not in change:
+        del table["behavior_probability"]
+    source = fg.LogSource(write(tmp_path / "log.parquet", table), policy=policy)
+    with pytest.raises(ProblemError, match=told):
+        source.open(discount=0.9, num_states=5).read(1)
 
 
 def test_a_simulated_agent_logs_what_its_mdp_and_its_policy_say(tmp_path) -> None:

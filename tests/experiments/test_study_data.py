@@ -127,6 +127,10 @@ def test_features_and_target_of_a_study_are_those_of_the_data(folder) -> None:
 
 def test_the_behaviour_of_a_study_is_the_policy_of_its_log(folder) -> None:
     text = STUDY + '[problem.behavior]\nkind = "uniform"\n'
+    with pytest.raises(SpecError, match=r"behavior_probability is logged, .* leave one"):
+        study_of(folder, text)
+    table = pq.read_table(folder / "log.parquet").drop_columns("behavior_probability")
+    pq.write_table(table, folder / "log.parquet")
     (source,) = study_of(folder, text).cells()[0].build()[0].logs
     assert source.policy.tolist() == [[0.5, 0.5]] * 5
 

@@ -90,6 +90,8 @@ def layout_of(
             _require_type(file, schema.field(name).type, name, role)
     if by is not None:
         _require_agents(file, schema, by)
+    for role in ("observation", "next_observation"):
+        _require_one_number_each(file, schema, names.get(role, ()), role)
     width = _width(schema, names["observation"])
     if "next_observation" in names and _width(schema, names["next_observation"]) != width:
         raise ProblemError(
@@ -102,16 +104,30 @@ def layout_of(
 
 
 def _require_column(file: Path, schema: Any, name: str, role: str) -> None:
-    if name not in schema.names:
+    found = schema.names.count(name)
+    if not found:
         cure = "name it in columns" if name == role else "correct columns"
         raise ProblemError(
             f"{file}: there is no column {name!r}, only {', '.join(schema.names)}: {cure}"
         )
+    if found > 1:
+        raise ProblemError(f"{file}: {found} columns are named {name!r}: rename all but one")
+
+
+def _require_one_number_each(file: Path, schema: Any, names: Sequence[str], role: str) -> None:
+    """Raise where an observation is spread over columns of which one has lists."""
+    for name in names if len(names) > 1 else ():
+        if _is_list(schema.field(name).type):
+            raise ProblemError(
+                f"{file}: {role} is spread over {len(names)} columns, but {name!r} has lists: name "
+                "it alone, or columns of numbers"
+            )
 
 
 def _require_agents(file: Path, schema: Any, by: str) -> None:
     if by not in schema.names:
         raise ProblemError(f"{file}: there is no column {by!r} to split by: correct by={by!r}")
+    _require_column(file, schema, by, by)
     kind = schema.field(by).type
     if arrow().types.is_nested(kind):
         raise ProblemError(

@@ -17,7 +17,8 @@ from fegsam.data.content import content_of
 from fegsam.data.rows import Rows, joined, part
 from fegsam.data.scanner import RowLimits, Scanner
 from fegsam.errors import ProblemError, shown
-from fegsam.problem.checks import finite_array, fraction, integer
+from fegsam.problem.checks import FloatArray, fraction, integer, real_array
+from fegsam.problem.policies import check_policy
 
 MissingFinal = Literal["error", "drop"]
 
@@ -56,7 +57,8 @@ class LogSource:
         What to do with a truncated episode that lacks its last observation: refuse it, or leave out
         its last transition.
     policy : (S, A) array, optional
-        The policy that chose the actions, where the log has no `behavior_probability`.
+        The policy that chose the actions, for a log without `behavior_probability` whose
+        observations are states.
 
     Examples
     --------
@@ -163,10 +165,8 @@ class LogSource:
         """What the rows are held to; -1 stands for a number that is not known."""
         if discount != 1.0:
             discount = fraction(discount, "discount")
-        policy = None if self.policy is None else finite_array(self.policy, "policy", "(S, A)")
+        policy = self._checked_policy(num_states, num_actions)
         if policy is not None:
-            if policy.ndim != 2:
-                raise ProblemError(f"policy has shape {policy.shape}: give shape (S, A)")
             num_states, num_actions = policy.shape
         return RowLimits(
             -1 if num_states is None else integer(num_states, "num_states"),
@@ -175,6 +175,27 @@ class LogSource:
             self.missing_final == "drop",
             policy,
         )
+
+    def _checked_policy(self, num_states: int | None, num_actions: int | None) -> FloatArray | None:
+        """The policy that chose the actions, or an error if it does not fit the log."""
+        if self.policy is None:
+            return None
+        table = real_array(self.policy, "policy", "(S, A)")
+        if table.ndim != 2:
+            raise ProblemError(f"policy has shape {table.shape}: give shape (S, A)")
+        shape = (num_states or table.shape[0], num_actions or table.shape[1])
+        for file, layout in zip(self.files, self.layouts(), strict=True):
+            if layout.width is not None:
+                raise ProblemError(
+                    f"{file}: the observations are not states, so that the table policy= does not "
+                    "fit them: log behavior_probability"
+                )
+            if "behavior_probability" in layout.names:
+                raise ProblemError(
+                    f"{file}: behavior_probability is logged, and the policy that chose the "
+                    "actions is given, too: leave one of them out"
+                )
+        return check_policy(table, *shape, "policy")
 
     def batches(self, file: int = 0, row: int = 0) -> Iterator[Found]:
         """The batches of all files, from a row of a file on."""

@@ -156,9 +156,15 @@ class Scanner:
         if repeated >= 0:
             index = int(starts[repeated])
             row, before = self._row(index), self._row(max(index - 1, 0))
+            # In the first row of a file the episode is one of an earlier file.
+            cure = (
+                "sort by episode and step"
+                if row.place.file == before.place.file
+                else "give no two episodes of the files the same number"
+            )
             raise ProblemError(
                 f"{row.place}: episode {row.place.episode} begins again after episode "
-                f"{before.place.episode}: sort by episode and step"
+                f"{before.place.episode}: {cure}"
             )
 
     def _find(self, index: int) -> tuple[_Piece, int]:
