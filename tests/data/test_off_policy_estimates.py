@@ -144,6 +144,26 @@ def test_the_weighted_estimate_is_near_the_exact_return_of_episodes_that_end(tmp
     assert abs(found.value - exact) < 4.0 * found.standard_error
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("actions", [1, 3])
+def test_the_fitted_return_of_cut_episodes_is_refused_without_a_discount(
+    tmp_path, actions, seed
+) -> None:
+    cut = [
+        e._replace(terminated=False, actions=[a % actions for a in e.actions])
+        for e in random_episodes(seed, count=300)
+    ]
+    target = np.full((5, actions), 1.0 / actions)
+    with pytest.raises(ProblemError, match="without end, so that its return is not finite"):
+        fitted_q_evaluation(read(tmp_path, cut, discount=1.0), target)
+    found = fitted_q_evaluation(read(tmp_path, cut, discount=1.0 - 1e-6), target)
+    # All the rewards of a cell are worth their stationary mean, times a million.
+    assert 0.0 < abs(found.estimate.value) < 1e6
+    ended = [e._replace(terminated=True, rewards=[1.0] * len(e.rewards)) for e in cut[:150]]
+    kept = [e._replace(rewards=[1.0] * len(e.rewards)) for e in cut[150:]]
+    assert fitted_q_evaluation(read(tmp_path, ended + kept, discount=1.0), target).q.min() > 1.0
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [

@@ -124,6 +124,22 @@ def test_a_constant_reward_with_truncation_only_is_worth_its_sum(features, horiz
     assert found["start_value"] == pytest.approx(20.0)
 
 
+@pytest.mark.parametrize("form", ["table", "features", "control"])
+@pytest.mark.parametrize("seed", range(3))
+def test_cut_episodes_have_no_estimate_without_a_discount(seed, form) -> None:
+    cut = [e._replace(terminated=False) for e in random_episodes(seed, count=200)]
+    options = {
+        "table": {"num_states": 5},
+        "features": {"features": fg.features.table(np.eye(5))},
+        "control": {"num_states": 5, "num_actions": 3, "kind": "control"},
+    }[form]
+    params = np.zeros((1, 15 if form == "control" else 5))
+    endless = HeldOut(rows_of(cut, discount=1.0), **options)
+    assert np.isnan(endless.measure(params)["distance_to_estimate"]).all()
+    slow = HeldOut(rows_of(cut, discount=1.0 - 1e-6), **options).measure(params)
+    assert np.isfinite(slow["distance_to_estimate"]).all()
+
+
 @pytest.mark.parametrize("discount", [0.8, 0.95])
 def test_cut_episodes_make_td_unstable_exactly_below_the_threshold(discount) -> None:
     # s1 -> s2 -> s2 ... with features 1 and 2, reward 0 and the time limit H.

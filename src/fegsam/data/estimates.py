@@ -13,12 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import SuperLU, splu
 
 from fegsam.data.rows import Rows
 from fegsam.errors import ProblemError
 from fegsam.problem.checks import FloatArray, finite_array, real_array
 from fegsam.problem.policies import check_policy
+
+MOST_STEPS = 1e12
+"""Values of episodes that would go on for longer than this are lost in rounding."""
 
 
 class ReturnEstimate(NamedTuple):
@@ -207,13 +210,37 @@ def fitted_q_evaluation(rows: Rows, target_policy: ArrayLike) -> FittedQ:
         (target.ravel(), (np.repeat(np.arange(states), actions), columns.ravel())),
         shape=(states, states * actions),
     )
-    solver = splu(sparse.csc_array(sparse.eye_array(states * actions) - moves @ choose))
+    solver = _solver_of(sparse.csc_array(sparse.eye_array(states * actions) - moves @ choose))
     mean_rewards = np.bincount(cells, rows.reward[at], minlength=states * actions) * shares
     q = solver.solve(mean_rewards)
     values = choose @ q
     estimate = _first_order(rows, episodes, (at, cells), (q, values, shares), (solver, choose))
     q = np.where(counts > 0, q, np.nan).reshape(states, actions)
     return FittedQ(q, estimate)
+
+
+def _solver_of(matrix: sparse.csc_array) -> SuperLU:
+    """What solves the equation of the values, or an error if they are not finite."""
+    try:
+        solver = splu(matrix)
+        endless = goes_on(solver.solve(np.ones(matrix.shape[0])))
+    except RuntimeError:  # singular
+        endless = True
+    if endless:
+        raise ProblemError(
+            "by what the rows show, the target policy earns undiscounted rewards without end, so "
+            "that its return is not finite: read them with a smaller discount"
+        )
+    return solver
+
+
+def goes_on(steps: np.ndarray) -> bool:
+    """Whether numbers of discounted steps, from an equation of values, are without end.
+
+    >>> goes_on(np.array([10.0, 1e15])), goes_on(np.array([np.nan])), goes_on(np.ones(2))
+    (True, True, False)
+    """
+    return not abs(steps).max(initial=0.0) < MOST_STEPS
 
 
 def _first_order(

@@ -158,7 +158,7 @@ class HeldOut:
         if self.features is not None:
             if self.kind == "control" or self.dimension > LARGEST_SYSTEM:
                 return None
-            return linear_values(self.sample, self.basis, self._seen[1])
+            return linear_values(self.sample, self.basis, self._seen)
         if self.kind == "control":
             return optimal_table(self.sample, self.actions, self.dimension)
         return table_values(self.sample, self.basis)

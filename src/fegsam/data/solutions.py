@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 
 from fegsam.data.basis import Basis
+from fegsam.data.estimates import goes_on
 from fegsam.data.sample import Sample, n_step
 from fegsam.problem.checks import FloatArray, IntArray
 
@@ -74,8 +75,14 @@ def mean_system(sample: Sample, basis: Basis) -> tuple[Any, FloatArray]:
     return sparse.csr_array(found), rewards
 
 
-def linear_values(sample: Sample, basis: Basis, directions: FloatArray) -> Solution | None:
-    """LSTD with features; None where the equation has no unique solution."""
+def linear_values(
+    sample: Sample, basis: Basis, seen: tuple[FloatArray, FloatArray]
+) -> Solution | None:
+    """LSTD with features; None where the equation has no unique solution.
+
+    `seen` is what `directions_seen` returns.
+    """
+    squares, directions = seen
     matrix, rewards = mean_system(sample, basis)
     weighted = matrix * sample.weights[:, None]
     if basis.dense is not None:
@@ -86,6 +93,9 @@ def linear_values(sample: Sample, basis: Basis, directions: FloatArray) -> Solut
     everything = np.zeros(len(rewards), np.int64)
     right = directions.T @ basis.sums((sample.weights * rewards)[:, None], everything, 1)[0, 0]
     try:
+        scale = np.sqrt(squares)
+        if goes_on(np.linalg.solve(slope / np.outer(scale, scale), np.ones(len(scale)))):
+            return None
         found = np.linalg.solve(slope, right)
         errors = matrix @ (directions @ found) + rewards
         sums = basis.sums((sample.weights * errors)[:, None], sample.clusters, sample.num_clusters)[
@@ -135,6 +145,8 @@ def _solved(
     try:
         solver = splu(sparse.csc_array(slope))
     except RuntimeError:  # singular
+        return None
+    if goes_on(solver.solve(abs(slope).sum(axis=1))):
         return None
     found = solver.solve(own.T @ rewards)
     rest = matrix @ found + rewards
