@@ -41,7 +41,7 @@ DAMAGES: dict[str, tuple] = {
         one_damaged(action=None),
         {},
         ": there is no column 'action', only episode, step, observation, reward, terminated, "
-        "truncated, behavior_probability: name it in columns",
+        "truncated, behavior_probability: name it in columns (--column)",
     ),
     "2 wrong type": (
         one_damaged(reward=["a"] * 7),
@@ -100,6 +100,12 @@ DAMAGES: dict[str, tuple] = {
         {},
         ", row 1 (episode 0): observation is [0.0, nan]: correct it",
     ),
+    "5 states that are no whole numbers": (
+        one_damaged(observation=[0.0, 1.0, 2.0, 3.0, 1.0, 3.0, 0.0]),
+        {"algorithm": "OffPolicyTabularTD"},
+        ": 'observation' has values of type double, but OffPolicyTabularTD learns a table "
+        "of states: store states as whole numbers, or use features and a linear algorithm",
+    ),
     "5 state out of range": (
         one_damaged(observation={3: 500}),
         {"num_states": 500},
@@ -147,6 +153,11 @@ DAMAGES: dict[str, tuple] = {
         one_damaged(behavior_probability={2: 1.5}),
         {},
         ", row 2 (episode 17): behavior_probability is 1.5, a logarithm or a density",
+    ),
+    "9 a little above 1": (
+        one_damaged(behavior_probability={2: 1.00001}),
+        {},
+        ", row 2 (episode 17): behavior_probability is 1.00001, a logarithm or a density",
     ),
     "10 no probabilities": (
         one_damaged(behavior_probability=None),

@@ -153,8 +153,15 @@ def test_a_damaged_log_ends_the_command_in_one_sentence(
         (["check", "LOG", "--by", "ward"], "no column 'ward' to split by"),
         (["describe", "LOG", "--features", "kind="], "cannot be read"),
         (["describe", "LOG", "--features", 'kind="fourier", low=0, high=1, order=1'], "state"),
+        (["describe", "LOG", "-o", "."], "--output . is no file in a folder that exists"),
+        (["describe", "LOG", "-o", "/nowhere/log.html"], "log.html is no file in a folder"),
         (["describe", "nowhere.parquet"], "nowhere.parquet cannot be used"),
         (["import", "d4rl/x", "-o", "x.parquet"], "write minari:ID"),
+        (["check", "minari:toy/x-v0"], "import it once with `fegsam data import minari:toy/x-v0`"),
+        (["check", "LOG", "--algorithm", "OffPolicyTabularTD"], "needs a target policy: give"),
+        (["check", "LOG", "--algorithm", "OffPolicyTabularTD"], "(--target)"),
+        (["check", "LOG", "--num-steps", "-3"], "num_steps is -3"),
+        (["check", "LOG", "--step-size", "-3"], "step_size is -3"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused_in_one_sentence(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -127,6 +128,17 @@ def test_live_agents_are_measured_on_rows_of_their_own(tmp_path) -> None:
     )
     assert history.data.greedy_return.values[0].tolist() == [0.0, 1.0, 1.0]
     assert history.data.distance_to_estimate[0, -1] < 0.1 * history.data.distance_to_estimate[0, 0]
+
+
+def test_an_error_of_held_out_rows_names_the_agent_that_they_are_of() -> None:
+    def unpaid():
+        return gymnasium.wrappers.TransformReward(gymnasium.make("FrozenLake-v1"), lambda _: np.nan)
+
+    data = fg.DataFederation(
+        fg.LiveSource(unpaid, fg.policies.uniform(16, 4)), discount=0.9, num_agents=2
+    )
+    with pytest.raises(fg.ProblemError, match="unpaid, held-out rows of agent 0: reward is nan"):
+        divide(data, {}, 10).held_out()
 
 
 def test_an_evaluation_without_an_environment_is_refused(tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -309,6 +311,12 @@ BAD = {
     "two agents of one log": (
         lambda log: fg.DataFederation(log, discount=GAMMA, num_agents=2),
         "a log feeds one agent",
+    ),
+    "three agents of one part": (
+        lambda log: fg.DataFederation(
+            dataclasses.replace(log, by="action"), discount=GAMMA, num_agents=9
+        ),
+        "'action' has 4 values; a part feeds one agent: give it at most 4 agents",
     ),
     "no sizes": (
         lambda log: _go(fg.DataFederation(log, discount=GAMMA), fg.QLearning()),

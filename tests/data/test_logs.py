@@ -317,6 +317,33 @@ def test_a_policy_that_cannot_have_chosen_the_actions_is_refused(
         source.open(discount=0.9, num_states=5).read(1)
 
 
+def test_probabilities_that_rounding_put_above_1_are_1(tmp_path) -> None:
+    table = observation_log(random_episodes(seed=9, count=5))
+    count = len(table["action"])
+    for role in ("behavior_probability", "target_probability"):
+        table[role] = [1.0 + 1e-7] * count
+    rows = fg.LogSource(write(tmp_path / "log.parquet", table)).read(discount=0.9)
+    assert (rows.behavior[~rows.gap] == 1.0).all()
+    assert (rows.target[~rows.gap] == 1.0).all()
+    assert np.isnan(rows.behavior[rows.gap]).all()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_csv_file_of_a_header_alone_adds_nothing_to_a_log(tmp_path, place) -> None:
+    episodes = random_episodes(seed=9, count=6)
+    header = "episode,step,observation,action,reward,terminated,truncated,behavior_probability\n"
+    paths = [
+        write(tmp_path / f"{number}.csv", observation_log(part))
+        for number, part in enumerate((episodes[:3], episodes[3:]))
+    ]
+    paths.insert(place, tmp_path / "empty.csv")
+    paths[place].write_text(header)
+    source = fg.LogSource(paths)
+    assert found_rows(source.read(discount=0.9)) == expected_rows(episodes, 0.9)
+    assert [layout.width for layout in source.layouts()] == [None] * 3
+    assert fg.data.check_log(source)[None].episodes == 6
+
+
 def test_a_simulated_agent_logs_what_its_mdp_and_its_policy_say(tmp_path) -> None:
     mdp = fg.examples.garnet(6, 3, branching=3, discount=0.9, seed=0)
     policy = fg.policies.random(6, 3, count=1, seed=1)[0]

@@ -77,6 +77,10 @@ DAMAGES = {
         '[data]\nsource = "log"\npath = "{log}"\nby = "ward"\nvalue = "x"\n',
         "no row has 'x' in 'ward': name one of 'ward 0', 'ward 1'",
     ),
+    "a value and no column": (
+        '[data]\nsource = "log"\npath = "{log}"\nvalue = "ward 0"\n',
+        "value is 'ward 0', but no column is named whose values tell agents apart: give by, too",
+    ),
     "no column": (
         '[data]\nsource = "log"\npath = "{log}"\ncolumns = {{action = "act"}}\n',
         "there is no column 'act'",

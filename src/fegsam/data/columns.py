@@ -31,6 +31,8 @@ class Layout:
     """k where an observation has k numbers; None where it is a state number"""
     by: str | None
     """the file's column whose values tell agents apart"""
+    is_empty: bool
+    """whether no row says of what kind the observations are"""
     kinds: Mapping[str, str]
     """what the columns that name episodes and agents hold, as far as their types say it"""
 
@@ -100,13 +102,14 @@ def layout_of(
     identities = [*names["episode"], *([] if by is None else [by])]
     types = {name: schema.field(name).type for name in identities}
     kinds = {name: _kind(each) for name, each in types.items() if not arrow().types.is_null(each)}
-    return Layout(names, width, by, kinds)
+    is_empty = arrow().types.is_null(schema.field(names["observation"][0]).type)
+    return Layout(names, width, by, is_empty, kinds)
 
 
 def _require_column(file: Path, schema: Any, name: str, role: str) -> None:
     found = schema.names.count(name)
     if not found:
-        cure = "name it in columns" if name == role else "correct columns"
+        cure = "name it in columns (--column)" if name == role else "correct columns (--column)"
         raise ProblemError(
             f"{file}: there is no column {name!r}, only {', '.join(schema.names)}: {cure}"
         )

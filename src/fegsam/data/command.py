@@ -153,6 +153,9 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _describe(given: argparse.Namespace) -> int:
+    page = given.output
+    if page is not None and (page.is_dir() or not page.parent.is_dir()):
+        raise ProblemError(f"--output {page} is no file in a folder that exists: name one")
     source = _source(given)
     found = summarise(source, **_problem(given, source))
     print(describe(source, found, discount=given.discount))

@@ -108,7 +108,7 @@ def _sentence(
     if code == scan.NO_LAST:
         return (
             f"episode {episode} is truncated without a last observation, so its last step cannot "
-            'be bootstrapped: add the row, or missing_final="drop"'
+            'be bootstrapped: add the row, or missing_final="drop" (--drop)'
         )
     return (
         "the last observation of an episode has no action, but is marked as an end: mark the row "
@@ -159,4 +159,4 @@ def _probability(row: Row, role: str) -> str:
         return _value(row, role)
     if value == 0:
         return f"{role} is 0, but this action was taken: log the chance it had"
-    return f"{role} is {value:.4g}, a logarithm or a density: log probabilities"
+    return f"{role} is {value:.8g}, a logarithm or a density: log probabilities"

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fegsam.data.files import schema
 from fegsam.data.log import LogSource
 from fegsam.data.summary import summarise
 from fegsam.data.tally import FEWEST_ROWS, LogSummary
 from fegsam.errors import ProblemError, shown
+from fegsam.problem.checks import integer, positive
 from fegsam.problem.feature_maps import FeatureMap
 from fegsam.text import short
 
@@ -21,6 +23,8 @@ OFF_POLICY = {
     "TDC": "TDC",
 }
 """The algorithms that need importance ratios, by the names of their classes."""
+TABULAR = ("OffPolicyTabularTD", "QLearning")
+"""The algorithms that learn a table, which needs states."""
 ALGORITHMS = (
     "OnPolicyTD",
     "OffPolicyTabularTD",
@@ -85,8 +89,14 @@ def check_log(
         raise ProblemError(
             f"algorithm is {shown(algorithm)}, but logs feed {', '.join(ALGORITHMS)}: name one"
         )
+    if num_steps is not None:
+        integer(num_steps, "num_steps")
+    if step_size is not None:
+        positive(step_size, "step_size")
     if expected_digest is not None and source.digest() != expected_digest:
         raise ProblemError(f"{file}: it is not the file this agent began with: put it back")
+    if algorithm in TABULAR:
+        _require_states(source, algorithm)
     if algorithm in OFF_POLICY:
         _require_probabilities(source, OFF_POLICY[algorithm], target_policy is not None)
     table = None if callable(target_policy) else target_policy
@@ -127,6 +137,18 @@ def _name(source: LogSource, agent: Any) -> str:
     return f"{file}" if agent is None else f"{file} ({source.by} {agent})"
 
 
+def _require_states(source: LogSource, algorithm: str) -> None:
+    for file, layout in zip(source.files, source.layouts(), strict=True):
+        if layout.width is not None:
+            names = layout.names["observation"]
+            kinds = sorted({str(schema(file).field(name).type) for name in names})
+            raise ProblemError(
+                f"{file}: {', '.join(map(repr, names))} has values of type {', '.join(kinds)}, but "
+                f"{algorithm} learns a table of states: store states as whole numbers, or use "
+                "features and a linear algorithm"
+            )
+
+
 def _require_probabilities(source: LogSource, algorithm: str, has_target: bool) -> None:
     for file, layout in zip(source.files, source.layouts(), strict=True):
         if "behavior_probability" not in layout.names and source.policy is None:
@@ -136,8 +158,8 @@ def _require_probabilities(source: LogSource, algorithm: str, has_target: bool) 
             )
         if "target_probability" not in layout.names and not has_target:
             raise ProblemError(
-                f"{file}: {algorithm} needs a target policy: give target_policy=, or log "
-                "target_probability"
+                f"{file}: {algorithm} needs a target policy: give target_policy= (--target), or "
+                "log target_probability"
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fegsam.data.environments import LAST_AGENT
 from fegsam.data.federation import DataFederation, Reader
 from fegsam.data.holding import SplitReader, is_held_out, read_held_out
 from fegsam.data.log import LogSource
@@ -22,7 +23,6 @@ LIVE_ROWS = 4096
 """Rows of each live agent on which its quality is measured; it does not learn from them."""
 _SEED = 0
 """The division does not depend on the seed of a run, so that runs are measured on the same rows."""
-_LAST_AGENT = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Division:
         """The held-out rows of each agent that has some."""
         found = [self._of_log(agent) for agent in self.episodes]
         live = [
-            self.data.reader(_LAST_AGENT - agent, _SEED, like=agent)
+            self.data.reader(LAST_AGENT - agent, _SEED, like=agent)
             for agent in range(self.data.num_agents)
             if self.data.held_out and self.data.kinds[self.data.assignment[agent]].live
         ]

@@ -16,6 +16,11 @@ Environment = str | Callable[..., Any]
 """A Gymnasium id, or a function that makes an environment."""
 
 
+LAST_AGENT = 2**32 - 1
+"""An agent that has rows held out beside its own reads them as the agent that is as far from this
+number as its own is from 0."""
+
+
 class Spaces(NamedTuple):
     """What an environment shows and takes. Its own numbers of states and actions may start at any
     number; those of rows start at 0."""
@@ -37,6 +42,17 @@ class Spaces(NamedTuple):
 def name_of(env: Environment) -> str:
     """The name of an environment in messages."""
     return env if isinstance(env, str) else getattr(env, "__name__", shown(env))
+
+
+def name_of_agent(env: Environment, agent: int) -> str:
+    """The name of an agent's environment in messages.
+
+    >>> name_of_agent("Lake-v0", 3), name_of_agent("Lake-v0", LAST_AGENT - 3)
+    ('Lake-v0, agent 3', 'Lake-v0, held-out rows of agent 3')
+    """
+    if agent > LAST_AGENT // 2:
+        return f"{name_of(env)}, held-out rows of agent {LAST_AGENT - agent}"
+    return f"{name_of(env)}, agent {agent}"
 
 
 def make(env: Environment, options: Mapping[str, Any]) -> Any:

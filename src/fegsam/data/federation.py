@@ -303,6 +303,13 @@ def _evaluation(evaluation: Any, kinds: tuple[Kind, ...]) -> Evaluation | None:
 def _check_one_agent_a_log(data: DataFederation) -> None:
     for kind, count in zip(data.kinds, data.kind_counts, strict=True):
         if count > 1 and isinstance(kind.source, LogSource):
+            if kind.source.by is not None:
+                values = sum(other.source is kind.source for other in data.kinds)
+                raise ProblemError(
+                    f"{count} agents would read the part {kind.value!r} of the log "
+                    f"{kind.source.path}, in which {kind.source.by!r} has {values} values; a part "
+                    f"feeds one agent: give it at most {values} agents, each with another part."
+                )
             raise ProblemError(
                 f"{count} agents would read the log {kind.source.path}; a log feeds one agent: "
                 "name a column in by=, or give each agent its own log."

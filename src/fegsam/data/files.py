@@ -42,12 +42,12 @@ def arrow() -> Any:
 
 def log_files(path: Paths) -> tuple[Path, ...]:
     """The files of a log: one file, those of a list in its order, or those of a folder by name."""
-    if isinstance(path, str) and path.startswith("minari:"):
-        raise ProblemError(
-            f"{path} is a Minari dataset: import it once with `fegsam data import {path}` and use "
-            "the file that this writes"
-        )
     if isinstance(path, str | os.PathLike):
+        if os.fspath(path).startswith("minari:"):
+            raise ProblemError(
+                f"{path} is a Minari dataset: import it once with `fegsam data import {path}` and "
+                "use the file that this writes"
+            )
         whole = Path(path)
         inside = sorted(f for f in whole.iterdir() if f.suffix in ENDINGS) if whole.is_dir() else []
         files = tuple(inside) or (whole,)

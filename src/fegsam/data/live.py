@@ -20,7 +20,15 @@ from fegsam.data.choosing import (
     wrong_shape,
 )
 from fegsam.data.content import content_of
-from fegsam.data.environments import Environment, Spaces, make, name_of, spaces_of
+from fegsam.data.environments import (
+    LAST_AGENT,
+    Environment,
+    Spaces,
+    make,
+    name_of,
+    name_of_agent,
+    spaces_of,
+)
 from fegsam.data.live_reader import LiveReader
 from fegsam.data.vector_walks import ConstantWalk, FunctionWalk
 from fegsam.data.walking import LiveAgent, StateWalk, Walk
@@ -152,11 +160,11 @@ class LiveSource:
         if discount != 1.0:
             discount = fraction(discount, "discount")
         integer(seed, "seed", least=0, most=2**64 - 1)
-        integer(agent, "agent", least=0, most=2**32 - 1)
+        integer(agent, "agent", least=0, most=LAST_AGENT)
         made = self.make()
         spaces = self.spaces(made)
         live = LiveAgent(
-            f"{self.env_name}, agent {agent}",
+            name_of_agent(self.env, agent),
             made,
             spaces,
             ActionWords(spaces.num_actions, seed, agent),

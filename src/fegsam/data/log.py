@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -97,6 +97,9 @@ class LogSource:
         """Where each file keeps its columns; an error if one is missing or of a wrong type."""
         names = check_names(self.columns)
         found = tuple(layout_of(file, files.schema(file), names, self.by) for file in self.files)
+        # A file without a row, of which a CSV file says nothing, is read as the others are.
+        width = next((layout.width for layout in found if not layout.is_empty), found[0].width)
+        found = tuple(replace(each, width=width) if each.is_empty else each for each in found)
         for file, layout in zip(self.files, found, strict=True):
             if (layout.width, set(layout.names)) != (found[0].width, set(found[0].names)):
                 raise ProblemError(

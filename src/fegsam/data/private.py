@@ -17,7 +17,7 @@ from fegsam.data.log import LogReader, LogSource
 from fegsam.data.rows import Rows
 from fegsam.data.saved import require_kind
 from fegsam.data.spool_reader import SpoolSource
-from fegsam.errors import ProblemError
+from fegsam.errors import ProblemError, shown
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ class OwnData:
     source: Source
     value: Any = None
     """the value of a log's column `by` whose rows are the agent's"""
+
+    def __post_init__(self) -> None:
+        source = self.source
+        if self.value is not None and isinstance(source, LogSource) and source.by is None:
+            raise ProblemError(
+                f"{source.path}: value is {shown(self.value)}, but no column is named whose "
+                "values tell agents apart: give by, too"
+            )
 
     @property
     def is_read_ahead(self) -> bool:

@@ -20,7 +20,7 @@ from fegsam.data.rows import Rows
 EMPTY = -(2**63)
 """An empty whole number."""
 SINGLE_PRECISION = 1e-6
-"""Probabilities of single precision may sum to one with this error."""
+"""Probabilities of single precision may sum to one, or be it, with this error."""
 
 FINE, OBSERVATION, ACTION, REWARD, TERMINATED, TRUNCATED, BEHAVIOR, TARGET = range(8)
 STEP, NEXT, NEXT_RANGE, NO_ACTION, NO_NEXT, AFTER_END, NO_END, NO_LAST, FLAG_ON_LAST = range(8, 17)
@@ -144,9 +144,9 @@ def _transition_fault(logged, i, held):
         return TERMINATED
     if logged.truncated[i] == 2:
         return TRUNCATED
-    if len(logged.behavior) > 0 and not 0.0 < logged.behavior[i] <= 1.0:
+    if len(logged.behavior) > 0 and not 0.0 < logged.behavior[i] <= 1.0 + SINGLE_PRECISION:
         return BEHAVIOR
-    if len(logged.target) > 0 and not 0.0 <= logged.target[i] <= 1.0:
+    if len(logged.target) > 0 and not 0.0 <= logged.target[i] <= 1.0 + SINGLE_PRECISION:
         return TARGET
     return FINE
 
@@ -199,8 +199,11 @@ def _put(out, at, logged, i, is_gap, discount):
     rows.action[at] = 0 if is_gap else logged.action[i]
     rows.reward[at] = 0.0 if is_gap else logged.reward[i]
     rows.discount[at] = 0.0 if is_gap or logged.terminated[i] == 1 else discount
-    rows.behavior[at] = logged.behavior[i] if len(logged.behavior) and not is_gap else math.nan
-    rows.target[at] = logged.target[i] if len(logged.target) and not is_gap else math.nan
+    rows.behavior[at] = rows.target[at] = math.nan
+    if len(logged.behavior) and not is_gap:
+        rows.behavior[at] = min(logged.behavior[i], 1.0)
+    if len(logged.target) and not is_gap:
+        rows.target[at] = min(logged.target[i], 1.0)
     rows.gap[at] = is_gap
     out.origin[at] = 2 * i
 

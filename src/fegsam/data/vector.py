@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fegsam.data.choosing import PolicyFunction, wrong_shape
 from fegsam.data.content import content_of
 from fegsam.data.copies import Copies, CopyPlace, Policy, Saved
-from fegsam.data.environments import Spaces, name_of
+from fegsam.data.environments import LAST_AGENT, Spaces, name_of
 from fegsam.data.fleet import Fleet
 from fegsam.data.live import Ends, LiveSource
 from fegsam.data.rows import Rows
@@ -103,7 +103,7 @@ class VectorSource:
         if discount != 1.0:
             discount = fraction(discount, "discount")
         integer(seed, "seed", least=0, most=2**64 - 1)
-        integer(agent, "agent", least=0, most=2**32 - 1)
+        integer(agent, "agent", least=0, most=LAST_AGENT)
         crew = self._opened[0] if self._opened else None
         if crew is None or not crew.takes(discount, seed, agent):
             crew = _Crew(self, discount, seed)
