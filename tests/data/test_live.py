@@ -321,6 +321,25 @@ def test_settings_that_cannot_be_used_are_refused(make, told) -> None:
         make()
 
 
+def test_errors_of_making_and_of_the_first_reset_name_the_environment() -> None:
+    class Unseeded(Walker):
+        def reset(self):
+            return super().reset(seed=0)
+
+    class Bare(Walker):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0]
+
+    for env, options, told in (
+        (Walker, {"speed": 3}, r"Walker makes no environment with the options {'speed': 3} \(.*sp"),
+        ("FrozenLake-v1", {"map_name": "9x9"}, "Gymnasium cannot make 'FrozenLake-v1': '9x9'"),
+        (Unseeded, {}, r"Unseeded, agent 4: its first episode cannot begin \(.*'seed'"),
+        (Bare, {}, r"Bare, agent 4: its first episode cannot begin \(.*let reset\(seed="),
+    ):
+        with pytest.raises(ProblemError, match=told):
+            fg.LiveSource(env, TABLE, options=options).open(discount=0.9, seed=0, agent=4)
+
+
 @pytest.mark.parametrize(
     ("vectors", "policy", "told"),
     [

@@ -183,6 +183,10 @@ def faulty(num_envs, fault=""):
     [
         (lambda: fg.VectorSource("CartPole-v1", TABLE), "make_copies is 'CartPole-v1': give a"),
         (lambda: fg.VectorSource(walkers, TABLE, ends="go"), "ends is 'go'"),
+        (
+            lambda: fg.VectorSource(lambda count: walkers(count), TABLE).spaces(),
+            r"<lambda> makes no environment with num_envs=1 and the options \{\} \(.*num_envs",
+        ),
         (lambda: fg.VectorSource(walkers, TABLE[:4]).spaces(), r"give shape \(5, 3\)"),
         (lambda: _read(native, [[0.5, 0.5]]), "cannot begin episodes of single copies"),
         (lambda: _read(faulty, [[0.2, 0.3, 0.5]], fault="reward"), "faulty: reward is nan"),

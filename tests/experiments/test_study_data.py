@@ -53,13 +53,13 @@ MDP = fg.examples.garnet(5, 2, branching=2, discount=0.8, seed=0)
 VECTORS = 'columns = {observation = ["x", "y"]}'
 
 
-def write_log(folder: pathlib.Path, seed: int = 0) -> pathlib.Path:
-    """Two wards with 150 transitions each, in episodes of 5; x and y are numbers of the state."""
+def write_log(folder: pathlib.Path, seed: int = 0, count: int = 30) -> pathlib.Path:
+    """Two wards with 30 episodes of 5 transitions each; x and y are numbers of the state."""
     parts = []
     for ward in range(2):
         policy = fg.policies.uniform(5, 2)
         path = fg.data.simulate_log(
-            folder / "part.parquet", MDP, policy, episodes=30, length=5, seed=seed + ward
+            folder / "part.parquet", MDP, policy, episodes=count, length=5, seed=seed + ward
         )
         table = pq.read_table(path)
         episodes = np.array(table["episode"]) + 100 * ward
@@ -189,6 +189,21 @@ def test_a_report_and_an_export_with_trust_need_no_log(folder, executor, capsys)
         load_results(folder / "out", trust=True).cells[0].run()
 
 
+def test_an_export_that_several_cells_could_be_names_some_and_says_that_there_are_more(
+    folder, executor, capsys
+) -> None:
+    study = study_of(folder, STUDY.replace("[0.1, 0.05]", "[0.1, 0.05, 0.02]"))
+    run_sweep(study, folder / "out", executor=executor, progress=False)
+    words = ["export", str(folder / "out"), "-o", str(folder / "learned.json"), "--where"]
+    assert main([*words, "num_agents=2"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("fegsam: 6 cells are meant (")
+    assert told.count("step_size") == 4
+    assert "; ...): name one" in told
+    assert main([*words, "sync_period=1"]) == 2
+    assert "..." not in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_study_on_a_log_killed_at_any_moment_has_the_same_bytes(
     folder, executor, assert_same_bits
@@ -259,7 +274,7 @@ def test_a_changed_log_is_not_mixed_with_old_results(folder, executor) -> None:
         ('by = "ward"', 'by = "room"', r"problem.* there is no column 'room' to split by"),
         ("q_learning", "on_policy_td", r"needs the table \[problem\.features\]"),
         ("q_learning", "linear_sa", r"needs a \[problem\] with generator = 'noise'"),
-        ("num_agents = 2", "num_agents = 3", r"a log feeds one agent"),
+        ("num_agents = 2", "num_agents = 3", "has 2 values; a part feeds one agent"),
         ("step_size = [0.1, 0.05]", 'step_size = "corollary"', r"grid\.step_size is 'corollary'"),
         ("passes = 2", "columns = {action = 1}", r"problem\.columns must name columns"),
         ("[run]", '[problem.behavior]\nkind = "target"\n[run]', r"problem\.behavior\.kind is 'tar"),
@@ -308,6 +323,18 @@ def test_a_page_claims_no_error_where_none_is_known(folder, executor) -> None:
     labels = re.findall(r'role="img" aria-label="([^"]*)"></div>', page)
     assert any("how good the average is" in label for label in labels)
     assert not any("squared error" in label for label in labels)
+
+
+def test_a_page_says_why_no_episodes_of_a_short_log_were_held_out(folder, executor) -> None:
+    pytest.importorskip("plotly")
+    write_log(folder, count=19)
+    text = STUDY.replace("[0.1, 0.05]", "0.1").replace("[1, 10]", "10")
+    text = text.replace("num_steps = 200", "num_steps = 100")
+    run_sweep(study_of(folder, text), folder / "out", executor=executor, progress=False)
+    assert main(["report", str(folder / "out")]) == 0
+    page = (folder / "out" / "report.html").read_text(encoding="utf-8")
+    assert "no episodes were held out: none are with held_out = 0, and none of a log with" in page
+    assert "fewer than 20 episodes" in page
 
 
 def test_a_page_shows_the_error_from_a_fixed_point_that_is_given(folder, executor) -> None:

@@ -58,14 +58,20 @@ def name_of_agent(env: Environment, agent: int) -> str:
 def make(env: Environment, options: Mapping[str, Any]) -> Any:
     """Make an environment; an error in one sentence where Gymnasium cannot."""
     if not isinstance(env, str):
-        return env(**options)
+        try:
+            return env(**options)
+        except TypeError as error:
+            raise ProblemError(
+                f"{name_of(env)} makes no environment with the options {shown(dict(options))} "
+                f"({error}): correct the options or the function"
+            ) from error
     try:
         import gymnasium
     except ImportError:
         raise ProblemError(f"{env} needs Gymnasium; run: pip install 'fegsam[gymnasium]'") from None
     try:
         return gymnasium.make(env, **options)
-    except (gymnasium.error.Error, TypeError) as error:
+    except (gymnasium.error.Error, LookupError, TypeError, ValueError) as error:
         raise ProblemError(
             f"Gymnasium cannot make {env!r}: {str(error).rstrip('.')}; check its name and its "
             "options"

@@ -210,7 +210,8 @@ def fitted_q_evaluation(rows: Rows, target_policy: ArrayLike) -> FittedQ:
         (target.ravel(), (np.repeat(np.arange(states), actions), columns.ravel())),
         shape=(states, states * actions),
     )
-    solver = _solver_of(sparse.csc_array(sparse.eye_array(states * actions) - moves @ choose))
+    system = sparse.csc_array(sparse.eye_array(states * actions) - moves @ choose)
+    solver = _solver_of(system, states * actions)
     mean_rewards = np.bincount(cells, rows.reward[at], minlength=states * actions) * shares
     q = solver.solve(mean_rewards)
     values = choose @ q
@@ -219,14 +220,13 @@ def fitted_q_evaluation(rows: Rows, target_policy: ArrayLike) -> FittedQ:
     return FittedQ(q, estimate)
 
 
-def _solver_of(matrix: sparse.csc_array) -> SuperLU:
-    """What solves the equation of the values, or an error if they are not finite."""
+def _solver_of(matrix: sparse.csc_array, count: int) -> SuperLU:
+    """What solves the equation of `count` values, or an error if they are not finite."""
     try:
         solver = splu(matrix)
-        endless = goes_on(solver.solve(np.ones(matrix.shape[0])))
     except RuntimeError:  # singular
-        endless = True
-    if endless:
+        solver = None
+    if solver is None or goes_on(solver.solve(np.ones(count))):
         raise ProblemError(
             "by what the rows show, the target policy earns undiscounted rewards without end, so "
             "that its return is not finite: read them with a smaller discount"

@@ -78,7 +78,13 @@ class VectorSource:
 
     def made(self, copies: int) -> Any:
         """A new environment with this number of copies."""
-        return self.make_copies(num_envs=copies, **self.options)
+        try:
+            return self.make_copies(num_envs=copies, **self.options)
+        except TypeError as error:
+            raise ProblemError(
+                f"{self.env_name} makes no environment with num_envs={copies} and the options "
+                f"{shown(dict(self.options))} ({error}): correct the options or the function"
+            ) from error
 
     def make(self) -> Any:
         """One copy, with the interface of an environment that is not a vector."""

@@ -59,7 +59,7 @@ class Walk(ABC):
         self.follows: int = OPEN
         self._after = RESTARTS if live.restarts else ENDED
         self._begin(0)
-        self.now: Any = self.keep(self.reset())
+        self.now: Any = self.keep(self._first())
 
     @property
     def place(self) -> tuple[int, int, int, int]:
@@ -97,6 +97,16 @@ class Walk(ABC):
         """Begin the episode from its seed, and return what it shows first."""
         observation, _ = self._reset(seed=self._seeds[self.episode])
         return self.note(observation)
+
+    def _first(self) -> Any:
+        """What the first episode shows first, or an error if `reset` is not Gymnasium's."""
+        try:
+            return self.reset()
+        except (TypeError, ValueError) as error:
+            raise ProblemError(
+                f"{self.live.name}: its first episode cannot begin ({error}): let reset(seed=...) "
+                "return an observation and a dict"
+            ) from error
 
     def _turn(self, now: Any) -> Any:
         """Add the row of an episode's last observation; begin the next episode."""

@@ -20,6 +20,9 @@ from fegsam.export.learned import learned_by, write_learned
 from fegsam.history.history import History
 from fegsam.problem.feature_maps import FeatureMap
 
+_MOST_NAMED = 4
+"""Cells that an error names."""
+
 
 def export(given: argparse.Namespace) -> int:
     """Run `fegsam export`."""
@@ -53,7 +56,9 @@ def _stored(given: argparse.Namespace) -> tuple[History, int | None, FeatureMap 
         if all(cell.axes.get(name) == value for name, value in wanted.items())
     ]
     if len(cells) != 1:
-        some = "; ".join(describe(cell) for cell in (cells or results.cells)[:4])
+        every = cells or results.cells
+        more = ("...",) if len(every) > _MOST_NAMED else ()
+        some = "; ".join((*map(describe, every[:_MOST_NAMED]), *more))
         raise ProblemError(
             f"{len(cells)} cells are meant ({some}): name one with --where AXIS=VALUE"
         )

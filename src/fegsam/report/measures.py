@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import xarray as xr
 
+from fegsam.data.division import FEWEST_EPISODES
 from fegsam.experiments.estimates import curve_estimate
 from fegsam.experiments.spec.cells import Cell
 from fegsam.experiments.sweep.sweep import Results
@@ -22,6 +23,10 @@ _ERRORS = ("squared_error", "squared_error_2", "value_error")
 """What needs a known fixed point."""
 _CENTRED = ("residual", "distance_to_estimate")
 """Quantities that are 0 in mean at the fixed point, and so may be below 0 by noise."""
+_NOT_HELD = (
+    f"none are with held_out = 0, and none of a log with fewer than {FEWEST_EPISODES} episodes."
+)
+"""Why nothing was measured."""
 _MOST_NOTES = 8
 """Agents whose logs are described."""
 _WORDS = MEASURES | {
@@ -45,9 +50,12 @@ def lead(figures: tuple[FigureData, ...]) -> str:
         "The agents learn from data, whose fixed point is not known, so there is no error to show."
     )
     if not figures:
-        return f"{said} No episodes were held out to measure something else."
+        return f"{said} No episodes were held out to measure something else: {_NOT_HELD}"
     if [figure.key for figure in figures] == ["1-sync-error"]:
-        return f"{said} Only the distance of the agents from their average was measured."
+        return (
+            f"{said} Only the distance of the agents from their average was measured, since no "
+            f"episodes were held out: {_NOT_HELD}"
+        )
     return f"{said} The figures show what was measured instead."
 
 
