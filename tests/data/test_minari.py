@@ -109,7 +109,7 @@ def imported(tmp_path, monkeypatch, space, show):
 @pytest.mark.filterwarnings("ignore::UserWarning:minari")
 def test_the_fields_of_a_tuple_stand_side_by_side_in_each_row(tmp_path, monkeypatch) -> None:
     space = SPACES.Tuple((SPACES.Discrete(5), SPACES.Discrete(5), SPACES.Box(0.0, 9.0, ())))
-    show = lambda time: (time, 4, np.float32(time / 2))  # noqa: E731
+    show = lambda time: (time, 4, np.array(time / 2, np.float32))  # noqa: E731
     rows = imported(tmp_path, monkeypatch, space, show)
     episode = [[0, 4, 0.0], [1, 4, 0.5], [2, 4, 1.0], [3, 4, 1.5]]
     np.testing.assert_array_equal(rows.observation, episode * 2)
