@@ -8,7 +8,6 @@ import numpy as np
 
 from fegsam.algorithms.on_data import OnData, needs_of
 from fegsam.algorithms.rule import Algorithm
-from fegsam.algorithms.tdc import TDC
 from fegsam.data.demands import check_log, require_steps
 from fegsam.data.division import Division, divide
 from fegsam.data.facts import facts_by_agent, warn_of_truncation
@@ -84,7 +83,7 @@ def check_data(
         for agent, value in read.items():
             summaries[agent] = found[value]
             require_steps(source, value, found[value], num_steps)
-            if not isinstance(algorithm, TDC):
+            if not needs.corrected:
                 who = f"{source.path}" + ("" if value is None else f", {value}")
                 warn_of_truncation(found[value], who, control=needs.control)
     unchecked = any(not isinstance(kind.source, LogSource) for kind in data.kinds)

@@ -29,6 +29,8 @@ class OnData:
     """whether the parameters are action values"""
     weighted: bool = False
     """whether the rule reads importance ratios"""
+    corrected: bool = False
+    """whether it converges where cut episodes make TD diverge"""
 
 
 @runtime_checkable

@@ -155,7 +155,7 @@ class TDC:
                 rows, nothing, nothing, np.float64(data.discount), np.float64(self.ratio)
             )
 
-        return OnData(2 * made.dimension, tables, made, dense=True, weighted=True)
+        return OnData(2 * made.dimension, tables, made, dense=True, weighted=True, corrected=True)
 
     def structure(self, problem: Problem) -> TransitionOperator:
         tables, mdps = self.tables(problem), require_federation(problem, self).mdps
