@@ -122,8 +122,8 @@ def answered_weights(weights: np.ndarray, participation: Participation) -> np.nd
 def _generating(participation: Participation, agents: int) -> tuple[float, np.ndarray, np.ndarray]:
     """The chance of an agent, and the points and weights that select the number of participants.
 
-    A fixed number out of all agents is what independent participants give if so many take part. The
-    mean over the roots of unity selects that number.
+    To draw a fixed number of agents is to draw each independently, given that this number takes
+    part. The mean over the roots of unity selects that number.
     """
     if participation.probability is not None:
         return participation.probability, np.ones(1), np.ones(1)
