@@ -198,6 +198,17 @@ def test_agents_that_never_synchronise_are_noticed_before_the_run_and_on_the_pag
     assert "The agents never synchronise with N = 4 and N = 16, since a round is" in page
 
 
+def test_the_page_says_where_fewer_agents_follow_other_policies(tmp_path) -> None:
+    several = 'kind = "random"\ncount = 8\nseed = 1'
+    text = short(seeds="2").replace('kind = "uniform"', several)
+    assert several in text
+    report(text, tmp_path)
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert (
+        "There are 8 policies, of which only the first have an agent with N = 1 and N = 4." in page
+    )
+
+
 def test_the_page_of_an_unfinished_study_shows_what_is_finished(tmp_path, capsys) -> None:
     report(short(seeds="2"), tmp_path)
     cells = sorted((tmp_path / "out" / "cells").iterdir())

@@ -70,7 +70,22 @@ def _left_out(every: Results, shown: Results) -> tuple[str, ...]:
             f"The agents never synchronise{where}, since a round is longer than the run. The error "
             "shown is that of an average that no agent holds."
         )
+    notes += _idle_policies(shown)
     return tuple(notes)
+
+
+def _idle_policies(shown: Results) -> list[str]:
+    """A note where the numbers of agents that are compared follow different policies."""
+    counts = {getattr(cell.problem.behavior, "count", None) for cell in shown.cells}
+    agents = sorted({cell.num_agents for cell in shown.cells})
+    most = max((count for count in counts if isinstance(count, int)), default=1)
+    few = [f"N = {number}" for number in agents if number < most]
+    if not few or len(agents) == 1:
+        return []
+    return [
+        f"There are {most} policies, of which only the first have an agent with {_listed(few)}. So "
+        "the numbers of agents differ in their data, too."
+    ]
 
 
 def _errors(results: Results, title: str, directory: str | os.PathLike[str]) -> Section:
