@@ -194,11 +194,12 @@ class Supervisor:
         )
         self._superlink = SuperLink(self._home, environ, side.tls, free_port())
         self._start_superlink()
+        self._submit()
+        # Only now are the nodes' keys registered: a SuperNode that comes before ends for good.
         gate = Gate(
             *side.listen, (HOST, self._superlink.port), side.tls, self._output / STRANGERS_FILE
         )
         self._gate_port = stack.enter_context(gate).port
-        self._submit()
         self._running = {side.name: self._start_node(side) for side in self._nodes}
         self._restart_at = dict.fromkeys(self._running, 0.0)
 
