@@ -24,7 +24,7 @@ from fegsam.safe_files import (
     whole,
 )
 
-FORMAT = 1
+FORMAT = 2
 """Increased whenever the same settings would give another text: old ones are then not used."""
 
 

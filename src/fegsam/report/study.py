@@ -42,7 +42,7 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
     # Squares of the errors of runs that diverge may exceed all numbers.
     with np.errstate(over="ignore", invalid="ignore"):
         section = of_page(results, title, directory)
-    section = replace(section, notes=(*_left_out(every, results), *section.notes))
+    section = replace(section, notes=(*_remarks(every, results), *section.notes))
     save_figures(section.figures, folder / "figures")
     settings = {
         "study": results.study.name,
@@ -54,8 +54,8 @@ def report_study(directory: str | os.PathLike[str], *, trust: bool = False) -> p
     return write_report([section], folder, title=title, settings=settings)
 
 
-def _left_out(every: Results, shown: Results) -> tuple[str, ...]:
-    """What the figures do not show, and what they show that no agent has."""
+def _remarks(every: Results, shown: Results) -> tuple[str, ...]:
+    """Notes on cells that are not finished or never synchronise, and on policies without agents."""
     notes = []
     if len(shown.cells) < len(every.cells):
         notes.append(
